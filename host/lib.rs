@@ -1,0 +1,2 @@
+//! Markov models solved on NVIDIA GPUs, with every kernel written in Rust.
+pub mod mdp;

@@ -1,0 +1,1 @@
+//! Markov decision processes.

@@ -1,0 +1,2 @@
+//! Device code.
+#![cfg_attr(target_arch = "nvptx64", no_std)]
