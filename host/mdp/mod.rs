@@ -1,1 +1,3 @@
 //! Markov decision processes.
+pub mod model;
+pub mod solve;

@@ -1,0 +1,173 @@
+//! How a kernel is launched: the one interface between typed launchers and the places that kernels run.
+//!
+//! [`Device`] is implemented twice: by the [`Emulator`](crate::emulator::Emulator) of this crate, and by the CUDA backend
+//! of the host crate. The launcher that `#[kernel]` generates is generic over it, so solvers and tests are written once.
+
+use crate::device::{Plain, Real};
+
+/// Extent of a grid or of a block in x, y and z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dim3 {
+    /// Extent in x, the fastest-varying dimension.
+    pub x: u32,
+    /// Extent in y.
+    pub y: u32,
+    /// Extent in z.
+    pub z: u32,
+}
+
+impl Dim3 {
+    /// Number of elements: `x·y·z`.
+    pub fn count(self) -> u64 {
+        u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
+    }
+}
+
+impl From<u32> for Dim3 {
+    fn from(x: u32) -> Self {
+        Self { x, y: 1, z: 1 }
+    }
+}
+
+/// The shape of a launch: blocks in the grid, threads in a block, bytes of dynamic shared memory per block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks in the grid.
+    pub grid: Dim3,
+    /// Threads in a block (at most 1024).
+    pub block: Dim3,
+    /// Dynamic shared memory per block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// `blocks` blocks of `threads` threads each, without dynamic shared memory.
+    pub fn new(blocks: impl Into<Dim3>, threads: impl Into<Dim3>) -> Self {
+        Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0 }
+    }
+
+    /// Enough blocks of `threads` threads to have one thread for each of `elements` (at least one block).
+    ///
+    /// Grids hold up to 2³¹ − 1 blocks in x, so `elements / threads` must not exceed that.
+    pub fn cover(elements: u64, threads: u32) -> Self {
+        let blocks = elements.div_ceil(u64::from(threads)).max(1);
+        Self::new(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
+    }
+
+    /// The same shape with `bytes` of dynamic shared memory per block.
+    pub fn with_shared(self, bytes: u32) -> Self {
+        Self { shared_bytes: bytes, ..self }
+    }
+}
+
+/// One kernel argument, as it is handed to a [`Device`].
+#[derive(Clone, Copy, Debug)]
+pub enum Arg {
+    /// A buffer: its address in the device's memory and its length in elements.
+    Buffer {
+        /// Address of the first element.
+        address: u64,
+        /// Number of elements.
+        len: usize,
+    },
+    /// A scalar passed by value: its bytes (little-endian, as in memory) and its size in bytes.
+    Scalar {
+        /// The value, in the first `size` bytes.
+        bytes: [u8; 8],
+        /// 1, 2, 4 or 8.
+        size: usize,
+    },
+}
+
+impl Arg {
+    /// A scalar argument.
+    pub fn scalar<T: Plain>(value: T) -> Self {
+        let source = bytemuck::bytes_of(&value);
+        let mut bytes = [0; 8];
+        bytes[..source.len()].copy_from_slice(source);
+        Self::Scalar { bytes, size: source.len() }
+    }
+
+    /// The size in bytes of the parameter that the device entry declares for this argument.
+    pub fn param_size(&self) -> usize {
+        match self {
+            Self::Buffer { .. } => 8,
+            Self::Scalar { size, .. } => *size,
+        }
+    }
+}
+
+/// A launch, complete: what [`Device::launch`] is given by a typed launcher.
+pub struct Call<'a> {
+    /// Name of the kernel as declared in the source, without the suffix of its instance.
+    pub kernel: &'static str,
+    /// Name of the entry point in the PTX, with the suffix of its instance.
+    pub entry: &'static str,
+    /// Grid, block and shared memory.
+    pub shape: Shape,
+    /// The arguments in the order of declaration.
+    pub args: &'a [Arg],
+    /// What one thread runs; only the emulator calls it.
+    pub body: &'a dyn Fn(),
+}
+
+/// Memory of a device: `len` elements of `T`.
+pub trait Buffer<T: Plain> {
+    /// Number of elements.
+    fn len(&self) -> usize;
+    /// Whether the buffer holds no element.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The buffer as a kernel argument.
+    fn arg(&self) -> Arg;
+}
+
+/// A place where kernels run.
+///
+/// Everything on one `Device` happens in the order in which it was asked for, as in one CUDA stream. Launches and copies
+/// to the device may return before they are done; [`download`](Device::download) and
+/// [`synchronize`](Device::synchronize) wait.
+pub trait Device {
+    /// What can go wrong.
+    type Error: std::error::Error + Send + Sync + 'static;
+    /// Memory of this device.
+    type Buffer<T: Plain>: Buffer<T>;
+
+    /// A buffer of `len` elements, all bytes zero.
+    fn zeros<T: Plain>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
+
+    /// A buffer that holds a copy of `source`.
+    fn upload<T: Plain>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
+
+    /// Sets every byte of `buffer` to zero.
+    fn clear<T: Plain>(&self, buffer: &mut Self::Buffer<T>) -> Result<(), Self::Error>;
+
+    /// Copies the first `target.len()` elements of `buffer` to the host.
+    ///
+    /// # Panics
+    /// If `target` is longer than `buffer`.
+    fn download<T: Plain>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Self::Error>;
+
+    /// Waits until everything asked for so far is done.
+    fn synchronize(&self) -> Result<(), Self::Error>;
+
+    /// Launches a kernel. Typed launchers call this; other code has no reason to.
+    ///
+    /// # Safety
+    /// `call.args` must agree with the parameters of `call.entry`, every buffer must belong to this device, and the
+    /// kernel's own *Safety* section must hold for these arguments.
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), Self::Error>;
+
+    /// Copies all of `buffer` to a new vector.
+    fn to_vec<T: Plain>(&self, buffer: &Self::Buffer<T>) -> Result<Vec<T>, Self::Error> {
+        let mut target = vec![T::zeroed(); buffer.len()];
+        self.download(buffer, &mut target)?;
+        Ok(target)
+    }
+}
+
+/// The name of the instance of a kernel for `T`, as it ends the entry's name in the PTX.
+pub fn precision<T: Real>() -> &'static str {
+    T::NAME
+}
