@@ -3,7 +3,7 @@
 //! [`Device`] is implemented twice: by the [`Emulator`](crate::emulator::Emulator) of this crate, and by the CUDA backend
 //! of the host crate. The launcher that `#[kernel]` generates is generic over it, so solvers and tests are written once.
 
-use crate::device::{Plain, Real};
+use crate::device::Plain;
 
 /// Extent of a grid or of a block in x, y and z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,3 @@ pub trait Device {
     }
 }
 
-/// The name of the instance of a kernel for `T`, as it ends the entry's name in the PTX.
-pub fn precision<T: Real>() -> &'static str {
-    T::NAME
-}

@@ -1,14 +1,57 @@
-//! The device library.
+//! The device library: what a kernel may use, in the vocabulary of `cuda_std`.
+//!
+//! Every primitive has two bodies: one for `nvptx64`, made of LLVM's NVVM intrinsics or of inline PTX, and one for the
+//! host, which asks the [emulator](crate::emulator). A kernel that is written against this module runs on both, unchanged.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`thread`] | who am I: indices and dimensions; barriers and fences |
+//! | [`global`] | views of device memory: plain, streaming and vector accesses |
+//! | [`shared`] | views of a block's shared memory, static and dynamic |
+//! | [`warp`] | shuffles, votes, reductions and scans among 32 lanes |
+//! | [`block`] | reductions and scans among the threads of a block |
+//! | [`atomic`] | read-modify-write operations with ordering and scope |
+//! | [`math`] | fused multiply-add and approximate functions |
 
-/// A type that may lie in device memory: any bit pattern is a value, and there is no padding.
-#[cfg(not(target_arch = "nvptx64"))]
-pub trait Plain: bytemuck::Pod + Send + Sync {}
-#[cfg(not(target_arch = "nvptx64"))]
-impl<T: bytemuck::Pod + Send + Sync> Plain for T {}
-
-/// A floating-point type that kernels are instantiated for: `f32` and `f64`.
-#[cfg(not(target_arch = "nvptx64"))]
-pub trait Real: Plain {
-    /// `"f32"` or `"f64"`.
-    const NAME: &'static str;
+/// One expression for each of the two targets.
+macro_rules! target {
+    (nvptx => $nvptx:expr, emulated => $emulated:expr $(,)?) => {{
+        #[cfg(target_arch = "nvptx64")]
+        {
+            $nvptx
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            $emulated
+        }
+    }};
 }
+
+pub mod atomic;
+pub mod block;
+pub mod global;
+pub mod math;
+#[cfg(target_arch = "nvptx64")]
+mod nvvm;
+mod number;
+pub mod shared;
+pub mod thread;
+pub mod warp;
+
+pub use global::{Global, GlobalMut};
+pub use number::{Named, Offset, Parameter, Plain, Real, Word};
+pub use shared::Shared;
+pub use warpkov_kernel_macros::kernel;
+
+/// The oldest GPU generation that this code was compiled for, as in `sm_90`; 0 under emulation.
+///
+/// A kernel may ask `if SM >= 90 { … }`: the branch is decided when the kernel is compiled.
+pub const SM: u32 = {
+    if cfg!(warpkov_sm = "90") {
+        90
+    } else if cfg!(warpkov_sm = "80") {
+        80
+    } else {
+        0
+    }
+};

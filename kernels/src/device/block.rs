@@ -1,0 +1,52 @@
+//! Reductions and scans among the threads of a block.
+//!
+//! The ladder is thread → [warp](super::warp) → block: warps reduce by shuffles, their results meet in shared memory, and
+//! the first warp finishes. Blocks have a whole number of warps here: `block_size()` is a multiple of 32.
+
+use super::{Word, thread, warp};
+use crate::shared_array;
+
+/// Combines `value` over all threads of the block.
+///
+/// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread of the first warp. *Shared
+/// memory*: 32 words. *Barriers*: two, so that it may be called again at once. *Deterministic*: yes, the tree is fixed.
+#[inline(always)]
+#[must_use]
+pub fn reduce<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> T {
+    let partial = shared_array!(block_reduce_partial: T; 32);
+    let (lane, warps) = (warp::lane_id(), thread::block_size() / warp::SIZE);
+    let value = warp::reduce(value, combine);
+    if lane == 0 {
+        partial.set(warp::warp_id(), value);
+    }
+    thread::sync_threads();
+    let value = if lane < warps { partial.get(lane) } else { identity };
+    thread::sync_threads();
+    warp::reduce(value, combine)
+}
+
+/// Exclusive prefix sums over the threads of the block: thread i gets `value₀ ∘ … ∘ valueᵢ₋₁`, thread 0 the identity;
+/// and the total over all threads.
+///
+/// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread. *Shared memory*: 32 words.
+/// *Barriers*: two, so that it may be called again at once. *Deterministic*: yes.
+#[inline(always)]
+#[must_use]
+pub fn exclusive_scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> (T, T) {
+    let totals = shared_array!(block_scan_totals: T; 32);
+    let (lane, warp_id, warps) = (warp::lane_id(), warp::warp_id(), thread::block_size() / warp::SIZE);
+    let inclusive = warp::inclusive_scan(value, combine);
+    if lane == warp::SIZE - 1 {
+        totals.set(warp_id, inclusive);
+    }
+    thread::sync_threads();
+    // Every warp scans the warps' totals for itself, which saves one more exchange.
+    let total = if lane < warps { totals.get(lane) } else { identity };
+    let through = warp::inclusive_scan(total, combine);
+    thread::sync_threads();
+    let before_warp = warp::shuffle(warp::FULL, through, warp_id.wrapping_sub(1) % warp::SIZE);
+    let all = warp::shuffle(warp::FULL, through, warps - 1);
+    let base = if warp_id == 0 { identity } else { before_warp };
+    let below = warp::shuffle_up(warp::FULL, inclusive, 1);
+    (if lane == 0 { base } else { combine(base, below) }, all)
+}

@@ -1,0 +1,211 @@
+//! Views of global memory, the device's own large memory.
+//!
+//! A view stands for a buffer that a launch was given. [`Global`] is read only for the whole launch, which lets the GPU
+//! read through its non-coherent cache; [`GlobalMut`] may be read and written. Under emulation every access is checked
+//! against the buffer's length; on the GPU none is, and the launcher's *Safety* section says what its caller promises.
+//!
+//! The 32 lanes of a warp issue one access together. It is fastest when they touch consecutive elements: then the warp
+//! needs only as many 32-byte sectors as its data fill ("coalesced").
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::{emulator::fault, launch::Arg};
+
+use super::{Parameter, Plain};
+
+/// A buffer that nobody writes during the launch.
+#[derive(Clone, Copy)]
+pub struct Global<T> {
+    ptr: *const T,
+    #[cfg(not(target_arch = "nvptx64"))]
+    extent: Extent,
+}
+
+/// A buffer that the launch may write.
+#[derive(Clone, Copy)]
+pub struct GlobalMut<T> {
+    ptr: *mut T,
+    #[cfg(not(target_arch = "nvptx64"))]
+    extent: Extent,
+}
+
+/// What the emulator knows of a buffer.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy)]
+struct Extent {
+    len: usize,
+    name: &'static str,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Extent {
+    #[track_caller]
+    #[inline]
+    fn check(&self, start: usize, count: usize) {
+        if start.checked_add(count).is_none_or(|end| end > self.len) {
+            fault::raise(fault::Kind::GlobalOutOfBounds { buffer: self.name, index: start + count - 1, len: self.len });
+        }
+    }
+}
+
+/// Four neighbours, aligned so that the GPU moves them 16 bytes at a time.
+#[cfg(target_arch = "nvptx64")]
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Quad<T>([T; 4]);
+
+impl<T: Plain> Global<T> {
+    /// The element at `index`.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, index: usize) -> T {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(index, 1);
+        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        unsafe { *self.ptr.add(index) }
+    }
+
+    /// Elements `4·index … 4·index + 3`, in 16-byte accesses.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get4(self, index: usize) -> [T; 4] {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(4 * index, 4);
+        target! {
+            // SAFETY: in bounds as promised by the launch; device buffers are aligned to 256 bytes.
+            nvptx => unsafe { (*self.ptr.cast::<Quad<T>>().add(index)).0 },
+            // SAFETY: checked above.
+            emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().read_unaligned() },
+        }
+    }
+
+    /// The element at `index`, which nobody will need again soon: it is marked to leave the caches first
+    /// (`ld.global.cs`), so that it does not displace what is used again.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get_streaming(self, index: usize) -> T
+    where
+        T: super::Word,
+    {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(index, 1);
+        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        unsafe {
+            target! {
+                nvptx => {
+                    let address = self.ptr.add(index);
+                    if T::WIDE {
+                        let raw: u64;
+                        core::arch::asm!("ld.global.cs.b64 {}, [{}];", out(reg64) raw, in(reg64) address,
+                                         options(pure, readonly, nostack, preserves_flags));
+                        T::from_raw(raw)
+                    } else {
+                        let raw: u32;
+                        core::arch::asm!("ld.global.cs.b32 {}, [{}];", out(reg32) raw, in(reg64) address,
+                                         options(pure, readonly, nostack, preserves_flags));
+                        T::from_raw(raw as u64)
+                    }
+                },
+                emulated => *self.ptr.add(index),
+            }
+        }
+    }
+}
+
+impl<T: Plain> GlobalMut<T> {
+    /// The element at `index`.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get(self, index: usize) -> T {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(index, 1);
+        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        unsafe { *self.ptr.add(index) }
+    }
+
+    /// Writes the element at `index`.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set(self, index: usize, value: T) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(index, 1);
+        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        unsafe { *self.ptr.add(index) = value }
+    }
+
+    /// Writes elements `4·index … 4·index + 3`, in 16-byte accesses.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set4(self, index: usize, values: [T; 4]) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(4 * index, 4);
+        target! {
+            // SAFETY: in bounds as promised by the launch; device buffers are aligned to 256 bytes.
+            nvptx => unsafe { *self.ptr.cast::<Quad<T>>().add(index) = Quad(values) },
+            // SAFETY: checked above.
+            emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().write_unaligned(values) },
+        }
+    }
+
+    /// The address of the element at `index`, for an atomic operation.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub(super) fn address(self, index: usize) -> *mut T {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(index, 1);
+        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        unsafe { self.ptr.add(index) }
+    }
+}
+
+// A reference tells LLVM that nobody writes there during the launch; it then reads through the non-coherent cache.
+impl<T: Plain> Parameter for Global<T> {
+    type Abi = &'static T;
+    #[inline(always)]
+    unsafe fn from_abi(abi: &'static T) -> Self {
+        target! {
+            nvptx => Self { ptr: abi },
+            emulated => Self { ptr: abi, extent: Extent { len: 1, name: "" } },
+        }
+    }
+}
+
+impl<T: Plain> Parameter for GlobalMut<T> {
+    type Abi = *mut T;
+    #[inline(always)]
+    unsafe fn from_abi(abi: *mut T) -> Self {
+        target! {
+            nvptx => Self { ptr: abi },
+            emulated => Self { ptr: abi, extent: Extent { len: 0, name: "" } },
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! emulated_views {
+    ($($view:ident, $pointer:ty;)*) => {$(
+        impl<T: Plain> $view<T> {
+            /// The view of an emulated buffer, whose parameter is called `name`.
+            ///
+            /// # Safety
+            /// The argument must be a buffer of `T` in host memory that outlives the launch.
+            #[doc(hidden)]
+            #[must_use]
+            pub unsafe fn emulated(argument: &Arg, name: &'static str) -> Self {
+                let (address, len) = match *argument {
+                    Arg::Buffer { address, len } => (address, len),
+                    Arg::Scalar { .. } => (0, 0),
+                };
+                Self { ptr: address as usize as $pointer, extent: Extent { len, name } }
+            }
+        }
+    )*};
+}
+#[cfg(not(target_arch = "nvptx64"))]
+emulated_views! {
+    Global, *const T;
+    GlobalMut, *mut T;
+}

@@ -1,0 +1,45 @@
+//! LLVM's NVVM intrinsics, as far as the device library uses them.
+//!
+//! Barriers, shuffles and votes go through these and not through inline PTX: LLVM knows them to be convergent, and so
+//! never moves or doubles them across a branch.
+
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
+    pub fn barrier(barrier: u32);
+    #[link_name = "llvm.nvvm.barrier.cta.red.popc.aligned.all"]
+    pub fn barrier_count(barrier: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.barrier.cta.red.and.aligned.all"]
+    pub fn barrier_and(barrier: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
+    pub fn barrier_or(barrier: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    pub fn warp_sync(mask: u32);
+    #[link_name = "llvm.nvvm.activemask"]
+    pub fn active_mask() -> u32;
+
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    pub fn shuffle_index(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    pub fn shuffle_up(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    pub fn shuffle_down(mask: u32, value: u32, delta: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    pub fn shuffle_xor(mask: u32, value: u32, lanes: u32, clamp: u32) -> u32;
+
+    #[link_name = "llvm.nvvm.vote.all.sync"]
+    pub fn vote_all(mask: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.vote.any.sync"]
+    pub fn vote_any(mask: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    pub fn vote_ballot(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.match.any.sync.i32"]
+    pub fn match_any(mask: u32, value: u32) -> u32;
+
+    #[link_name = "llvm.nvvm.redux.sync.add"]
+    pub fn redux_add(value: u32, mask: u32) -> u32;
+    #[link_name = "llvm.nvvm.redux.sync.umax"]
+    pub fn redux_max(value: u32, mask: u32) -> u32;
+    #[link_name = "llvm.nvvm.redux.sync.umin"]
+    pub fn redux_min(value: u32, mask: u32) -> u32;
+}

@@ -1,0 +1,125 @@
+//! The emulator: runs kernels on the host, thread by thread, and reports what a GPU would let pass.
+//!
+//! A grid runs block by block. Each CUDA thread is a stackful coroutine that runs until it waits for others, at a barrier
+//! or at a warp operation; barriers, shuffles and votes have exactly the semantics of the hardware, with partial masks.
+//! The [`Schedule`] says who runs first. What it finds is a [`Fault`].
+
+mod block;
+pub mod fault;
+mod schedule;
+mod shared;
+pub mod thread;
+
+use std::cell::RefCell;
+
+pub use fault::Fault;
+pub use schedule::Schedule;
+
+use crate::device::Plain;
+use crate::launch::{Arg, Buffer, Call, Device, Dim3};
+
+/// The emulated device. Launches are done when they return.
+#[derive(Default)]
+pub struct Emulator {
+    schedule: Schedule,
+    stacks: RefCell<block::Stacks>,
+}
+
+impl Emulator {
+    /// An emulator that runs blocks and threads in the order of `schedule`.
+    #[must_use]
+    pub fn new(schedule: Schedule) -> Self {
+        Self { schedule, stacks: RefCell::default() }
+    }
+}
+
+/// What a launch on the emulator can end with.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// The kernel did what it must not.
+    #[error(transparent)]
+    Fault(#[from] Box<Fault>),
+    /// The launch has a shape that no GPU takes.
+    #[error("kernel {kernel}: {reason}")]
+    Shape {
+        /// The kernel.
+        kernel: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Memory of the emulated device.
+///
+/// Its elements are reached through views by address, as on a GPU; the type says nothing of who writes them.
+pub struct EmulatedBuffer<T> {
+    elements: Box<[std::cell::UnsafeCell<T>]>,
+}
+
+impl<T: Plain> EmulatedBuffer<T> {
+    fn new(elements: impl Iterator<Item = T>) -> Self {
+        Self { elements: elements.map(std::cell::UnsafeCell::new).collect() }
+    }
+}
+
+impl<T: Plain> Buffer<T> for EmulatedBuffer<T> {
+    fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    fn arg(&self) -> Arg {
+        // `UnsafeCell` allows writes through an address that was taken from a shared reference.
+        Arg::Buffer { address: self.elements.as_ptr() as usize as u64, len: self.elements.len() }
+    }
+}
+
+impl Device for Emulator {
+    type Error = EmulatorError;
+    type Buffer<T: Plain> = EmulatedBuffer<T>;
+
+    fn zeros<T: Plain>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        Ok(EmulatedBuffer::new((0..len).map(|_| T::zeroed())))
+    }
+
+    fn upload<T: Plain>(&self, source: &[T]) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        Ok(EmulatedBuffer::new(source.iter().copied()))
+    }
+
+    fn clear<T: Plain>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
+        buffer.elements.iter_mut().for_each(|element| *element.get_mut() = T::zeroed());
+        Ok(())
+    }
+
+    fn download<T: Plain>(&self, buffer: &EmulatedBuffer<T>, target: &mut [T]) -> Result<(), EmulatorError> {
+        let source = &buffer.elements[..target.len()];
+        for (target, element) in target.iter_mut().zip(source) {
+            // SAFETY: no launch is running, so nobody writes.
+            *target = unsafe { *element.get() };
+        }
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<(), EmulatorError> {
+        Ok(())
+    }
+
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), EmulatorError> {
+        let refuse = |reason| Err(EmulatorError::Shape { kernel: call.kernel, reason });
+        let (grid, threads) = (call.shape.grid, call.shape.block.count());
+        if threads == 0 || threads > 1024 {
+            return refuse(format!("a block of {threads} threads; there can be 1 to 1024"));
+        }
+        if grid.count() == 0 || grid.x > i32::MAX as u32 || grid.y > 65_535 || grid.z > 65_535 {
+            return refuse(format!("a grid of {} × {} × {} blocks", grid.x, grid.y, grid.z));
+        }
+        let Ok(blocks) = u32::try_from(grid.count()) else {
+            return refuse(format!("{} blocks are too many to emulate", grid.count()));
+        };
+        let mut stacks = self.stacks.borrow_mut();
+        for id in self.schedule.order(blocks, 0) {
+            let index = Dim3 { x: id % grid.x, y: id / grid.x % grid.y, z: id / (grid.x * grid.y) };
+            block::run(&call, index, self.schedule, &mut stacks)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! The order in which blocks and threads run.
+
+/// Who runs next, among blocks of a grid and among threads of a block that are not waiting.
+///
+/// A GPU promises no order. A kernel whose result depends on it shows that by differing between schedules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// In the order of their indices.
+    #[default]
+    RoundRobin,
+    /// In the reverse of that order.
+    Reversed,
+    /// In an order drawn from this seed.
+    Random(u64),
+}
+
+impl Schedule {
+    /// The order of `count` runners; `stream` tells apart the draws of one launch.
+    pub fn order(self, count: u32, stream: u64) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count).collect();
+        match self {
+            Self::RoundRobin => {}
+            Self::Reversed => order.reverse(),
+            Self::Random(seed) => {
+                let mut state = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                for i in (1..order.len()).rev() {
+                    let bits = split_mix(&mut state);
+                    order.swap(i, (bits % (i as u64 + 1)) as usize);
+                }
+            }
+        }
+        order
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,154 @@
+//! Policy evaluation: one synchronous Jacobi sweep of V ← r^π + γ P^π V.
+//!
+//! *Mathematics*: V_new(s) = Σ P(s'|s, π(s)) · (R(s, π(s), s') + γ V_old(s')), for every state s.
+//!
+//! *The ladder*
+//! 1. [`evaluate_block_per_state`]: the plain version. A block walks the row of its state's action in the full model.
+//! 2. [`evaluate_rows`]: on the projected matrix P^π, by `LANES` lanes per row; for rows of some length.
+//! 3. [`evaluate_slices`]: on P^π in slices of 32 rows, by one thread per row; for short rows.
+//!
+//! *Bytes* of a sweep of the projected matrix with n entries, f32 and 32-bit offsets: 8n for P^π, 4S for r^π, 4S + 4S for
+//! V read and written, and 4S (rows) or S/8 (slices) for the offsets; gathers of V mostly hit the caches on grids.
+
+use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, shared, thread};
+
+use super::residual;
+use super::row::Rows;
+
+/// Rows of a slice: the lanes of a warp.
+pub const SLICE: usize = 32;
+
+/// One block per state, as in the source: threads over successors, then a reduction in shared memory.
+///
+/// *Thread mapping*: block b has state b; thread t adds entries t, t + B, … of row s·A + π(s). *Shared memory*: one f64 per
+/// thread, dynamic. *Barriers*: 1 + log₂ B, for B a power of two. The residual is taken by
+/// [`max_change`](super::residual::max_change).
+/// *Safety*: the model has one block's worth of states per block of the grid, and columns below the length of V.
+#[kernel(T = [f32, f64], O = [u32, u64])]
+pub fn evaluate_block_per_state<T: Real, O: Offset>(
+    actions: u32,
+    row_ptr: Global<O>,
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    gamma: f64,
+    policy: Global<u32>,
+    v_old: Global<T>,
+    v_new: GlobalMut<T>,
+    theta: f64,
+    sweep: u32,
+    residuals: GlobalMut<u64>,
+) {
+    if residual::converged(residuals, sweep, theta) {
+        return;
+    }
+    let partial = shared::dynamic_shared_mem::<f64>();
+    let (state, t) = (thread::block_idx_x() as usize, thread::thread_idx_x());
+    let row = state * actions as usize + policy.get(state) as usize;
+    let end = row_ptr.get(row + 1).to_usize();
+    let mut entry = row_ptr.get(row).to_usize() + t as usize;
+    let mut sum = 0.0;
+    while entry < end {
+        let successor = v_old.get(col.get(entry) as usize).to_f64();
+        sum = math::fma(prob.get(entry).to_f64(), math::fma(gamma, successor, reward.get(entry).to_f64()), sum);
+        entry += thread::block_dim_x() as usize;
+    }
+    partial.set(t, sum);
+    thread::sync_threads();
+    let mut half = thread::block_dim_x() / 2;
+    while half > 0 {
+        if t < half {
+            partial.set(t, partial.get(t) + partial.get(t + half));
+        }
+        thread::sync_threads();
+        half /= 2;
+    }
+    if t == 0 {
+        v_new.set(state, T::from_f64(partial.get(0)));
+    }
+}
+
+/// `LANES` lanes per row of P^π in compressed rows; with 32, a warp per row.
+///
+/// *Thread mapping*: a grid-stride loop over rows; the residual is recorded once per block. *Shared memory*: 32 words.
+/// *Safety*: `row_ptr` has `states + 1` elements, `reward`, `v_old` and `v_new` have `states`; columns are below `states`.
+#[kernel(T = [f32, f64], O = [u32, u64], LANES = [2, 4, 8, 16, 32])]
+pub fn evaluate_rows<T: Real, O: Offset, const LANES: u32>(
+    states: u32,
+    row_ptr: Global<O>,
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    gamma: f64,
+    v_old: Global<T>,
+    v_new: GlobalMut<T>,
+    theta: f64,
+    sweep: u32,
+    residuals: GlobalMut<u64>,
+) {
+    if residual::converged(residuals, sweep, theta) {
+        return;
+    }
+    let rows = Rows { row_ptr, col, prob };
+    let states = states as usize;
+    let per_block = (thread::block_dim_x() / LANES) as usize;
+    let mut change: f64 = 0.0;
+    let mut first = thread::block_idx_x() as usize * per_block;
+    while first < states {
+        let state = first + (thread::thread_idx_x() / LANES) as usize;
+        let inside = state < states;
+        let expected = rows.expect::<LANES>(inside.then_some(state), v_old);
+        if inside && thread::thread_idx_x() % LANES == 0 {
+            let value = T::from_f64(math::fma(gamma, expected, reward.get(state).to_f64()));
+            change = change.max((value.to_f64() - v_old.get(state).to_f64()).abs());
+            v_new.set(state, value);
+        }
+        first += thread::grid_dim_x() as usize * per_block;
+    }
+    residual::record(residuals, sweep, change);
+}
+
+/// One thread per row of P^π in slices of 32 rows.
+///
+/// A slice stores the first entries of its 32 rows, then their second ones, and so on, padded with probability 0 to its
+/// longest row: the lanes of a warp read neighbouring elements, with no shuffles and no shared memory.
+///
+/// *Thread mapping*: a grid-stride loop over states; the residual is recorded once per block. *Shared memory*: 32 words.
+/// *Safety*: `slice_ptr` has one element per slice and one more, `reward`, `v_old` and `v_new` have `states`; columns are
+/// below `states`.
+#[kernel(T = [f32, f64], O = [u32, u64])]
+pub fn evaluate_slices<T: Real, O: Offset>(
+    states: u32,
+    slice_ptr: Global<O>,
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    gamma: f64,
+    v_old: Global<T>,
+    v_new: GlobalMut<T>,
+    theta: f64,
+    sweep: u32,
+    residuals: GlobalMut<u64>,
+) {
+    if residual::converged(residuals, sweep, theta) {
+        return;
+    }
+    let mut change: f64 = 0.0;
+    let mut state = thread::index_1d() as usize;
+    while state < states as usize {
+        let (slice, lane) = (state / SLICE, state % SLICE);
+        let end = slice_ptr.get(slice + 1).to_usize();
+        let mut entry = slice_ptr.get(slice).to_usize() + lane;
+        let mut expected = 0.0;
+        while entry < end {
+            let successor = v_old.get(col.get(entry) as usize).to_f64();
+            expected = math::fma(prob.get(entry).to_f64(), successor, expected);
+            entry += SLICE;
+        }
+        let value = T::from_f64(math::fma(gamma, expected, reward.get(state).to_f64()));
+        change = change.max((value.to_f64() - v_old.get(state).to_f64()).abs());
+        v_new.set(state, value);
+        state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+    }
+    residual::record(residuals, sweep, change);
+}

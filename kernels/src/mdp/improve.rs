@@ -1,0 +1,81 @@
+//! Greedy policy improvement.
+//!
+//! *Mathematics*: Q(s, a) = r(s, a) + γ Σ P(s'|s, a) V(s'). A state keeps its action unless another's Q-factor exceeds its
+//! own by more than a tolerance; among those, the largest Q-factor wins, and of equal ones the lowest-numbered action.
+//!
+//! *Bytes*: the whole model once, and V.
+
+use crate::device::{Global, GlobalMut, Offset, Real, atomic, kernel, math, shared, thread};
+
+use super::row::Rows;
+
+/// Improves the policy of every state, and counts those whose action changed.
+///
+/// With `states_per_block` = 1 and `LANES` = 1 this is the plain version of the source: one block per state, one thread per
+/// action. More states per block fill the blocks where there are few actions; more lanes per action share long rows.
+///
+/// *Thread mapping*: the block has rows s·A + a of its states in their order, `LANES` lanes per row; where they are more
+/// than the block has room for, it goes through them in chunks. Then one thread per state compares its Q-factors.
+/// *Shared memory*: one f64 per row of a chunk (`block_dim_x / LANES`), dynamic. *Barriers*: two per chunk, and one.
+/// *Safety*: `row_ptr` has S·A + 1 elements, `reward` S·A, `policy` and `v` S; columns are below S; `changed` has one.
+#[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
+pub fn improve<T: Real, O: Offset, const LANES: u32>(
+    states: u32,
+    actions: u32,
+    states_per_block: u32,
+    row_ptr: Global<O>,
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    gamma: f64,
+    v: Global<T>,
+    tie: f64,
+    policy: GlobalMut<u32>,
+    changed: GlobalMut<u64>,
+) {
+    let q = shared::dynamic_shared_mem::<f64>();
+    let rows = Rows { row_ptr, col, prob };
+    let t = thread::thread_idx_x();
+    let first = thread::block_idx_x() as usize * states_per_block as usize;
+    let here = (states as usize - first).min(states_per_block as usize) as u32;
+    // The state that this thread compares for, if any: its action so far, and the best one.
+    let compares = t < here;
+    let old = if compares { policy.get(first + t as usize) } else { 0 };
+    let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
+
+    let per_chunk = thread::block_dim_x() / LANES;
+    let mut chunk = 0;
+    while chunk < here * actions {
+        let inside = chunk + t / LANES < here * actions;
+        let row = first * actions as usize + (chunk + t / LANES) as usize;
+        let expected = rows.expect::<LANES>(inside.then_some(row), v);
+        if inside && t % LANES == 0 {
+            q.set(t / LANES, math::fma(gamma, expected, reward.get(row).to_f64()));
+        }
+        thread::sync_threads();
+        if compares {
+            let mut i = (t * actions).max(chunk);
+            while i < ((t + 1) * actions).min(chunk + per_chunk) {
+                let (action, value) = (i - t * actions, q.get(i - chunk));
+                if action == old {
+                    old_q = value;
+                }
+                if value > best_q {
+                    (best_q, best) = (value, action);
+                }
+                i += 1;
+            }
+        }
+        thread::sync_threads();
+        chunk += per_chunk;
+    }
+
+    let improves = compares && best_q > old_q + tie;
+    if improves {
+        policy.set(first + t as usize, best);
+    }
+    let count = thread::sync_threads_count(improves);
+    if t == 0 && count > 0 {
+        atomic::add((changed, 0), u64::from(count));
+    }
+}

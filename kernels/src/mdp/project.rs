@@ -1,0 +1,127 @@
+//! Projection: the rows of the present policy gathered into a matrix of their own, P^π, and r^π.
+//!
+//! *Mathematics*: P^π(s, ·) = P(·|s, π(s)) and r^π(s) = r(s, π(s)).
+//!
+//! *In three steps*: count the entries of each selected row ([`count_rows`]) or slice ([`count_slices`]); turn counts into
+//! offsets by an exclusive [scan](crate::primitives::scan); copy ([`copy_rows`], [`copy_slices`]).
+
+use crate::device::{Global, GlobalMut, Offset, Real, kernel, thread, warp};
+
+use super::evaluate::SLICE;
+
+/// Entries of each selected row.
+///
+/// *Thread mapping*: one thread per state. *Safety*: `counts` has `states` elements.
+#[kernel(O = [u32, u64])]
+pub fn count_rows<O: Offset>(
+    states: u32,
+    actions: u32,
+    row_ptr: Global<O>,
+    policy: Global<u32>,
+    counts: GlobalMut<O>,
+) {
+    let state = thread::index_1d() as usize;
+    if state < states as usize {
+        let row = state * actions as usize + policy.get(state) as usize;
+        let length = row_ptr.get(row + 1).to_usize() - row_ptr.get(row).to_usize();
+        counts.set(state, O::from_usize(length));
+    }
+}
+
+/// Copies the selected rows to compressed rows.
+///
+/// *Thread mapping*: a warp per row, a lane per entry. *Safety*: `offsets` has `states + 1` elements, and `col_pi` and
+/// `prob_pi` have as many as its last one says.
+#[kernel(T = [f32, f64], O = [u32, u64])]
+pub fn copy_rows<T: Real, O: Offset>(
+    states: u32,
+    actions: u32,
+    row_ptr: Global<O>,
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    policy: Global<u32>,
+    offsets: Global<O>,
+    col_pi: GlobalMut<u32>,
+    prob_pi: GlobalMut<T>,
+    reward_pi: GlobalMut<T>,
+) {
+    let state = thread::index_1d() as usize / 32;
+    if state >= states as usize {
+        return;
+    }
+    let row = state * actions as usize + policy.get(state) as usize;
+    let source = row_ptr.get(row).to_usize();
+    let length = row_ptr.get(row + 1).to_usize() - source;
+    let target = offsets.get(state).to_usize();
+    let mut i = warp::lane_id() as usize;
+    while i < length {
+        col_pi.set(target + i, col.get(source + i));
+        prob_pi.set(target + i, prob.get(source + i));
+        i += 32;
+    }
+    if warp::lane_id() == 0 {
+        reward_pi.set(state, reward.get(row));
+    }
+}
+
+/// Elements of each slice of 32 rows: 32 times its longest selected row.
+///
+/// *Thread mapping*: one thread per state, a warp per slice, in whole warps. *Safety*: `counts` has one element per slice.
+#[kernel(O = [u32, u64])]
+pub fn count_slices<O: Offset>(
+    states: u32,
+    actions: u32,
+    row_ptr: Global<O>,
+    policy: Global<u32>,
+    counts: GlobalMut<O>,
+) {
+    let state = thread::index_1d() as usize;
+    let mut length = 0;
+    if state < states as usize {
+        let row = state * actions as usize + policy.get(state) as usize;
+        length = row_ptr.get(row + 1).to_usize() - row_ptr.get(row).to_usize();
+    }
+    // A row has at most S < 2³² entries.
+    let longest = warp::max_u32(warp::FULL, length as u32);
+    if state < states as usize && warp::lane_id() == 0 {
+        counts.set(state / SLICE, O::from_usize(SLICE * longest as usize));
+    }
+}
+
+/// Copies the selected rows to slices, and pads them with entries of probability 0 that point to the row's own state.
+///
+/// *Thread mapping*: one thread per row, lane l of a warp writes column l of its slice. *Safety*: `offsets` has one element
+/// per slice and one more, and `col_pi` and `prob_pi` have as many as its last one says.
+#[kernel(T = [f32, f64], O = [u32, u64])]
+pub fn copy_slices<T: Real, O: Offset>(
+    states: u32,
+    actions: u32,
+    row_ptr: Global<O>,
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    policy: Global<u32>,
+    offsets: Global<O>,
+    col_pi: GlobalMut<u32>,
+    prob_pi: GlobalMut<T>,
+    reward_pi: GlobalMut<T>,
+) {
+    let state = thread::index_1d() as usize;
+    if state >= states as usize {
+        return;
+    }
+    let row = state * actions as usize + policy.get(state) as usize;
+    let (mut source, source_end) = (row_ptr.get(row).to_usize(), row_ptr.get(row + 1).to_usize());
+    let (slice, lane) = (state / SLICE, state % SLICE);
+    let mut target = offsets.get(slice).to_usize() + lane;
+    let target_end = offsets.get(slice + 1).to_usize();
+    while target < target_end {
+        let inside = source < source_end;
+        col_pi.set(target, if inside { col.get(source) } else { state as u32 });
+        prob_pi.set(target, if inside { prob.get(source) } else { T::ZERO });
+        source += 1;
+        target += SLICE;
+    }
+    reward_pi.set(state, reward.get(row));
+}

@@ -1,0 +1,3 @@
+//! Kernels that every model class uses.
+
+pub mod scan;
