@@ -7,6 +7,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`device`] | the device library: threads, shared memory, warps, atomics |
+//! | [`lessons`] | one small kernel per primitive of the device library |
 //! | [`mdp`] | kernels for Markov decision processes |
 //! | [`primitives`] | kernels that every model class uses: the prefix sum |
 //! | [`launch`] | how a kernel is launched |
@@ -26,5 +27,6 @@ pub mod device;
 pub mod emulator;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;
+pub mod lessons;
 pub mod mdp;
 pub mod primitives;

@@ -4,7 +4,7 @@
 //! count or to find a maximum; `AcqRel` also orders the accesses around it, which is needed where the cell says that
 //! other data is ready. The scope is how far that must reach: threads of one block, of the GPU, or of the whole system.
 //!
-//! Sums of floating-point numbers by [`add`](AtomicNumber::add) depend on the order in which threads come, and so differ
+//! Sums of floating-point numbers by [`add`] depend on the order in which threads come, and so differ
 //! from run to run in the last bits. Maxima, minima and integer sums do not.
 
 pub use core::sync::atomic::Ordering;
@@ -177,15 +177,15 @@ operations! {
     /// Operations that every number has. Each returns the old value.
     {
         /// Adds `value` (integers wrap).
-        add;
+        fetch_add;
         /// Writes `value`.
-        exchange;
+        fetch_replace;
     }
-    u32: u32, reg32, { add = "add.u32", |old, value| old.wrapping_add(value); exchange = "exch.b32", |_, value| value; }
-    i32: u32, reg32, { add = "add.s32", |old, value| old.wrapping_add(value); exchange = "exch.b32", |_, value| value; }
-    f32: u32, reg32, { add = "add.f32", |old, value| old + value; exchange = "exch.b32", |_, value| value; }
-    u64: u64, reg64, { add = "add.u64", |old, value| old.wrapping_add(value); exchange = "exch.b64", |_, value| value; }
-    f64: u64, reg64, { add = "add.f64", |old, value| old + value; exchange = "exch.b64", |_, value| value; }
+    u32: u32, reg32, { fetch_add = "add.u32", |old, value| old.wrapping_add(value); fetch_replace = "exch.b32", |_, value| value; }
+    i32: u32, reg32, { fetch_add = "add.s32", |old, value| old.wrapping_add(value); fetch_replace = "exch.b32", |_, value| value; }
+    f32: u32, reg32, { fetch_add = "add.f32", |old, value| old + value; fetch_replace = "exch.b32", |_, value| value; }
+    u64: u64, reg64, { fetch_add = "add.u64", |old, value| old.wrapping_add(value); fetch_replace = "exch.b64", |_, value| value; }
+    f64: u64, reg64, { fetch_add = "add.f64", |old, value| old + value; fetch_replace = "exch.b64", |_, value| value; }
 }
 
 operations! {
@@ -193,31 +193,31 @@ operations! {
     /// Operations that only integers have. Each returns the old value.
     {
         /// Keeps the larger of the old value and `value`.
-        max;
+        fetch_max;
         /// Keeps the smaller of the old value and `value`.
-        min;
+        fetch_min;
         /// Bitwise and.
-        and;
+        fetch_and;
         /// Bitwise or.
-        or;
+        fetch_or;
     }
     u32: u32, reg32, {
-        max = "max.u32", |old, value| old.max(value);
-        min = "min.u32", |old, value| old.min(value);
-        and = "and.b32", |old, value| old & value;
-        or = "or.b32", |old, value| old | value;
+        fetch_max = "max.u32", |old, value| old.max(value);
+        fetch_min = "min.u32", |old, value| old.min(value);
+        fetch_and = "and.b32", |old, value| old & value;
+        fetch_or = "or.b32", |old, value| old | value;
     }
     i32: u32, reg32, {
-        max = "max.s32", |old, value| old.max(value);
-        min = "min.s32", |old, value| old.min(value);
-        and = "and.b32", |old, value| old & value;
-        or = "or.b32", |old, value| old | value;
+        fetch_max = "max.s32", |old, value| old.max(value);
+        fetch_min = "min.s32", |old, value| old.min(value);
+        fetch_and = "and.b32", |old, value| old & value;
+        fetch_or = "or.b32", |old, value| old | value;
     }
     u64: u64, reg64, {
-        max = "max.u64", |old, value| old.max(value);
-        min = "min.u64", |old, value| old.min(value);
-        and = "and.b64", |old, value| old & value;
-        or = "or.b64", |old, value| old | value;
+        fetch_max = "max.u64", |old, value| old.max(value);
+        fetch_min = "min.u64", |old, value| old.min(value);
+        fetch_and = "and.b64", |old, value| old & value;
+        fetch_or = "or.b64", |old, value| old | value;
     }
 }
 
@@ -225,14 +225,14 @@ operations! {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn add<T: AtomicNumber>(cell: impl Cell<T>, value: T) -> T {
-    T::add(cell, value, Ordering::Relaxed, Scope::Device)
+    T::fetch_add(cell, value, Ordering::Relaxed, Scope::Device)
 }
 
 /// Keeps the larger of a cell and `value` (`atomicMax`), relaxed, for the whole GPU. Returns the old value.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
-    T::max(cell, value, Ordering::Relaxed, Scope::Device)
+    T::fetch_max(cell, value, Ordering::Relaxed, Scope::Device)
 }
 
 /// Keeps the larger of a cell and `value` ≥ 0, relaxed, for the whole GPU.
@@ -242,7 +242,7 @@ pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max_nonnegative(cells: GlobalMut<u64>, index: usize, value: f64) {
-    AtomicInteger::max((cells, index), value.to_bits(), Ordering::Relaxed, Scope::Device);
+    AtomicInteger::fetch_max((cells, index), value.to_bits(), Ordering::Relaxed, Scope::Device);
 }
 
 /// Writes `new` if the cell holds `expected`; returns what it held (`atomicCAS`).

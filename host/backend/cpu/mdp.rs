@@ -1,0 +1,244 @@
+//! Policy iteration on the CPU.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+use rayon::prelude::*;
+
+use crate::backend::Precise;
+use crate::mdp::model::Mdp;
+use crate::mdp::solve::{Backend, Evaluation};
+
+/// States that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
+const CHUNK: usize = 4096;
+
+/// The model in precision T, with V and π.
+struct State<'m, T: Precise> {
+    model: &'m Mdp,
+    prob: Cow<'m, [T]>,
+    /// r(s, a).
+    reward: Vec<T>,
+    policy: Vec<u32>,
+    v_old: Vec<T>,
+    v_new: Vec<T>,
+}
+
+impl<'m, T: Precise> State<'m, T> {
+    fn new(model: &'m Mdp) -> Self {
+        let states = model.states as usize;
+        Self {
+            model,
+            prob: T::of(&model.transitions.val),
+            reward: T::of(&model.expected_rewards()).into_owned(),
+            policy: vec![0; states],
+            v_old: vec![T::ZERO; states],
+            v_new: vec![T::ZERO; states],
+        }
+    }
+
+    /// r(s, a) + γ Σ P(s'|s, a) V(s').
+    fn q_factor(&self, row: usize) -> f64 {
+        let transitions = &self.model.transitions;
+        let entries = transitions.row_ptr[row] as usize..transitions.row_ptr[row + 1] as usize;
+        let expected: f64 = transitions.col[entries.clone()]
+            .iter()
+            .zip(&self.prob[entries])
+            .map(|(&successor, &prob)| prob.to_f64() * self.v_old[successor as usize].to_f64())
+            .sum();
+        self.reward[row].to_f64() + self.model.gamma * expected
+    }
+
+    /// The greedy action of a state, or its old one where no other is better by more than `tie`.
+    fn greedy(&self, state: usize, tie: f64) -> u32 {
+        let (old, first) = (self.policy[state], state * self.model.actions as usize);
+        let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
+        for action in 0..self.model.actions {
+            let q = self.q_factor(first + action as usize);
+            if action == old {
+                old_q = q;
+            }
+            if q > best_q {
+                (best_q, best) = (q, action);
+            }
+        }
+        if best_q > old_q + tie { best } else { old }
+    }
+
+    fn values(&self) -> Vec<f64> {
+        self.v_old.iter().map(|v| v.to_f64()).collect()
+    }
+}
+
+/// Sweeps until the residual is below `theta`, or `max_sweeps` are done. `sweep` does one and returns its residual.
+fn sweep_until(theta: f64, max_sweeps: u32, mut sweep: impl FnMut() -> f64) -> Evaluation {
+    let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
+    while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
+        evaluation = Evaluation { sweeps: evaluation.sweeps + 1, residual: sweep() };
+    }
+    evaluation
+}
+
+/// One core, straight from the algorithm: the baseline that others are compared with.
+pub struct Serial<'m, T: Precise>(State<'m, T>);
+
+impl<'m, T: Precise> Serial<'m, T> {
+    /// Starts at V = 0, π = 0.
+    #[must_use]
+    pub fn new(model: &'m Mdp) -> Self {
+        Self(State::new(model))
+    }
+}
+
+impl<T: Precise> Backend for Serial<'_, T> {
+    type Error = Infallible;
+
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
+        let state = &mut self.0;
+        Ok(sweep_until(theta, max_sweeps, || {
+            let mut residual: f64 = 0.0;
+            for s in 0..state.policy.len() {
+                let value = T::from_f64(state.q_factor(s * state.model.actions as usize + state.policy[s] as usize));
+                residual = residual.max((value.to_f64() - state.v_old[s].to_f64()).abs());
+                state.v_new[s] = value;
+            }
+            std::mem::swap(&mut state.v_old, &mut state.v_new);
+            residual
+        }))
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
+        let state = &mut self.0;
+        let mut changed = 0;
+        for s in 0..state.policy.len() {
+            let best = state.greedy(s, tie);
+            changed += u64::from(best != state.policy[s]);
+            state.policy[s] = best;
+        }
+        Ok(changed)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+        Ok(self.0.values())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+        Ok(self.0.policy.clone())
+    }
+}
+
+/// All cores, on the projected matrix P^π.
+pub struct Parallel<'m, T: Precise> {
+    state: State<'m, T>,
+    projected: Projected<T>,
+}
+
+/// P^π and r^π: the rows of the present policy, side by side.
+struct Projected<T> {
+    row_ptr: Vec<usize>,
+    col: Vec<u32>,
+    prob: Vec<T>,
+    reward: Vec<T>,
+}
+
+impl<'m, T: Precise> Parallel<'m, T> {
+    /// Starts at V = 0, π = 0.
+    #[must_use]
+    pub fn new(model: &'m Mdp) -> Self {
+        let states = model.states as usize;
+        let projected =
+            Projected { row_ptr: vec![0; states + 1], col: Vec::new(), prob: Vec::new(), reward: vec![T::ZERO; states] };
+        Self { state: State::new(model), projected }
+    }
+
+    /// Gathers the rows of the present policy: lengths, their prefix sum, copy.
+    fn project(&mut self) {
+        let Self { state, projected } = self;
+        let (transitions, actions) = (&state.model.transitions, state.model.actions as usize);
+        let row = |s: usize| s * actions + state.policy[s] as usize;
+        let entries = |s: usize| transitions.row_ptr[row(s)] as usize..transitions.row_ptr[row(s) + 1] as usize;
+        projected.row_ptr[1..].par_iter_mut().enumerate().for_each(|(s, length)| *length = entries(s).len());
+        for s in 1..projected.row_ptr.len() {
+            projected.row_ptr[s] += projected.row_ptr[s - 1];
+        }
+        let total = projected.row_ptr.last().copied().unwrap_or(0);
+        projected.col.resize(total, 0);
+        projected.prob.resize(total, T::ZERO);
+
+        // Each task owns the entries of its states.
+        let mut tasks = Vec::new();
+        let (mut cols, mut probs) = (&mut projected.col[..], &mut projected.prob[..]);
+        for (chunk, rewards) in projected.reward.chunks_mut(CHUNK).enumerate() {
+            let first = chunk * CHUNK;
+            let length = projected.row_ptr[first + rewards.len()] - projected.row_ptr[first];
+            let (col, prob);
+            (col, cols) = cols.split_at_mut(length);
+            (prob, probs) = probs.split_at_mut(length);
+            tasks.push((first, rewards, col, prob));
+        }
+        tasks.into_par_iter().for_each(|(first, rewards, col, prob)| {
+            let mut target = 0;
+            for (s, reward) in (first..).zip(rewards) {
+                let source = entries(s);
+                let end = target + source.len();
+                col[target..end].copy_from_slice(&transitions.col[source.clone()]);
+                prob[target..end].copy_from_slice(&state.prob[source]);
+                *reward = state.reward[row(s)];
+                target = end;
+            }
+        });
+    }
+}
+
+impl<T: Precise> Backend for Parallel<'_, T> {
+    type Error = Infallible;
+
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
+        self.project();
+        let Self { state, projected } = self;
+        let gamma = state.model.gamma;
+        Ok(sweep_until(theta, max_sweeps, || {
+            let v_old = &state.v_old[..];
+            let residual = state
+                .v_new
+                .par_chunks_mut(CHUNK)
+                .enumerate()
+                .map(|(chunk, values)| {
+                    let first = chunk * CHUNK;
+                    let mut start = projected.row_ptr[first];
+                    let mut residual: f64 = 0.0;
+                    for (s, target) in (first..).zip(values) {
+                        let end = projected.row_ptr[s + 1];
+                        let expected: f64 = projected.col[start..end]
+                            .iter()
+                            .zip(&projected.prob[start..end])
+                            .map(|(&successor, &prob)| prob.to_f64() * v_old[successor as usize].to_f64())
+                            .sum();
+                        let value = T::from_f64(projected.reward[s].to_f64() + gamma * expected);
+                        residual = residual.max((value.to_f64() - v_old[s].to_f64()).abs());
+                        *target = value;
+                        start = end;
+                    }
+                    residual
+                })
+                .reduce(|| 0.0, f64::max);
+            std::mem::swap(&mut state.v_old, &mut state.v_new);
+            residual
+        }))
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
+        let state = &self.state;
+        let policy: Vec<u32> = (0..state.policy.len()).into_par_iter().map(|s| state.greedy(s, tie)).collect();
+        let changed = policy.par_iter().zip(&state.policy).filter(|(new, old)| new != old).count();
+        self.state.policy = policy;
+        Ok(changed as u64)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+        Ok(self.state.values())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+        Ok(self.state.policy.clone())
+    }
+}

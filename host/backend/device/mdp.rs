@@ -1,0 +1,464 @@
+//! Policy iteration on a device: which kernels run, on what memory, and in what shape.
+
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};
+use warpkov_kernels::mdp::improve::improve;
+use warpkov_kernels::mdp::project::{copy_rows, copy_slices, count_rows, count_slices};
+use warpkov_kernels::mdp::residual::max_change;
+
+use super::scan::{exclusive_scan, scratch_len};
+use crate::backend::Precise;
+use crate::mdp::model::Mdp;
+use crate::mdp::solve::{Backend, Evaluation};
+
+/// Threads of a block, where a kernel leaves the choice.
+const THREADS: u32 = 256;
+
+/// Blocks of a grid-stride loop: enough to fill the largest GPU several times.
+const MAX_BLOCKS: u64 = 132 * 32;
+
+/// Sweeps that are launched without a word from the device in between, at most.
+const MAX_BATCH: usize = 256;
+
+/// The number of entries of a model of which every offset fits into `O`.
+fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
+    use rayon::prelude::*;
+    row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
+}
+
+/// The model, V and π in a device's memory.
+struct Resident<T: Precise, O: Offset, D: Device> {
+    states: u32,
+    actions: u32,
+    gamma: f64,
+    row_ptr: D::Buffer<O>,
+    col: D::Buffer<u32>,
+    prob: D::Buffer<T>,
+    /// r(s, a).
+    reward: D::Buffer<T>,
+    policy: D::Buffer<u32>,
+    v_old: D::Buffer<T>,
+    v_new: D::Buffer<T>,
+    residuals: D::Buffer<u64>,
+    changed: D::Buffer<u64>,
+    /// Sweeps of the last policy: a good guess for the next.
+    expected_sweeps: usize,
+}
+
+impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
+    fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
+        let states = model.states as usize;
+        Ok(Self {
+            states: model.states,
+            actions: model.actions,
+            gamma: model.gamma,
+            row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
+            col: device.upload(&model.transitions.col)?,
+            prob: device.upload(&T::of(&model.transitions.val))?,
+            reward: device.upload(&T::of(&model.expected_rewards()))?,
+            policy: device.zeros(states)?,
+            v_old: device.zeros(states)?,
+            v_new: device.zeros(states)?,
+            residuals: device.zeros(MAX_BATCH)?,
+            changed: device.zeros(1)?,
+            expected_sweeps: 16,
+        })
+    }
+
+    /// Bytes of device memory that [`upload`](Self::upload) takes.
+    fn bytes(model: &Mdp) -> u64 {
+        let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
+        let (states, rows, nnz) = (u64::from(model.states), model.rows() as u64, model.transitions.nnz() as u64);
+        (rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
+    }
+
+    /// Launches sweeps in batches until one has met `theta`. A batch is launched ahead; sweeps that are not needed return
+    /// at once. `sweep` launches number `k` of a batch.
+    fn sweep_until(
+        &mut self,
+        device: &D,
+        theta: f64,
+        max_sweeps: u32,
+        mut sweep: impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
+    ) -> Result<Evaluation, D::Error> {
+        let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
+        let mut batch = self.expected_sweeps;
+        while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
+            batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
+            device.clear(&mut self.residuals)?;
+            for k in 0..batch {
+                sweep(self, k as u32)?;
+                std::mem::swap(&mut self.v_old, &mut self.v_new);
+            }
+            let mut residuals = [0; MAX_BATCH];
+            device.download(&self.residuals, &mut residuals[..batch])?;
+            let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);
+            let done = met.map_or(batch, |k| k + 1);
+            // Sweeps that returned at once wrote nothing: where their number is odd, V is in the other buffer.
+            if (batch - done) % 2 == 1 {
+                std::mem::swap(&mut self.v_old, &mut self.v_new);
+            }
+            evaluation.sweeps += done as u32;
+            evaluation.residual = f64::from_bits(residuals[done - 1]);
+            batch = 8;
+        }
+        self.expected_sweeps = evaluation.sweeps as usize + 1;
+        Ok(evaluation)
+    }
+
+    /// Improves the policy with `lanes` lanes per row and `states_per_block` states per block.
+    fn improve(
+        &mut self,
+        device: &D,
+        tie: f64,
+        lanes: u32,
+        threads: u32,
+        states_per_block: u32,
+    ) -> Result<u64, D::Error> {
+        device.clear(&mut self.changed)?;
+        let blocks = self.states.div_ceil(states_per_block);
+        let shape = Shape::new(blocks, threads).with_shared(threads / lanes * 8);
+        macro_rules! launch {
+            ($lanes:literal) => {
+                // SAFETY: the model has been validated, and the buffers have its sizes.
+                unsafe {
+                    improve::<T, O, $lanes, D>(
+                        device,
+                        shape,
+                        self.states,
+                        self.actions,
+                        states_per_block,
+                        &self.row_ptr,
+                        &self.col,
+                        &self.prob,
+                        &self.reward,
+                        self.gamma,
+                        &self.v_old,
+                        tie,
+                        &mut self.policy,
+                        &mut self.changed,
+                    )
+                }
+            };
+        }
+        match lanes {
+            1 => launch!(1),
+            2 => launch!(2),
+            4 => launch!(4),
+            8 => launch!(8),
+            16 => launch!(16),
+            _ => launch!(32),
+        }?;
+        let mut changed = [0];
+        device.download(&self.changed, &mut changed)?;
+        Ok(changed[0])
+    }
+
+    fn values(&self, device: &D) -> Result<Vec<f64>, D::Error> {
+        Ok(device.to_vec(&self.v_old)?.into_iter().map(T::to_f64).collect())
+    }
+}
+
+/// The plain method of the source: one block per state.
+pub struct Plain<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    resident: Resident<T, O, D>,
+    /// R(s, a, s') for each entry of P.
+    transition_reward: D::Buffer<T>,
+    evaluate_threads: u32,
+    improve_threads: u32,
+}
+
+impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
+    /// Uploads the model and starts at V = 0, π = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
+        let longest = model.transitions.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
+        let whole_warps = |n: u64| (n.next_power_of_two() as u32).clamp(32, THREADS);
+        Ok(Self {
+            device,
+            resident: Resident::upload(device, model)?,
+            transition_reward: device.upload(&T::of(&model.transition_rewards()))?,
+            evaluate_threads: whole_warps(longest),
+            improve_threads: whole_warps(u64::from(model.actions)),
+        })
+    }
+
+    /// Bytes of device memory that this method takes.
+    #[must_use]
+    pub fn bytes(model: &Mdp) -> u64 {
+        Resident::<T, O, D>::bytes(model) + (model.transitions.nnz() * size_of::<T>()) as u64
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
+    type Error = D::Error;
+
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
+        let Self { device, resident, transition_reward, evaluate_threads, .. } = self;
+        let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
+        let reduction = grid_stride(u64::from(resident.states));
+        resident.sweep_until(device, theta, max_sweeps, |model, k| {
+            // SAFETY: the model has been validated, and the buffers have its sizes.
+            unsafe {
+                evaluate_block_per_state(
+                    *device,
+                    shape,
+                    model.actions,
+                    &model.row_ptr,
+                    &model.col,
+                    &model.prob,
+                    transition_reward,
+                    model.gamma,
+                    &model.policy,
+                    &model.v_old,
+                    &mut model.v_new,
+                    theta,
+                    k,
+                    &mut model.residuals,
+                )?;
+                max_change(
+                    *device,
+                    reduction,
+                    model.states,
+                    &model.v_old,
+                    &model.v_new,
+                    theta,
+                    k,
+                    &mut model.residuals,
+                )
+            }
+        })
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
+        self.resident.improve(self.device, tie, 1, self.improve_threads, 1)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        self.resident.values(self.device)
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        self.device.to_vec(&self.resident.policy)
+    }
+}
+
+/// A grid for a grid-stride loop over `elements`, one thread each as long as the GPU is not full.
+fn grid_stride(elements: u64) -> Shape {
+    Shape::new(elements.div_ceil(u64::from(THREADS)).clamp(1, MAX_BLOCKS) as u32, THREADS)
+}
+
+/// How P^π is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Slices of 32 rows, one thread per row.
+    Slices,
+    /// Compressed rows, this many lanes per row: 2, 4, 8, 16 or 32.
+    Rows {
+        /// Lanes per row.
+        lanes: u32,
+    },
+}
+
+impl Layout {
+    /// The layout for a model, by its mean row length: slices where rows are short and slices not mostly padding, else as
+    /// many lanes as a row has entries.
+    #[must_use]
+    pub fn choose(model: &Mdp) -> Self {
+        let mean = model.transitions.nnz() as f64 / model.rows() as f64;
+        if mean <= 8.0 && slice_capacity(model) as f64 <= 2.0 * mean * f64::from(model.states) + 4096.0 {
+            Self::Slices
+        } else {
+            Self::Rows { lanes: lanes_for(mean).max(2) }
+        }
+    }
+}
+
+/// Lanes that share a row of `mean` entries: each then has about two to four.
+fn lanes_for(mean: f64) -> u32 {
+    ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
+}
+
+/// Elements that the slices of any policy may take: 32 times the longest row among all actions of 32 states, summed.
+fn slice_capacity(model: &Mdp) -> usize {
+    let rows = SLICE * model.actions as usize;
+    model
+        .transitions
+        .row_ptr
+        .windows(2)
+        .map(|ends| (ends[1] - ends[0]) as usize)
+        .collect::<Vec<_>>()
+        .chunks(rows)
+        .map(|slice| SLICE * slice.iter().max().copied().unwrap_or(0))
+        .sum()
+}
+
+/// Elements that the compressed rows of any policy may take: the longest row among the actions of a state, summed.
+fn row_capacity(model: &Mdp) -> usize {
+    let length = |row: usize| (model.transitions.row_ptr[row + 1] - model.transitions.row_ptr[row]) as usize;
+    let actions = model.actions as usize;
+    (0..model.states as usize)
+        .map(|state| (state * actions..(state + 1) * actions).map(length).max().unwrap_or(0))
+        .sum()
+}
+
+/// The projected method: P^π and r^π are gathered on the device for each policy, and sweeps run on them.
+pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    resident: Resident<T, O, D>,
+    layout: Layout,
+    improve_lanes: u32,
+    counts: D::Buffer<O>,
+    offsets: D::Buffer<O>,
+    scratch: D::Buffer<O>,
+    col: D::Buffer<u32>,
+    prob: D::Buffer<T>,
+    reward: D::Buffer<T>,
+}
+
+impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
+    /// Uploads the model and starts at V = 0, π = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
+        let groups = Self::groups(model, layout);
+        let capacity = Self::capacity(model, layout);
+        Ok(Self {
+            device,
+            resident: Resident::upload(device, model)?,
+            layout,
+            improve_lanes: lanes_for(model.transitions.nnz() as f64 / model.rows() as f64 / 2.0),
+            counts: device.zeros(groups)?,
+            offsets: device.zeros(groups + 1)?,
+            scratch: device.zeros(scratch_len(groups))?,
+            col: device.zeros(capacity)?,
+            prob: device.zeros(capacity)?,
+            reward: device.zeros(model.states as usize)?,
+        })
+    }
+
+    /// Bytes of device memory that this method takes.
+    #[must_use]
+    pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
+        let (t, o) = (size_of::<T>(), size_of::<O>());
+        let groups = Self::groups(model, layout);
+        let own = (2 * groups + 1 + scratch_len(groups)) * o
+            + Self::capacity(model, layout) * (4 + t)
+            + model.states as usize * t;
+        Resident::<T, O, D>::bytes(model) + own as u64
+    }
+
+    /// Rows, or slices of rows.
+    fn groups(model: &Mdp, layout: Layout) -> usize {
+        match layout {
+            Layout::Slices => (model.states as usize).div_ceil(SLICE),
+            Layout::Rows { .. } => model.states as usize,
+        }
+    }
+
+    fn capacity(model: &Mdp, layout: Layout) -> usize {
+        match layout {
+            Layout::Slices => slice_capacity(model),
+            Layout::Rows { .. } => row_capacity(model),
+        }
+    }
+
+    /// Gathers P^π and r^π: count, scan, copy.
+    fn project(&mut self) -> Result<(), D::Error> {
+        let Self { device, resident: model, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
+        let device = *device;
+        let per_state = Shape::cover(u64::from(model.states), THREADS);
+        let per_warp = Shape::cover(u64::from(model.states) * 32, THREADS);
+        let groups = counts.len();
+        macro_rules! launch {
+            ($count:ident, $copy:ident, $shape:expr) => {{
+                // SAFETY: the model has been validated, the buffers have its sizes, and P^π has room for any policy.
+                unsafe {
+                    $count(device, per_state, model.states, model.actions, &model.row_ptr, &model.policy, counts)?;
+                    exclusive_scan(device, groups, counts, offsets, scratch)?;
+                    $copy(
+                        device,
+                        $shape,
+                        model.states,
+                        model.actions,
+                        &model.row_ptr,
+                        &model.col,
+                        &model.prob,
+                        &model.reward,
+                        &model.policy,
+                        offsets,
+                        col,
+                        prob,
+                        reward,
+                    )
+                }
+            }};
+        }
+        match layout {
+            Layout::Slices => launch!(count_slices, copy_slices, per_state),
+            Layout::Rows { .. } => launch!(count_rows, copy_rows, per_warp),
+        }
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
+    type Error = D::Error;
+
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
+        self.project()?;
+        let Self { device, resident, layout, offsets, col, prob, reward, .. } = self;
+        let device = *device;
+        let states = u64::from(resident.states);
+        resident.sweep_until(device, theta, max_sweeps, |model, k| {
+            macro_rules! launch {
+                ($kernel:expr, $shape:expr) => {
+                    // SAFETY: `project` has filled these buffers from a validated model.
+                    unsafe {
+                        $kernel(
+                            device,
+                            $shape,
+                            model.states,
+                            offsets,
+                            col,
+                            prob,
+                            reward,
+                            model.gamma,
+                            &model.v_old,
+                            &mut model.v_new,
+                            theta,
+                            k,
+                            &mut model.residuals,
+                        )
+                    }
+                };
+            }
+            match *layout {
+                Layout::Slices => launch!(evaluate_slices, grid_stride(states)),
+                Layout::Rows { lanes: 2 } => launch!(evaluate_rows::<T, O, 2, D>, grid_stride(2 * states)),
+                Layout::Rows { lanes: 4 } => launch!(evaluate_rows::<T, O, 4, D>, grid_stride(4 * states)),
+                Layout::Rows { lanes: 8 } => launch!(evaluate_rows::<T, O, 8, D>, grid_stride(8 * states)),
+                Layout::Rows { lanes: 16 } => launch!(evaluate_rows::<T, O, 16, D>, grid_stride(16 * states)),
+                Layout::Rows { .. } => launch!(evaluate_rows::<T, O, 32, D>, grid_stride(32 * states)),
+            }
+        })
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
+        let lanes = self.improve_lanes;
+        let states_per_block = (THREADS / lanes / self.resident.actions).max(1);
+        self.resident.improve(self.device, tie, lanes, THREADS, states_per_block)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        self.resident.values(self.device)
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        self.device.to_vec(&self.resident.policy)
+    }
+}

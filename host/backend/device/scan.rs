@@ -1,0 +1,36 @@
+//! Exclusive prefix sum on a device.
+
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::primitives::scan::{THREADS, TILE, scan_add, scan_tiles, scan_totals};
+
+/// The scratch memory that [`exclusive_scan`] needs for `n` elements, in elements.
+#[must_use]
+pub fn scratch_len(n: usize) -> usize {
+    n.div_ceil(TILE).max(1) + 1
+}
+
+/// `output`ᵢ = `input`₀ + … + `input`ᵢ₋₁ for i = 0 … n: from lengths to offsets. Sums must fit into `O`.
+///
+/// # Errors
+/// Those of the device.
+///
+/// # Panics
+/// If `input` has fewer than `n` elements, `output` fewer than n + 1, or `scratch` fewer than [`scratch_len`].
+pub fn exclusive_scan<O: Offset, D: Device>(
+    device: &D,
+    n: usize,
+    input: &D::Buffer<O>,
+    output: &mut D::Buffer<O>,
+    scratch: &mut D::Buffer<O>,
+) -> Result<(), D::Error> {
+    use warpkov_kernels::launch::Buffer;
+    assert!(input.len() >= n && output.len() > n && scratch.len() >= scratch_len(n));
+    let tiles = n.div_ceil(TILE).max(1) as u32;
+    // SAFETY: the lengths are those that the kernels ask for, as just checked.
+    unsafe {
+        scan_tiles(device, Shape::new(tiles, THREADS), n as u64, input, output, scratch)?;
+        scan_totals(device, Shape::new(1, THREADS), u64::from(tiles), scratch)?;
+        scan_add(device, Shape::new(tiles, THREADS), n as u64, scratch, output)
+    }
+}

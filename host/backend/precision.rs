@@ -1,0 +1,22 @@
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+use warpkov_kernels::device::Real;
+
+/// A precision that a run may have: `f32` or `f64`.
+pub trait Precise: Real + Default {
+    /// Numbers of a model, which are f64, in this precision; rounded to nearest, and borrowed where nothing changes.
+    fn of(model: &[f64]) -> Cow<'_, [Self]>;
+}
+
+impl Precise for f32 {
+    fn of(model: &[f64]) -> Cow<'_, [Self]> {
+        Cow::Owned(model.par_iter().map(|&x| x as f32).collect())
+    }
+}
+
+impl Precise for f64 {
+    fn of(model: &[f64]) -> Cow<'_, [Self]> {
+        Cow::Borrowed(model)
+    }
+}

@@ -1,0 +1,42 @@
+//! Comparing what a device gives with what it should.
+
+use std::fmt::Debug;
+
+use warpkov::backend::Precise;
+
+use crate::Outcome;
+
+/// Equal, element by element.
+pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Outcome {
+    if got.len() != expected.len() {
+        return Err(format!("{what}: {} elements, expected {}", got.len(), expected.len()).into());
+    }
+    match got.iter().zip(expected).position(|(got, expected)| got != expected) {
+        Some(i) => Err(format!("{what}[{i}] = {:?}, expected {:?}", got[i], expected[i]).into()),
+        None => Ok(()),
+    }
+}
+
+/// Within `absolute` + `relative` · |expected|, element by element; never so for what is not a number.
+pub fn close<T: Precise>(what: &str, got: &[T], expected: &[f64], absolute: f64, relative: f64) -> Outcome {
+    if got.len() != expected.len() {
+        return Err(format!("{what}: {} elements, expected {}", got.len(), expected.len()).into());
+    }
+    for (i, (got, &expected)) in got.iter().zip(expected).enumerate() {
+        let error = (got.to_f64() - expected).abs();
+        if error.is_nan() || error > absolute + relative * expected.abs() {
+            return Err(format!("{what}[{i}] = {got}, expected {expected}", got = got.to_f64()).into());
+        }
+    }
+    Ok(())
+}
+
+/// The relative rounding error of one operation.
+pub fn epsilon<T: Precise>() -> f64 {
+    if T::WIDE { f64::EPSILON } else { f64::from(f32::EPSILON) }
+}
+
+/// Numbers in precision T.
+pub fn of<T: Precise>(numbers: &[f64]) -> Vec<T> {
+    numbers.iter().map(|&x| T::from_f64(x)).collect()
+}

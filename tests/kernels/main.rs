@@ -1,0 +1,109 @@
+//! Every kernel on every device: one suite, run under emulation in several orders, and on each GPU of this machine.
+//!
+//! `cargo test --test kernels` lists the cases as `device::kernel::instance`. Where there is no GPU only the emulated ones
+//! are there; `WARPKOV_REQUIRE_GPU=1` makes that an error.
+
+mod check;
+mod lessons;
+mod mdp;
+mod random;
+
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use warpkov::backend::cuda::Gpu;
+use warpkov_kernels::emulator::{Emulator, Schedule};
+use warpkov_kernels::launch::Device;
+
+/// What a case returns.
+pub type Outcome = Result<(), Failed>;
+
+/// The cases of one device. `with` runs a case on it.
+pub struct Suite<W> {
+    device: String,
+    with: W,
+    pub trials: Vec<Trial>,
+}
+
+/// A way to run something on a device, from any thread.
+pub trait With: Clone + Send + 'static {
+    /// The device.
+    type Device: Device + 'static;
+    /// Runs `case` on the device.
+    fn with(&self, case: impl FnOnce(&Self::Device) -> Outcome) -> Outcome;
+    /// How large a case may be: emulated threads are a thousand times slower than real ones.
+    fn scale(&self) -> usize;
+}
+
+impl<W: With> Suite<W> {
+    /// Adds a case.
+    pub fn add(&mut self, name: &str, case: impl FnOnce(&W::Device, usize) -> Outcome + Send + 'static) {
+        let with = self.with.clone();
+        let name = format!("{}::{name}", self.device);
+        self.trials.push(Trial::test(name, move || with.with(|device| case(device, with.scale()))));
+    }
+}
+
+fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
+    let mut suite = Suite { device, with, trials: Vec::new() };
+    lessons::add(&mut suite);
+    mdp::add(&mut suite);
+    suite.trials
+}
+
+#[derive(Clone)]
+struct Emulated(Schedule);
+
+impl With for Emulated {
+    type Device = Emulator;
+    fn with(&self, case: impl FnOnce(&Emulator) -> Outcome) -> Outcome {
+        case(&Emulator::new(self.0))
+    }
+    fn scale(&self) -> usize {
+        1
+    }
+}
+
+#[derive(Clone)]
+struct OnGpu(u32);
+
+thread_local! {
+    /// A context and its compiled module, kept for the cases that this thread runs.
+    static GPU: std::cell::RefCell<Option<(u32, Rc<Gpu>)>> = const { std::cell::RefCell::new(None) };
+}
+
+impl With for OnGpu {
+    type Device = Gpu;
+    fn with(&self, case: impl FnOnce(&Gpu) -> Outcome) -> Outcome {
+        let gpu = GPU.with_borrow_mut(|slot| match slot {
+            Some((ordinal, gpu)) if *ordinal == self.0 => Ok(gpu.clone()),
+            _ => Gpu::open(self.0).map(|gpu| slot.insert((self.0, Rc::new(gpu))).1.clone()),
+        })?;
+        case(&gpu)
+    }
+    fn scale(&self) -> usize {
+        64
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut all = Vec::new();
+    for (name, schedule) in [
+        ("emulated", Schedule::RoundRobin),
+        ("emulated-reversed", Schedule::Reversed),
+        ("emulated-random", Schedule::Random(0x5eed)),
+    ] {
+        all.extend(trials(name.to_owned(), Emulated(schedule)));
+    }
+    let gpus = Gpu::count().unwrap_or(0);
+    if gpus == 0 && std::env::var_os("WARPKOV_REQUIRE_GPU").is_some_and(|value| value == "1") {
+        eprintln!("error: WARPKOV_REQUIRE_GPU is set, and there is no GPU");
+        return ExitCode::FAILURE;
+    }
+    for ordinal in 0..gpus {
+        all.extend(trials(format!("cuda:{ordinal}"), OnGpu(ordinal)));
+    }
+    libtest_mimic::run(&arguments, all).exit_code()
+}

@@ -1,0 +1,78 @@
+//! Reproducible random inputs.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use warpkov::mdp::model::Mdp;
+
+pub struct Random(ChaCha8Rng);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Uniform in 0 … bound − 1 (with a bias of no concern here).
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0.next_u64() % bound
+    }
+
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// `n` numbers, uniform in [−1, 1).
+    pub fn signed(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| 2.0 * self.unit() - 1.0).collect()
+    }
+
+    /// A random model: rows of 1 to `longest` successors, rewards in [−1, 1) on about half of them.
+    pub fn mdp(&mut self, states: u32, actions: u32, longest: u32, gamma: f64) -> Mdp {
+        let (mut p, mut r) = (Rows::default(), Rows::default());
+        for _ in 0..states * actions {
+            let length = 1 + self.below(u64::from(longest.min(states))) as usize;
+            let mut successors = std::collections::BTreeSet::new();
+            while successors.len() < length {
+                successors.insert(self.below(u64::from(states)) as u32);
+            }
+            let weights: Vec<f64> = successors.iter().map(|_| 0.05 + self.unit()).collect();
+            let total: f64 = weights.iter().sum();
+            for (&successor, weight) in successors.iter().zip(weights) {
+                p.push(successor, weight / total);
+                if self.below(2) == 0 {
+                    r.push(successor, 2.0 * self.unit() - 1.0);
+                }
+            }
+            p.end_row();
+            r.end_row();
+        }
+        Mdp::new(states, actions, gamma, p.csr(), r.csr(), None).expect("a valid model")
+    }
+}
+
+struct Rows {
+    row_ptr: Vec<u64>,
+    col: Vec<u32>,
+    val: Vec<f64>,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { row_ptr: vec![0], col: Vec::new(), val: Vec::new() }
+    }
+}
+
+impl Rows {
+    fn push(&mut self, col: u32, val: f64) {
+        self.col.push(col);
+        self.val.push(val);
+    }
+
+    fn end_row(&mut self) {
+        self.row_ptr.push(self.col.len() as u64);
+    }
+
+    fn csr(self) -> warpkov::mdp::model::Csr {
+        warpkov::mdp::model::Csr { row_ptr: self.row_ptr.into(), col: self.col.into(), val: self.val.into() }
+    }
+}
