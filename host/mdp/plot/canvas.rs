@@ -95,6 +95,38 @@ impl<B: DrawingBackend> Canvas<B> {
         self.area.draw_text(text, &style, self.pixel(at)).map_err(failed)
     }
 
+    /// Writes a label of `size` units, in which `^` raises what follows: `10^-5`.
+    ///
+    /// Few fonts have all the superscript characters.
+    pub fn label(
+        &self,
+        (x, y): Point,
+        size: i32,
+        color: RGBColor,
+        anchor: Anchor,
+        text: &str,
+    ) -> Result<(), PlotError> {
+        let Some((base, exponent)) = text.split_once('^') else {
+            return self.text((x, y), size, color, anchor, text);
+        };
+        let small = size * 3 / 4;
+        let (first, second) = (self.width(size, base)?, self.width(small, exponent)?);
+        let start = match anchor {
+            Anchor::Start => x,
+            Anchor::Middle => x - (first + second) / 2,
+            Anchor::End => x - first - second,
+        };
+        self.text((start, y), size, color, Anchor::Start, base)?;
+        self.text((start + first + 1, y - size * 2 / 5), small, color, Anchor::Start, exponent)
+    }
+
+    /// The width of a text of `size` units.
+    fn width(&self, size: i32, text: &str) -> Result<i32, PlotError> {
+        let style = (FAMILY, size * self.scale).into_font().into();
+        let (width, _) = self.area.estimate_text_size(text, &style).map_err(failed)?;
+        Ok(width as i32 / self.scale)
+    }
+
     /// Fills a rectangle.
     pub fn fill(&self, place: Rect, color: impl Color) -> Result<(), PlotError> {
         self.rectangle(place, color.filled())

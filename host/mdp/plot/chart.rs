@@ -49,7 +49,7 @@ impl Chart<'_> {
         let y = |value: f64| frame.bottom() - (y_axis.part(value) * f64::from(frame.height)).round() as i32;
         for (value, label) in &y_axis.ticks {
             canvas.line(&[(frame.x, y(*value)), (frame.right(), y(*value))], PALE, 1)?;
-            canvas.text((frame.x - 10, y(*value)), 16, GREY, Anchor::End, label)?;
+            canvas.label((frame.x - 10, y(*value)), 16, GREY, Anchor::End, label)?;
         }
         for (value, label) in &x_axis.ticks {
             canvas.line(&[(x(*value), frame.bottom()), (x(*value), frame.bottom() + 5)], GREY, 1)?;
@@ -142,25 +142,12 @@ impl Axis {
     }
 }
 
-/// 10ᵏ.
+/// 10ᵏ as a label.
 pub fn power_of_ten(k: i32) -> String {
-    let superscript = |digit: char| match digit {
-        '-' => '⁻',
-        '0' => '⁰',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
-        '4' => '⁴',
-        '5' => '⁵',
-        '6' => '⁶',
-        '7' => '⁷',
-        '8' => '⁸',
-        _ => '⁹',
-    };
     match k {
         0 => "1".into(),
         1 => "10".into(),
-        _ => format!("10{}", k.to_string().chars().map(superscript).collect::<String>()),
+        _ => format!("10^{}", minus(&k.to_string())),
     }
 }
 
@@ -186,6 +173,6 @@ mod tests {
         let axis = Axis::log(3.0, 4000.0, true);
         assert_eq!(axis.part(0.0), 0.0);
         assert!(axis.part(1.0) > 0.1 && (axis.part(10000.0) - 1.0).abs() < 1e-12);
-        assert_eq!(power_of_ten(-12), "10⁻¹²");
+        assert_eq!(power_of_ten(-12), "10^−12");
     }
 }

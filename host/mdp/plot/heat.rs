@@ -40,23 +40,24 @@ struct Map<'a> {
     cell: f64,
 }
 
-/// Draws the heat map with its colour bar and legend within `place`.
-pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report, grid: &Grid) -> Result<(), PlotError> {
+/// Draws the heat map with its colour bar and legend within `place`, and returns the right edge of what it took of it.
+pub fn draw<B: DrawingBackend>(
+    canvas: &Canvas<B>,
+    place: Rect,
+    report: &Report,
+    grid: &Grid,
+) -> Result<i32, PlotError> {
     let room = Rect { width: place.width - 110, height: place.height - 40, ..place };
     let map = Map::new(report, grid, room, canvas.scale());
     map.draw_cells(canvas)?;
     map.draw_obstacles(canvas)?;
     map.draw_arrows(canvas, report.mdp, &report.solution.policy)?;
     map.draw_goal(canvas)?;
-    map.scale.draw(canvas, Rect { x: map.place.right() + 24, width: 22, ..bar_height(map.place, room) })?;
-    map.draw_legend(canvas, (place.x, place.bottom() - 12))
-}
-
-/// The colour bar is as tall as the map, but never so short that its labels collide.
-fn bar_height(map: Rect, room: Rect) -> Rect {
-    let height = map.height.max(room.height.min(240));
-    let y = (map.y + (map.height - height) / 2).max(room.y);
-    Rect { y, height, ..map }
+    // The colour bar is as tall as the map, but never so short that its labels collide.
+    let height = map.place.height.max(240).min(room.height);
+    map.scale.draw(canvas, Rect { x: map.place.right() + 24, width: 22, height, ..map.place })?;
+    map.draw_legend(canvas, (place.x, map.place.bottom() + 28))?;
+    Ok(map.place.right() + 110)
 }
 
 impl<'a> Map<'a> {
@@ -74,11 +75,11 @@ impl<'a> Map<'a> {
         let value_scale = ValueScale::new(shown.collect(), report.solution.certificate.bound);
         let (columns, rows) = (f64::from(grid.width), f64::from(grid.height));
         let fit = (f64::from(room.width * scale) / columns).min(f64::from(room.height * scale) / rows);
-        // Whole pixels per cell look even.
-        let cell = if fit >= 2.0 { fit.floor() } else { fit };
+        // Whole pixels per cell look even; but many small cells would waste much of the room.
+        let cell = if fit >= 8.0 { fit.floor() } else { fit };
         let units = |count: f64| ((count * cell / f64::from(scale)).round() as i32).max(1);
         let (width, height) = (units(columns), units(rows));
-        let place = Rect { x: room.x, y: room.y + (room.height - height) / 2, width, height };
+        let place = Rect { width, height, ..room };
         Self { grid, cells, values, scale: value_scale, place, cell }
     }
 
@@ -339,7 +340,7 @@ impl ValueScale {
             }
             taken.push(y);
             canvas.line(&[(place.right(), y), (place.right() + 5, y)], GREY, 1)?;
-            canvas.text((place.right() + 10, y), 16, INK, Anchor::Start, &label)?;
+            canvas.label((place.right() + 10, y), 16, INK, Anchor::Start, &label)?;
         }
         Ok(())
     }

@@ -20,6 +20,9 @@ mod heat;
 /// Size of the picture in pixels.
 const SIZE: (u32, u32) = (1600, 960);
 
+/// Grids with more columns per row than this have their charts below the map instead of beside it.
+const WIDE: f64 = 1.6;
+
 /// A PNG is drawn this many times larger and then reduced, which smooths its edges.
 const SUPERSAMPLING: u32 = 2;
 
@@ -74,12 +77,22 @@ pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
 fn draw_on<B: DrawingBackend>(backend: B, scale: u32, report: &Report) -> Result<(), PlotError> {
     let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
     title(&canvas, report)?;
-    let left = Rect { x: 40, y: 120, width: 1020, height: 800 };
     match &report.mdp.grid {
-        Some(grid) => heat::draw(&canvas, left, report, grid)?,
-        None => profile(&canvas, left, report)?,
+        Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
+            heat::draw(&canvas, Rect { x: 40, y: 120, width: 1520, height: 480 }, report, grid)?;
+            convergence(&canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, report, true)?;
+        }
+        Some(grid) => {
+            let edge = heat::draw(&canvas, Rect { x: 40, y: 120, width: 1020, height: 800 }, report, grid)?;
+            // The charts take what the map leaves, but keep clear of the legend below a narrow one.
+            let x = edge.max(720) + 90;
+            convergence(&canvas, Rect { x, y: 112, width: 1555 - x, height: 808 }, report, false)?;
+        }
+        None => {
+            profile(&canvas, Rect { x: 110, y: 112, width: 850, height: 808 }, report)?;
+            convergence(&canvas, Rect { x: 1080, y: 112, width: 475, height: 808 }, report, false)?;
+        }
     }
-    convergence(&canvas, Rect { x: 1150, y: 120, width: 410, height: 800 }, report)?;
     canvas.finish()
 }
 
@@ -126,11 +139,16 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) 
         scale: Scale::Linear { from_zero: false },
         level: None,
     };
-    chart.draw(canvas, Rect { x: place.x + 70, width: place.width - 70, ..place })
+    chart.draw(canvas, place)
 }
 
-/// Changed states, sweeps and residual of every policy, one above the other.
-fn convergence<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) -> Result<(), PlotError> {
+/// Changed states, sweeps and residual of every policy, side by side or one above the other.
+fn convergence<B: DrawingBackend>(
+    canvas: &Canvas<B>,
+    place: Rect,
+    report: &Report,
+    abreast: bool,
+) -> Result<(), PlotError> {
     let rounds = &report.solution.run.rounds;
     let points = |y: fn(&super::solve::Round) -> f64| -> Vec<(f64, f64)> {
         rounds.iter().map(|round| (f64::from(round.policy), y(round))).collect()
@@ -138,14 +156,14 @@ fn convergence<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Repo
     let charts = [
         Chart {
             title: "States whose action changed",
-            abscissa: None,
+            abscissa: abreast.then_some("policy"),
             points: points(|round| round.changed as f64),
             scale: Scale::Log,
             level: None,
         },
         Chart {
             title: "Sweeps of the evaluation",
-            abscissa: None,
+            abscissa: abreast.then_some("policy"),
             points: points(|round| f64::from(round.sweeps)),
             scale: Scale::Linear { from_zero: true },
             level: None,
@@ -158,10 +176,15 @@ fn convergence<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Repo
             level: Some((report.limits.theta, "θ")),
         },
     ];
-    let gap = 24;
-    let height = (place.height - 2 * gap) / 3;
-    for (chart, row) in charts.iter().zip(0..) {
-        chart.draw(canvas, Rect { y: place.y + row * (height + gap), height, ..place })?;
+    for (chart, index) in charts.iter().zip(0..) {
+        let place = if abreast {
+            let width = (place.width - 2 * 100) / 3;
+            Rect { x: place.x + index * (width + 100), width, ..place }
+        } else {
+            let height = (place.height - 2 * 24) / 3;
+            Rect { y: place.y + index * (height + 24), height, ..place }
+        };
+        chart.draw(canvas, place)?;
     }
     Ok(())
 }
