@@ -13,7 +13,7 @@ use super::{Error, Outcome, number};
 /// They do if their policies match on enough states (ties may be broken differently) and all their values agree within
 /// the tolerance. Exit code 0 if they agree, 1 if they differ.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
     /// A solution: JSON or text, as `warpkov mdp solve --out` writes it.
     #[arg(value_name = "A")]

@@ -24,7 +24,7 @@ Examples:
 /// A move succeeds with probability 1 − slip and goes to either side with slip / 2 each. Walls cannot be entered,
 /// obstacles cost a penalty to enter, and the goal pays a reward. The same seed gives the same grid everywhere.
 #[derive(Args)]
-#[command(after_help = GRID_EXAMPLES)]
+#[command(after_help = GRID_EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
     /// Cells in a row.
     #[arg(long, value_name = "CELLS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -48,10 +48,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     /// Reward for entering the goal.
-    #[arg(long, value_name = "R", default_value = "1", value_parser = number::finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", default_value = "1", value_parser = number::finite)]
     goal_reward: f64,
     /// Reward for entering an obstacle; a penalty is negative.
-    #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite)]
     obstacle_penalty: f64,
     /// Where to write the model: .json, .safetensors, or - for JSON on the standard output.
     #[arg(long, value_name = "FILE|-")]

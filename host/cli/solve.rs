@@ -23,7 +23,7 @@ use crate::progress::Progress;
 /// A policy is evaluated by Jacobi sweeps until no value changes by θ or more, then improved greedily, until no state
 /// changes its action. Exit code 0 if solved, 1 if a limit was met first.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
     /// The model: .json, .safetensors, or - for JSON on the standard input.
     #[arg(value_name = "FILE")]
