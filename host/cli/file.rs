@@ -1,11 +1,9 @@
 //! Files named on the command line.
 
-use std::convert::Infallible;
-use std::fmt;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use warpkov::mdp::{self, model::Mdp};
 use warpkov::output;
@@ -21,20 +19,9 @@ pub enum ModelFile {
     At(PathBuf),
 }
 
-impl FromStr for ModelFile {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(if text == "-" { Self::Standard } else { Self::At(text.into()) })
-    }
-}
-
-impl fmt::Display for ModelFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Standard => f.write_str("-"),
-            Self::At(path) => path.display().fmt(f),
-        }
+impl From<OsString> for ModelFile {
+    fn from(text: OsString) -> Self {
+        if text == "-" { Self::Standard } else { Self::At(text.into()) }
     }
 }
 

@@ -132,8 +132,10 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
     let solution = solve(&mdp, options)?;
     let report = Report { mdp: &mdp, limits: &options.solve.limits, solution: &solution };
-    write_files(&report, options)?;
-    print(&report, options, out)?;
+    // Neither a full disk nor a closed pipe may cost the other half of the results.
+    let (written, printed) = (write_files(&report, options), print(&report, options, out));
+    written?;
+    printed?;
     Ok(outcome(&solution, &options.solve.limits))
 }
 

@@ -14,8 +14,8 @@ const WALL: RGBColor = RGBColor(62, 62, 66);
 const OBSTACLE: RGBColor = RGBColor(255, 127, 42);
 const GOAL: RGBColor = RGBColor(235, 30, 60);
 
-/// Arrows in a row or column at most; in larger grids one arrow stands for a block of cells.
-const ARROWS: u32 = 40;
+/// An arrow has at least this many units of room: where cells are smaller, one arrow stands for a block of them.
+const ARROW_ROOM: f64 = 18.0;
 
 /// Cells smaller than this many pixels have obstacles tinted; larger ones, outlined.
 const OUTLINED: i32 = 8;
@@ -83,6 +83,11 @@ impl<'a> Map<'a> {
         Self { grid, cells, values, scale: value_scale, place, cell }
     }
 
+    /// The side, in cells, of the blocks that have one arrow each.
+    fn block(&self, canvas_scale: i32) -> u32 {
+        (ARROW_ROOM * f64::from(canvas_scale) / self.cell).ceil() as u32
+    }
+
     /// The middle of a cell, in pixels.
     fn centre(&self, canvas_scale: i32, column: u32, row: u32) -> (f64, f64) {
         let at = |origin: i32, index: u32| f64::from(origin * canvas_scale) + (f64::from(index) + 0.5) * self.cell;
@@ -147,8 +152,9 @@ impl<'a> Map<'a> {
     /// An arrow per cell, or per block of cells, to the likeliest next state; a dot where that is the cell itself.
     fn draw_arrows<B: DrawingBackend>(&self, canvas: &Canvas<B>, mdp: &Mdp, policy: &[u32]) -> Result<(), PlotError> {
         let Grid { width, height, goal, .. } = *self.grid;
-        let block = width.max(height).div_ceil(ARROWS);
-        let size = self.cell * f64::from(block);
+        let block = self.block(canvas.scale());
+        // The middle cell of a block of even size is off its middle, and its arrow must not reach over the edge.
+        let size = self.cell * if block == 1 { 1.0 } else { 0.8 * f64::from(block) };
         for row in (0..height).skip(block as usize / 2).step_by(block as usize) {
             for column in (0..width).skip(block as usize / 2).step_by(block as usize) {
                 let state = row * width + column;
@@ -193,7 +199,7 @@ impl<'a> Map<'a> {
             canvas.text((x + 24, y), 17, INK, Anchor::Start, "obstacle")?;
             x += 120;
         }
-        let block = self.grid.width.max(self.grid.height).div_ceil(ARROWS);
+        let block = self.block(canvas.scale());
         let arrows = if block == 1 {
             "arrow: likeliest next cell under the policy".to_owned()
         } else {
@@ -321,7 +327,7 @@ impl ValueScale {
 
     /// Draws the colour bar; its labels stand to the right of `place`.
     fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>, place: Rect) -> Result<(), PlotError> {
-        canvas.text((place.x, place.y - 16), 19, INK, Anchor::Start, "V")?;
+        canvas.text((place.x + place.width / 2, place.y - 14), 19, INK, Anchor::Middle, "V")?;
         let (width, height) = (place.width * canvas.scale(), place.height * canvas.scale());
         let mut rgb = Vec::new();
         for y in 0..height {

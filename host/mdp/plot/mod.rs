@@ -79,18 +79,18 @@ fn draw_on<B: DrawingBackend>(backend: B, scale: u32, report: &Report) -> Result
     title(&canvas, report)?;
     match &report.mdp.grid {
         Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
-            heat::draw(&canvas, Rect { x: 40, y: 120, width: 1520, height: 480 }, report, grid)?;
+            heat::draw(&canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, report, grid)?;
             convergence(&canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, report, true)?;
         }
         Some(grid) => {
-            let edge = heat::draw(&canvas, Rect { x: 40, y: 120, width: 1020, height: 800 }, report, grid)?;
+            let edge = heat::draw(&canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, report, grid)?;
             // The charts take what the map leaves, but keep clear of the legend below a narrow one.
             let x = edge.max(720) + 90;
-            convergence(&canvas, Rect { x, y: 112, width: 1555 - x, height: 808 }, report, false)?;
+            convergence(&canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, report, false)?;
         }
         None => {
-            profile(&canvas, Rect { x: 110, y: 112, width: 850, height: 808 }, report)?;
-            convergence(&canvas, Rect { x: 1080, y: 112, width: 475, height: 808 }, report, false)?;
+            profile(&canvas, Rect { x: 110, y: 116, width: 850, height: 804 }, report)?;
+            convergence(&canvas, Rect { x: 1080, y: 116, width: 475, height: 804 }, report, false)?;
         }
     }
     canvas.finish()
@@ -120,7 +120,7 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     let sweeps = solution.run.sweeps();
     let how = format!("{}, {}, {}", solution.device, solution.method, solution.precision);
     let details = format!("{bound}   ·   {sweeps} sweeps in {seconds:.3} s   ·   {how}");
-    canvas.text((40, 82), 20, GREY, Anchor::Start, &details)
+    canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
 /// The values in ascending order.
