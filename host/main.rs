@@ -1,2 +1,13 @@
 //! The command line of warpkov.
-fn main() {}
+
+use std::process::ExitCode;
+
+mod cli;
+mod progress;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(outcome) => outcome.into(),
+        Err(error) => error.report(),
+    }
+}

@@ -1,3 +1,11 @@
 //! Markov decision processes.
+pub mod compare;
 pub mod model;
+pub mod options;
+pub mod plot;
+pub mod report;
 pub mod solve;
+#[doc(hidden)]
+pub mod standin;
+
+pub use standin::{SolveError, certificate, generate, io, solve_with};

@@ -1,0 +1,30 @@
+//! `warpkov completions`.
+
+use std::io::Write;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Error, Outcome};
+
+/// Prints the completion script of a shell.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The shell.
+    shell: Shell,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov completions bash > ~/.local/share/bash-completion/completions/warpkov
+  warpkov completions zsh > ~/.zfunc/_warpkov";
+
+/// Prints the script.
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    // clap_complete panics where it cannot write, so it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "warpkov", &mut script);
+    out.write_all(&script)?;
+    Ok(Outcome::Success)
+}

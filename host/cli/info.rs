@@ -1,0 +1,131 @@
+//! `warpkov mdp info`.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde::Serialize;
+use warpkov::mdp::model::{Csr, Mdp};
+
+use super::file::ModelFile;
+use super::{Error, Outcome};
+
+/// Describes a model.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The model: .json, .safetensors, or - for JSON on the standard input.
+    #[arg(value_name = "FILE")]
+    input: ModelFile,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp info grid.safetensors
+  warpkov mdp info grid.json --json | jq .transitions";
+
+/// What there is to say about a model.
+#[derive(Serialize)]
+struct Info {
+    states: u32,
+    actions: u32,
+    gamma: f64,
+    transitions: Transitions,
+    rewards: Rewards,
+    grid: Option<Geometry>,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Transitions {
+    nnz: usize,
+    /// Successors of a state and action.
+    shortest_row: usize,
+    mean_row: f64,
+    longest_row: usize,
+    /// Largest |1 − Σ P(s'|s, a)|.
+    row_sum_error: f64,
+}
+
+#[derive(Serialize)]
+struct Rewards {
+    nnz: usize,
+    /// Least and largest stored reward.
+    range: Option<[f64; 2]>,
+}
+
+#[derive(Serialize)]
+struct Geometry {
+    width: u32,
+    height: u32,
+    goal: u32,
+    walls: usize,
+    obstacles: usize,
+}
+
+impl From<&Mdp> for Info {
+    fn from(mdp: &Mdp) -> Self {
+        let (p, r) = (&mdp.transitions, &mdp.rewards);
+        let rows = || (0..p.rows()).map(|row| p.row(row).1);
+        let transitions = Transitions {
+            nnz: p.nnz(),
+            shortest_row: rows().map(<[f64]>::len).min().unwrap_or(0),
+            mean_row: p.nnz() as f64 / p.rows().max(1) as f64,
+            longest_row: rows().map(<[f64]>::len).max().unwrap_or(0),
+            row_sum_error: rows().map(|row| (1.0 - row.iter().sum::<f64>()).abs()).fold(0.0, f64::max),
+        };
+        let bound = |f: fn(f64, f64) -> f64| r.val.iter().copied().reduce(f);
+        let rewards = Rewards { nnz: r.nnz(), range: bound(f64::min).zip(bound(f64::max)).map(|(a, b)| [a, b]) };
+        let grid = mdp.grid.as_ref().map(|grid| Geometry {
+            width: grid.width,
+            height: grid.height,
+            goal: grid.goal,
+            walls: grid.walls.len(),
+            obstacles: grid.obstacles.len(),
+        });
+        let Mdp { states, actions, gamma, .. } = *mdp;
+        Self { states, actions, gamma, transitions, rewards, grid, bytes: bytes(p) + bytes(r) }
+    }
+}
+
+fn bytes(matrix: &Csr) -> usize {
+    size_of_val(&*matrix.row_ptr) + size_of_val(&*matrix.col) + size_of_val(&*matrix.val)
+}
+
+/// Reads, then prints.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let info = Info::from(&arguments.input.read()?);
+    if arguments.json {
+        serde_json::to_writer(&mut out, &info).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write(&info, &mut out)?;
+    }
+    Ok(Outcome::Success)
+}
+
+fn write(info: &Info, out: &mut impl Write) -> io::Result<()> {
+    let Info { states, actions, gamma, transitions, rewards, grid, bytes } = info;
+    writeln!(out, "States (S)       {states}")?;
+    writeln!(out, "Actions (A)      {actions}")?;
+    writeln!(out, "Discount (γ)     {gamma}")?;
+    writeln!(out, "Transitions      {} nonzeros", transitions.nnz)?;
+    let Transitions { shortest_row, mean_row, longest_row, row_sum_error, .. } = transitions;
+    writeln!(out, "  row lengths    {shortest_row} to {longest_row}, {mean_row:.2} on average")?;
+    writeln!(out, "  row sums       1 within {row_sum_error:.1e}")?;
+    match rewards.range {
+        Some([least, largest]) => {
+            writeln!(out, "Rewards          {} nonzeros, {least} to {largest}", rewards.nnz)?;
+        }
+        None => writeln!(out, "Rewards          none")?,
+    }
+    if let Some(Geometry { width, height, goal, walls, obstacles }) = grid {
+        let (column, row) = (goal % width, goal / width);
+        writeln!(out, "Grid             {width} × {height}, goal in column {column}, row {row} (state {goal})")?;
+        writeln!(out, "  walls          {walls}")?;
+        writeln!(out, "  obstacles      {obstacles}")?;
+    }
+    writeln!(out, "Memory           {:.1} MiB", *bytes as f64 / (1u64 << 20) as f64)
+}

@@ -1,0 +1,179 @@
+//! The command line: raw arguments become one validated value per command, and the library does the work.
+
+use std::fmt::Write as _;
+use std::io::{self, StdoutLock};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use warpkov::mdp;
+
+mod compare;
+mod completions;
+mod convert;
+mod devices;
+mod file;
+mod generate;
+mod info;
+mod number;
+mod solve;
+
+/// Solves Markov models on NVIDIA GPUs, or on all CPU cores where there is none.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp generate grid --width 64 --height 64 --out grid.json
+  warpkov mdp solve grid.json --plot grid.svg
+  warpkov devices
+
+Exit codes:
+  0    done, or solved
+  1    not converged within its limits, or solutions differ
+  2    bad input or usage
+  3    no such device, or out of device memory
+  130  interrupted";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Markov decision processes.
+    #[command(subcommand, arg_required_else_help = true, after_help = MDP_EXAMPLES)]
+    Mdp(MdpCommand),
+    Devices(devices::Arguments),
+    Completions(completions::Arguments),
+}
+
+const MDP_EXAMPLES: &str = "\
+Examples:
+  warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve -
+  warpkov mdp info model.safetensors";
+
+#[derive(Subcommand)]
+enum MdpCommand {
+    Solve(solve::Arguments),
+    #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
+    Generate(generate::Family),
+    Convert(convert::Arguments),
+    Info(info::Arguments),
+    Compare(compare::Arguments),
+}
+
+/// How a command that ran to its end came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, or solved.
+    Success,
+    /// Not converged within its limits, or the solutions differ.
+    Negative,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(match outcome {
+            Outcome::Success => 0,
+            Outcome::Negative => 1,
+            Outcome::Interrupted => 130,
+        })
+    }
+}
+
+/// Why a command did not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Arguments that are fine one by one do not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// A model cannot be read or written.
+    #[error(transparent)]
+    Model(#[from] mdp::io::Error),
+    /// A model cannot be generated.
+    #[error(transparent)]
+    Generate(#[from] mdp::generate::Error),
+    /// A solution cannot be read.
+    #[error(transparent)]
+    Solution(#[from] mdp::compare::ReadError),
+    /// The model cannot be solved as asked.
+    #[error(transparent)]
+    Solve(#[from] mdp::SolveError),
+    /// A plot cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] mdp::plot::PlotError),
+    /// A result cannot be written.
+    #[error("cannot write {file}")]
+    Write {
+        /// Where to.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The standard output is gone or full.
+    #[error("cannot write to the standard output")]
+    Stdout(#[from] io::Error),
+}
+
+impl Error {
+    /// Prints the error and what caused it, and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            // Whoever read the output has read enough.
+            Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            _ => eprintln!("error: {}", chain(self)),
+        }
+        ExitCode::from(match self {
+            Self::Solve(mdp::SolveError::Device(_)) => 3,
+            _ => 2,
+        })
+    }
+}
+
+/// The messages of an error and of its causes, without those that an outer message holds already.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            let _ = write!(text, ": {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Runs the command that the arguments name.
+pub fn run() -> Result<Outcome, Error> {
+    let out = io::stdout().lock();
+    match Arguments::parse().command {
+        Command::Mdp(command) => run_mdp(command, out),
+        Command::Devices(arguments) => devices::run(arguments, out),
+        Command::Completions(arguments) => completions::run(arguments, out),
+    }
+}
+
+fn run_mdp(command: MdpCommand, out: StdoutLock) -> Result<Outcome, Error> {
+    match command {
+        MdpCommand::Solve(arguments) => solve::run(&arguments.try_into()?, out),
+        MdpCommand::Generate(generate::Family::Grid(arguments)) => generate::run(arguments.try_into()?, out),
+        MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
+        MdpCommand::Info(arguments) => info::run(&arguments, out),
+        MdpCommand::Compare(arguments) => compare::run(&arguments, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,45 @@
+//! Numbers on the command line, with their ranges.
+
+/// A number that is positive and finite.
+pub fn positive(text: &str) -> Result<f64, String> {
+    within(text, "a number above 0", |x| x > 0.0)
+}
+
+/// A number that is not negative, and finite.
+pub fn non_negative(text: &str) -> Result<f64, String> {
+    within(text, "a number, 0 or above", |x| x >= 0.0)
+}
+
+/// Any finite number.
+pub fn finite(text: &str) -> Result<f64, String> {
+    within(text, "a finite number", |_| true)
+}
+
+/// A probability: in [0, 1].
+pub fn probability(text: &str) -> Result<f64, String> {
+    within(text, "a number from 0 to 1", |x| (0.0..=1.0).contains(&x))
+}
+
+/// A number in [0, 1): a fraction that leaves something, a discount factor.
+pub fn below_one(text: &str) -> Result<f64, String> {
+    within(text, "a number from 0 to below 1", |x| (0.0..1.0).contains(&x))
+}
+
+fn within(text: &str, expected: &str, range: impl Fn(f64) -> bool) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite() && range(*x));
+    number.ok_or_else(|| format!("expected {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_end_where_they_say() {
+        assert!(positive("1e-300").is_ok() && positive("0").is_err() && positive("inf").is_err());
+        assert!(non_negative("0").is_ok() && non_negative("-1").is_err() && non_negative("nan").is_err());
+        assert!(probability("1").is_ok() && probability("1.0001").is_err() && probability("x").is_err());
+        assert!(below_one("0").is_ok() && below_one("1").is_err() && below_one("").is_err());
+        assert!(finite("-3").is_ok() && finite("-inf").is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! `warpkov mdp solve`.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use warpkov::mdp::model::Mdp;
+use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
+use warpkov::mdp::plot::{self, Format};
+use warpkov::mdp::report::{Extent, Report};
+use warpkov::mdp::solve::{Limits, Status};
+use warpkov::mdp::{SolveError, solve_with};
+
+use super::file::{self, ModelFile};
+use super::{Error, Outcome, number};
+use crate::progress::Progress;
+
+/// Solves a model by policy iteration.
+///
+/// A policy is evaluated by Jacobi sweeps until no value changes by θ or more, then improved greedily, until no state
+/// changes its action. Exit code 0 if solved, 1 if a limit was met first.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+pub struct Arguments {
+    /// The model: .json, .safetensors, or - for JSON on the standard input.
+    #[arg(value_name = "FILE")]
+    input: ModelFile,
+    /// Where to solve: auto, cpu, cuda:N or emulated.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    device: DeviceChoice,
+    /// How to compute [default: projected on a GPU, parallel on the CPU].
+    #[arg(long, value_enum)]
+    method: Option<Method>,
+    /// Floating-point type of the sweeps.
+    #[arg(long, value_enum, default_value = "f64")]
+    precision: Precision,
+    /// Discount factor γ in [0, 1), instead of the model's.
+    #[arg(long, value_name = "G", value_parser = number::below_one)]
+    gamma: Option<f64>,
+    /// θ: a policy is evaluated until no value changes by this much in a sweep.
+    #[arg(long, value_name = "T", default_value = "1e-5", value_parser = number::positive)]
+    theta: f64,
+    /// Sweeps per policy at most.
+    #[arg(long, value_name = "K", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_sweeps: u32,
+    /// Policies at most.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    max_policies: u32,
+    /// How much better an action must be to replace the present one [default: 1e-9 in f64, 1e-6 in f32].
+    #[arg(long, value_name = "E", value_parser = number::non_negative)]
+    tie: Option<f64>,
+    /// Write values and policy to this file: .json (with all figures) or .txt (two lines).
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one JSON object; values and policy are in it unless --out is given.
+    #[arg(long)]
+    json: bool,
+    /// Draw values, policy and convergence to this file, .svg or .png; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    plot: Vec<PathBuf>,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp solve grid.json
+  warpkov mdp solve grid.safetensors --device cuda:1 --precision f32 --out solution.json
+  warpkov mdp solve grid.json --gamma 0.95 --plot grid.png --plot grid.svg
+  warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
+
+/// What to solve and where the results go.
+pub struct Options {
+    input: ModelFile,
+    gamma: Option<f64>,
+    solve: SolveOptions,
+    out: Option<(PathBuf, SolutionFormat)>,
+    plots: Vec<(PathBuf, Format)>,
+    json: bool,
+    quiet: bool,
+}
+
+/// How a solution is written to a file.
+#[derive(Clone, Copy)]
+enum SolutionFormat {
+    Json,
+    Text,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { precision, theta, max_sweeps, max_policies, json, quiet, .. } = arguments;
+        let tie = arguments.tie.unwrap_or(precision.default_tie());
+        let limits = Limits { theta, max_sweeps, max_policies, tie };
+        let out = arguments.out.map(|path| {
+            file::folder_exists(&path)?;
+            let format = match file::extension(&path, &["json", "txt"])? {
+                "json" => SolutionFormat::Json,
+                _ => SolutionFormat::Text,
+            };
+            Ok::<_, Error>((path, format))
+        });
+        let plots = arguments.plot.into_iter().map(|path| {
+            file::folder_exists(&path)?;
+            let format = match file::extension(&path, &["svg", "png"])? {
+                "svg" => Format::Svg,
+                _ => Format::Png,
+            };
+            Ok::<_, Error>((path, format))
+        });
+        Ok(Self {
+            input: arguments.input,
+            gamma: arguments.gamma,
+            solve: SolveOptions { method: arguments.method, device: arguments.device, precision, limits },
+            out: out.transpose()?,
+            plots: plots.collect::<Result<_, _>>()?,
+            json,
+            quiet: quiet || json,
+        })
+    }
+}
+
+/// Reads the model, solves it, writes the files, prints the report.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let mut mdp = options.input.read()?;
+    mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
+    let solution = solve(&mdp, options)?;
+    let report = Report { mdp: &mdp, limits: &options.solve.limits, solution: &solution };
+    // Neither a full disk nor a closed pipe may cost the other half of the results.
+    let (written, printed) = (write_files(&report, options), print(&report, options, out));
+    written?;
+    printed?;
+    Ok(outcome(&solution, &options.solve.limits))
+}
+
+/// Set by the first Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, SolveError> {
+    // Without a handler Ctrl-C ends the process at once, which is all right too.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            process::exit(130);
+        }
+    });
+    let progress = Progress::new(mdp.states, options.quiet);
+    solve_with(mdp, &options.solve, &mut |round| {
+        progress.observe(round);
+        if INTERRUPTED.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+fn write_files(report: &Report, options: &Options) -> Result<(), Error> {
+    if let Some((path, format)) = &options.out {
+        file::write_whole(path, |mut out| match format {
+            SolutionFormat::Json => report.write_json(&mut out, true),
+            SolutionFormat::Text => report.write_solution(&mut out, Extent::All),
+        })?;
+    }
+    for (path, format) in &options.plots {
+        let picture = plot::draw(report, *format)?;
+        file::write_whole(path, |out| out.write_all(&picture))?;
+    }
+    Ok(())
+}
+
+fn print(report: &Report, options: &Options, out: impl Write) -> io::Result<()> {
+    // The lines of a large model are long, and the standard output flushes at every line only.
+    let mut out = io::BufWriter::new(out);
+    if options.json {
+        report.write_json(&mut out, options.out.is_none())?;
+        return out.flush();
+    }
+    let elsewhere = options.out.as_ref().map(|(path, _)| format!("all in {}", path.display()));
+    let extent = match &elsewhere {
+        Some(rest) => Extent::Shortened { rest },
+        None if io::stdout().is_terminal() => Extent::Shortened { rest: "--out writes all" },
+        None => Extent::All,
+    };
+    report.write_solution(&mut out, extent)?;
+    writeln!(out)?;
+    report.write_summary(&mut out)?;
+    out.flush()
+}
+
+fn outcome(solution: &Solution, limits: &Limits) -> Outcome {
+    match solution.run.status {
+        Status::Interrupted => Outcome::Interrupted,
+        _ if solution.converged(limits) => Outcome::Success,
+        _ => Outcome::Negative,
+    }
+}

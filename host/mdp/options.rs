@@ -1,0 +1,177 @@
+//! What a solve is asked for, and what it returns.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Serialize, Serializer};
+
+use super::certificate::Certificate;
+use super::solve::{Limits, Run};
+
+/// How policy iteration is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// One CPU core; the baseline.
+    Serial,
+    /// All CPU cores.
+    Parallel,
+    /// On the GPU: every sweep reads the rows of the whole model that the policy selects.
+    Plain,
+    /// On the GPU: the rows that the policy selects are first gathered into a matrix of their own.
+    Projected,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Serial => "serial",
+            Self::Parallel => "parallel",
+            Self::Plain => "plain",
+            Self::Projected => "projected",
+        })
+    }
+}
+
+/// The floating-point type of V, P and R in the sweeps. Certificates are computed in `f64` for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// 32 bits: half the memory traffic.
+    F32,
+    /// 64 bits.
+    F64,
+}
+
+impl Precision {
+    /// The tie-break ε that suits the rounding errors of Q-factors in this precision.
+    pub fn default_tie(self) -> f64 {
+        match self {
+            Self::F32 => 1e-6,
+            Self::F64 => 1e-9,
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
+
+/// Where to solve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU that the model fits on; else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU of this ordinal.
+    Cuda(u32),
+    /// The GPU's kernels, emulated on the CPU thread by thread. Slow; for tests and debugging.
+    Emulated,
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::Emulated => f.write_str("emulated"),
+        }
+    }
+}
+
+/// The text names no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected auto, cpu, cuda:N or emulated")]
+pub struct UnknownDevice;
+
+impl FromStr for DeviceChoice {
+    type Err = UnknownDevice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDevice> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            "emulated" => Ok(Self::Emulated),
+            _ => {
+                let ordinal = text.strip_prefix("cuda:").ok_or(UnknownDevice)?;
+                ordinal.parse().map(Self::Cuda).map_err(|_| UnknownDevice)
+            }
+        }
+    }
+}
+
+impl Serialize for DeviceChoice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What a solve is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SolveOptions {
+    /// How to compute; `None` is [`Method::Projected`] on a GPU (or emulated) and [`Method::Parallel`] on the CPU.
+    pub method: Option<Method>,
+    /// Where to compute.
+    pub device: DeviceChoice,
+    /// In which floating-point type.
+    pub precision: Precision,
+    /// When to stop.
+    pub limits: Limits,
+}
+
+/// What a solve returns.
+#[derive(Clone, Debug)]
+pub struct Solution {
+    /// V, one entry per state.
+    pub values: Vec<f64>,
+    /// π, one action per state.
+    pub policy: Vec<u32>,
+    /// How the loop went.
+    pub run: Run,
+    /// What is guaranteed about `values`.
+    pub certificate: Certificate,
+    /// The method that was used.
+    pub method: Method,
+    /// The precision that was used.
+    pub precision: Precision,
+    /// The device that was used, in words: "NVIDIA H200 (cuda:0)", "16 CPU cores".
+    pub device: String,
+    /// What was chosen on the user's behalf, and why.
+    pub notes: Vec<String>,
+    /// Time to convert the model and bring it to the device.
+    pub setup: Duration,
+}
+
+impl Solution {
+    /// Whether the policy is stable and its last evaluation met θ: the run ended by itself, not by a limit.
+    pub fn converged(&self, limits: &Limits) -> bool {
+        let evaluated = self.run.rounds.last().is_some_and(|round| round.residual < limits.theta);
+        self.run.status == super::solve::Status::Solved && evaluated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_parse_and_print() {
+        for text in ["auto", "cpu", "cuda:0", "cuda:7", "emulated"] {
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+        }
+        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
+            assert_eq!(text.parse::<DeviceChoice>(), Err(UnknownDevice), "{text}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A drawing area in units that do not depend on the resolution.
+
+use std::sync::OnceLock;
+
+use plotters::coord::Shift;
+use plotters::element::{BitMapElement, PathElement, Polygon, Rectangle};
+use plotters::prelude::{DrawingArea, DrawingBackend};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, register_font};
+
+use super::PlotError;
+
+/// Text and frames.
+pub const INK: RGBColor = RGBColor(34, 34, 34);
+/// What should stand back.
+pub const GREY: RGBColor = RGBColor(105, 105, 110);
+/// Grid lines.
+pub const PALE: RGBColor = RGBColor(226, 226, 230);
+
+/// The family that text is set in; in an SVG, the reader's own.
+const FAMILY: &str = "sans-serif";
+
+/// Makes the embedded font known to plotters, once.
+pub fn load_font() -> Result<(), PlotError> {
+    static LOADED: OnceLock<bool> = OnceLock::new();
+    let loaded = *LOADED.get_or_init(|| register_font(FAMILY, FontStyle::Normal, notosans::REGULAR_TTF).is_ok());
+    if loaded { Ok(()) } else { Err(PlotError::Font) }
+}
+
+/// A point, in units.
+pub type Point = (i32, i32);
+
+/// A rectangle, in units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rect {
+    /// Left edge.
+    pub x: i32,
+    /// Upper edge.
+    pub y: i32,
+    /// Extent to the right.
+    pub width: i32,
+    /// Extent downwards.
+    pub height: i32,
+}
+
+impl Rect {
+    /// The right edge.
+    pub fn right(&self) -> i32 {
+        self.x + self.width
+    }
+
+    /// The lower edge.
+    pub fn bottom(&self) -> i32 {
+        self.y + self.height
+    }
+}
+
+/// Where a text stands relative to its point; vertically it is always centred.
+#[derive(Clone, Copy, Debug)]
+pub enum Anchor {
+    /// The text begins there.
+    Start,
+    /// Its middle is there.
+    Middle,
+    /// It ends there.
+    End,
+}
+
+/// A drawing area whose units are `scale` pixels.
+pub struct Canvas<B: DrawingBackend> {
+    area: DrawingArea<B, Shift>,
+    scale: i32,
+}
+
+impl<B: DrawingBackend> Canvas<B> {
+    /// A white canvas.
+    pub fn new(area: DrawingArea<B, Shift>, scale: u32) -> Result<Self, PlotError> {
+        area.fill(&RGBColor(255, 255, 255)).map_err(failed)?;
+        Ok(Self { area, scale: scale as i32 })
+    }
+
+    /// Pixels of one unit.
+    pub fn scale(&self) -> i32 {
+        self.scale
+    }
+
+    /// Writes a text of `size` units.
+    pub fn text(&self, at: Point, size: i32, color: RGBColor, anchor: Anchor, text: &str) -> Result<(), PlotError> {
+        let horizontal = match anchor {
+            Anchor::Start => HPos::Left,
+            Anchor::Middle => HPos::Center,
+            Anchor::End => HPos::Right,
+        };
+        let style = (FAMILY, size * self.scale).into_font().color(&color).pos(Pos::new(horizontal, VPos::Center));
+        self.area.draw_text(text, &style, self.pixel(at)).map_err(failed)
+    }
+
+    /// Writes a label of `size` units, in which `^` raises what follows: `10^-5`.
+    ///
+    /// Few fonts have all the superscript characters.
+    pub fn label(
+        &self,
+        (x, y): Point,
+        size: i32,
+        color: RGBColor,
+        anchor: Anchor,
+        text: &str,
+    ) -> Result<(), PlotError> {
+        let Some((base, exponent)) = text.split_once('^') else {
+            return self.text((x, y), size, color, anchor, text);
+        };
+        let small = size * 3 / 4;
+        let (first, second) = (self.width(size, base)?, self.width(small, exponent)?);
+        let start = match anchor {
+            Anchor::Start => x,
+            Anchor::Middle => x - (first + second) / 2,
+            Anchor::End => x - first - second,
+        };
+        self.text((start, y), size, color, Anchor::Start, base)?;
+        self.text((start + first + 1, y - size * 2 / 5), small, color, Anchor::Start, exponent)
+    }
+
+    /// The width of a text of `size` units.
+    fn width(&self, size: i32, text: &str) -> Result<i32, PlotError> {
+        let style = (FAMILY, size * self.scale).into_font().into();
+        let (width, _) = self.area.estimate_text_size(text, &style).map_err(failed)?;
+        Ok(width as i32 / self.scale)
+    }
+
+    /// Fills a rectangle.
+    pub fn fill(&self, place: Rect, color: impl Color) -> Result<(), PlotError> {
+        self.rectangle(place, color.filled())
+    }
+
+    /// Draws the outline of a rectangle.
+    pub fn outline(&self, place: Rect, color: impl Color, width: i32) -> Result<(), PlotError> {
+        self.rectangle(place, color.stroke_width(self.thick(width)))
+    }
+
+    fn rectangle(&self, place: Rect, style: ShapeStyle) -> Result<(), PlotError> {
+        let corners = [self.pixel((place.x, place.y)), self.pixel((place.right(), place.bottom()))];
+        self.area.draw(&Rectangle::new(corners, style)).map_err(failed)
+    }
+
+    /// Draws a line through `points`.
+    pub fn line(&self, points: &[Point], color: impl Color, width: i32) -> Result<(), PlotError> {
+        let points: Vec<_> = points.iter().map(|point| self.pixel(*point)).collect();
+        self.area.draw(&PathElement::new(points, color.stroke_width(self.thick(width)))).map_err(failed)
+    }
+
+    /// Fills a polygon whose corners are given in pixels, to place small shapes exactly.
+    pub fn polygon(&self, corners: Vec<Point>, color: impl Color) -> Result<(), PlotError> {
+        self.area.draw(&Polygon::new(corners, color.filled())).map_err(failed)
+    }
+
+    /// Draws an image of `size` pixels, RGB.
+    pub fn image(&self, at: Point, size: (u32, u32), rgb: Vec<u8>) -> Result<(), PlotError> {
+        let image: Option<BitMapElement<_>> = BitMapElement::with_owned_buffer(self.pixel(at), size, rgb);
+        match image {
+            Some(image) => self.area.draw(&image).map_err(failed),
+            None => Err(PlotError::Draw("an image is smaller than its size".into())),
+        }
+    }
+
+    /// Ends the drawing.
+    pub fn finish(&self) -> Result<(), PlotError> {
+        self.area.present().map_err(failed)
+    }
+
+    fn pixel(&self, (x, y): Point) -> Point {
+        (x * self.scale, y * self.scale)
+    }
+
+    fn thick(&self, width: i32) -> u32 {
+        (width * self.scale).unsigned_abs()
+    }
+}
+
+fn failed(error: impl std::error::Error) -> PlotError {
+    PlotError::Draw(error.to_string())
+}

@@ -1,0 +1,178 @@
+//! A line chart with a linear or a logarithmic ordinate.
+
+use plotters::prelude::DrawingBackend;
+use plotters::style::RGBColor;
+
+use super::PlotError;
+use super::canvas::{Anchor, Canvas, GREY, INK, PALE, Point, Rect};
+
+const CURVE: RGBColor = RGBColor(38, 96, 164);
+const LEVEL: RGBColor = RGBColor(200, 80, 40);
+
+/// Up to this many points are marked one by one.
+const MARKED: usize = 40;
+
+/// How the ordinate is divided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scale {
+    /// Evenly.
+    Linear {
+        /// Whether it begins at 0.
+        from_zero: bool,
+    },
+    /// By decades; a zero stands on the lower edge.
+    Log,
+}
+
+/// A curve and its axes.
+pub struct Chart<'a> {
+    /// What the ordinate is.
+    pub title: &'a str,
+    /// What the abscissa is; `None` where the chart below says it.
+    pub abscissa: Option<&'a str>,
+    /// The curve, by ascending abscissa.
+    pub points: Vec<(f64, f64)>,
+    /// How the ordinate is divided.
+    pub scale: Scale,
+    /// A level to compare with, and its name.
+    pub level: Option<(f64, &'a str)>,
+}
+
+impl Chart<'_> {
+    /// Draws the chart; its labels at the left stand outside of `place`.
+    pub fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>, place: Rect) -> Result<(), PlotError> {
+        canvas.text((place.x, place.y + 8), 19, INK, Anchor::Start, self.title)?;
+        let below = if self.abscissa.is_some() { 52 } else { 26 };
+        let frame = Rect { y: place.y + 30, height: place.height - 30 - below, ..place };
+        let (x_axis, y_axis) = (self.abscissas(), self.ordinates());
+        let x = |value: f64| frame.x + (x_axis.part(value) * f64::from(frame.width)).round() as i32;
+        let y = |value: f64| frame.bottom() - (y_axis.part(value) * f64::from(frame.height)).round() as i32;
+        for (value, label) in &y_axis.ticks {
+            canvas.line(&[(frame.x, y(*value)), (frame.right(), y(*value))], PALE, 1)?;
+            canvas.label((frame.x - 10, y(*value)), 16, GREY, Anchor::End, label)?;
+        }
+        for (value, label) in &x_axis.ticks {
+            canvas.line(&[(x(*value), frame.bottom()), (x(*value), frame.bottom() + 5)], GREY, 1)?;
+            canvas.text((x(*value), frame.bottom() + 17), 16, GREY, Anchor::Middle, label)?;
+        }
+        canvas.line(&[(frame.x, frame.y), (frame.x, frame.bottom()), (frame.right(), frame.bottom())], GREY, 1)?;
+        if let Some(name) = self.abscissa {
+            canvas.text((frame.x + frame.width / 2, frame.bottom() + 42), 17, INK, Anchor::Middle, name)?;
+        }
+        if let Some((value, name)) = self.level {
+            canvas.line(&[(frame.x, y(value)), (frame.right(), y(value))], LEVEL, 1)?;
+            canvas.text((frame.right() + 8, y(value)), 17, LEVEL, Anchor::Start, name)?;
+        }
+        let curve: Vec<Point> = self.points.iter().map(|point| (x(point.0), y(point.1))).collect();
+        canvas.line(&curve, CURVE, 2)?;
+        if curve.len() <= MARKED {
+            for (x, y) in curve {
+                canvas.fill(Rect { x: x - 3, y: y - 3, width: 6, height: 6 }, CURVE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn abscissas(&self) -> Axis {
+        let first = self.points.first().map_or(0.0, |point| point.0);
+        let last = self.points.last().map_or(1.0, |point| point.0);
+        let (first, last) = if first < last { (first, last) } else { (first - 1.0, last + 1.0) };
+        Axis::linear(first, last, 6, true)
+    }
+
+    fn ordinates(&self) -> Axis {
+        let values =
+            || self.points.iter().map(|point| point.1).filter(|y| y.is_finite()).chain(self.level.map(|l| l.0));
+        match self.scale {
+            Scale::Linear { from_zero } => {
+                let least = if from_zero { 0.0 } else { values().fold(f64::INFINITY, f64::min) };
+                let most = values().fold(f64::NEG_INFINITY, f64::max);
+                let (least, most) = if least < most { (least, most) } else { (most - 1.0, most + 1.0) };
+                Axis::linear(least, most, if from_zero { 4 } else { 8 }, false)
+            }
+            Scale::Log => {
+                let positive = || values().filter(|y| *y > 0.0);
+                let least = positive().fold(f64::INFINITY, f64::min);
+                let most = positive().fold(f64::NEG_INFINITY, f64::max);
+                let zero = values().any(|y| y == 0.0);
+                if least <= most { Axis::log(least, most, zero) } else { Axis::linear(0.0, 1.0, 1, true) }
+            }
+        }
+    }
+}
+
+/// An axis from its lower to its upper end, with its ticks and their labels.
+pub struct Axis {
+    log: bool,
+    low: f64,
+    high: f64,
+    /// Values and labels, ascending.
+    pub ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// An evenly divided axis that holds `least..=most` and has about `count` ticks, at `whole` numbers only or not.
+    pub fn linear(least: f64, most: f64, count: u32, whole: bool) -> Self {
+        let rough = (most - least) / f64::from(count);
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|step| *step >= rough).unwrap_or(rough);
+        let step = if whole { step.max(1.0).round() } else { step };
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let first = (least / step).ceil() as i64;
+        let last = (most / step).floor() as i64;
+        let ticks = (first..=last).map(|k| (k as f64 * step, minus(&format!("{:.decimals$}", k as f64 * step))));
+        Self { log: false, low: least, high: most, ticks: ticks.collect() }
+    }
+
+    /// An axis by decades that holds `least..=most`, and below them 0 if `zero`.
+    fn log(least: f64, most: f64, zero: bool) -> Self {
+        let first = least.log10().floor() as i32;
+        let last = (most.log10().ceil() as i32).max(first + 1);
+        let step = ((last - first + 3) / 4).max(1) as usize;
+        let decades = (first..=last).step_by(step).map(|k| (10f64.powi(k), power_of_ten(k)));
+        let low = f64::from(first) - if zero { 0.2 * f64::from(last - first) } else { 0.0 };
+        let zero = zero.then(|| (0.0, "0".to_owned()));
+        Self { log: true, low, high: f64::from(last), ticks: zero.into_iter().chain(decades).collect() }
+    }
+
+    /// Where `value` stands between the ends, from 0 to 1.
+    pub fn part(&self, value: f64) -> f64 {
+        let value = if self.log { value.log10() } else { value };
+        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+}
+
+/// 10ᵏ as a label.
+pub fn power_of_ten(k: i32) -> String {
+    match k {
+        0 => "1".into(),
+        1 => "10".into(),
+        _ => format!("10^{}", minus(&k.to_string())),
+    }
+}
+
+/// A number with a minus sign in place of the hyphen.
+fn minus(number: &str) -> String {
+    number.replace('-', "−")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_axes_have_round_ticks() {
+        let labels = |axis: Axis| axis.ticks.into_iter().map(|tick| tick.1).collect::<Vec<_>>();
+        assert_eq!(labels(Axis::linear(0.0, 1.0, 5, false)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(labels(Axis::linear(-1.0, 1.0, 4, false)), ["−1.0", "−0.5", "0.0", "0.5", "1.0"]);
+        assert_eq!(labels(Axis::linear(1.0, 3.0, 6, true)), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn log_axes_put_zero_at_the_lower_end() {
+        let axis = Axis::log(3.0, 4000.0, true);
+        assert_eq!(axis.part(0.0), 0.0);
+        assert!(axis.part(1.0) > 0.1 && (axis.part(10000.0) - 1.0).abs() < 1e-12);
+        assert_eq!(power_of_ten(-12), "10^−12");
+    }
+}

@@ -1,0 +1,190 @@
+//! Pictures of a solve: the value function as a heat map with the policy's arrows, and how the run converged.
+//!
+//! A model without grid geometry has its values drawn as a profile, sorted, instead of the heat map.
+
+use std::io::Cursor;
+
+use image::codecs::png::PngEncoder;
+use image::imageops::{self, FilterType};
+use image::{ColorType, ImageEncoder, RgbImage};
+use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
+
+use super::report::Report;
+use canvas::{Anchor, Canvas, GREY, INK, Rect};
+use chart::{Chart, Scale};
+
+mod canvas;
+mod chart;
+mod heat;
+
+/// Size of the picture in pixels.
+const SIZE: (u32, u32) = (1600, 960);
+
+/// Grids with more columns per row than this have their charts below the map instead of beside it.
+const WIDE: f64 = 1.6;
+
+/// A PNG is drawn this many times larger and then reduced, which smooths its edges.
+const SUPERSAMPLING: u32 = 2;
+
+/// How a picture is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Vector graphics; the heat map is one embedded image.
+    Svg,
+    /// 1600 × 960 pixels.
+    Png,
+}
+
+/// Why a picture could not be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum PlotError {
+    /// The embedded font is not usable.
+    #[error("cannot load the font of the plot")]
+    Font,
+    /// Drawing failed.
+    #[error("cannot draw the plot: {0}")]
+    Draw(String),
+    /// The picture could not be encoded.
+    #[error("cannot encode the plot")]
+    Encode(#[from] image::ImageError),
+}
+
+/// Draws what a solve did.
+///
+/// # Errors
+/// If text cannot be laid out or the picture cannot be encoded.
+pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
+    canvas::load_font()?;
+    match format {
+        Format::Svg => {
+            let mut text = String::new();
+            draw_on(SVGBackend::with_string(&mut text, SIZE), 1, report)?;
+            // The backend leaves out half of the media type, and strict readers then show nothing.
+            Ok(text.replace("\"data:png;base64,", "\"data:image/png;base64,").into_bytes())
+        }
+        Format::Png => {
+            let (width, height) = (SIZE.0 * SUPERSAMPLING, SIZE.1 * SUPERSAMPLING);
+            let mut image = RgbImage::new(width, height);
+            draw_on(BitMapBackend::with_buffer(&mut image, (width, height)), SUPERSAMPLING, report)?;
+            let image = imageops::resize(&image, SIZE.0, SIZE.1, FilterType::Triangle);
+            let mut bytes = Cursor::new(Vec::new());
+            PngEncoder::new(&mut bytes).write_image(&image, SIZE.0, SIZE.1, ColorType::Rgb8)?;
+            Ok(bytes.into_inner())
+        }
+    }
+}
+
+fn draw_on<B: DrawingBackend>(backend: B, scale: u32, report: &Report) -> Result<(), PlotError> {
+    let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
+    title(&canvas, report)?;
+    match &report.mdp.grid {
+        Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
+            heat::draw(&canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, report, grid)?;
+            convergence(&canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, report, true)?;
+        }
+        Some(grid) => {
+            let edge = heat::draw(&canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, report, grid)?;
+            // The charts take what the map leaves, but keep clear of the legend below a narrow one.
+            let x = edge.max(720) + 90;
+            convergence(&canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, report, false)?;
+        }
+        None => {
+            profile(&canvas, Rect { x: 110, y: 116, width: 850, height: 804 }, report)?;
+            convergence(&canvas, Rect { x: 1080, y: 116, width: 475, height: 804 }, report, false)?;
+        }
+    }
+    canvas.finish()
+}
+
+fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), PlotError> {
+    let Report { mdp, solution, limits } = *report;
+    let model = match &mdp.grid {
+        Some(grid) => format!("Grid world, {} × {} cells", grid.width, grid.height),
+        None => format!("{} states, {} actions", mdp.states, mdp.actions),
+    };
+    let policies = solution.run.rounds.len();
+    let outcome = if solution.converged(limits) { "optimal after" } else { "not converged after" };
+    let plural = if policies == 1 { "policy" } else { "policies" };
+    canvas.text(
+        (40, 46),
+        32,
+        INK,
+        Anchor::Start,
+        &format!("{model}, γ = {}: {outcome} {policies} {plural}", mdp.gamma),
+    )?;
+    let bound = match solution.certificate.bound {
+        Some(bound) => format!("|V − V*| ≤ {bound:.1e}"),
+        None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
+    };
+    let seconds = solution.run.elapsed.as_secs_f64();
+    let sweeps = solution.run.sweeps();
+    let how = format!("{}, {}, {}", solution.device, solution.method, solution.precision);
+    let details = format!("{bound}   ·   {sweeps} sweeps in {seconds:.3} s   ·   {how}");
+    canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
+}
+
+/// The values in ascending order.
+fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) -> Result<(), PlotError> {
+    let mut values: Vec<f64> = report.solution.values.iter().copied().filter(|value| value.is_finite()).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    // More points than pixels would only make the file larger.
+    let points = (last + 1).min(1000);
+    let index = |point: usize| if points > 1 { point * last / (points - 1) } else { 0 };
+    let points = (0..points).map(|point| (index(point) as f64, values[index(point)])).collect();
+    let chart = Chart {
+        title: "Values, sorted",
+        abscissa: Some("states with a smaller value"),
+        points,
+        scale: Scale::Linear { from_zero: false },
+        level: None,
+    };
+    chart.draw(canvas, place)
+}
+
+/// Changed states, sweeps and residual of every policy, side by side or one above the other.
+fn convergence<B: DrawingBackend>(
+    canvas: &Canvas<B>,
+    place: Rect,
+    report: &Report,
+    abreast: bool,
+) -> Result<(), PlotError> {
+    let rounds = &report.solution.run.rounds;
+    let points = |y: fn(&super::solve::Round) -> f64| -> Vec<(f64, f64)> {
+        rounds.iter().map(|round| (f64::from(round.policy), y(round))).collect()
+    };
+    let charts = [
+        Chart {
+            title: "States whose action changed",
+            abscissa: abreast.then_some("policy"),
+            points: points(|round| round.changed as f64),
+            scale: Scale::Log,
+            level: None,
+        },
+        Chart {
+            title: "Sweeps of the evaluation",
+            abscissa: abreast.then_some("policy"),
+            points: points(|round| f64::from(round.sweeps)),
+            scale: Scale::Linear { from_zero: true },
+            level: None,
+        },
+        Chart {
+            title: "Residual of the evaluation, ‖ΔV‖∞",
+            abscissa: Some("policy"),
+            points: points(|round| round.residual),
+            scale: Scale::Log,
+            level: Some((report.limits.theta, "θ")),
+        },
+    ];
+    for (chart, index) in charts.iter().zip(0..) {
+        let place = if abreast {
+            let width = (place.width - 2 * 100) / 3;
+            Rect { x: place.x + index * (width + 100), width, ..place }
+        } else {
+            let height = (place.height - 2 * 24) / 3;
+            Rect { y: place.y + index * (height + 24), height, ..place }
+        };
+        chart.draw(canvas, place)?;
+    }
+    Ok(())
+}

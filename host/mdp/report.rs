@@ -1,0 +1,249 @@
+//! What a solve did, for people and for programs.
+//!
+//! The lines for people are those of Aydin, *Policy Iteration on the GPU* (2025), Appendix D.1, with the rounds, the
+//! certificate and the times that it lacks.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::certificate::Certificate;
+use super::model::Mdp;
+use super::options::{Method, Precision, Solution};
+use super::solve::{Limits, Round, Status};
+
+/// States that a shortened line shows.
+const SHOWN_STATES: usize = 10;
+
+/// Rows of the table of rounds.
+const SHOWN_ROUNDS: usize = 20;
+
+/// A solve, complete: the model, what was asked, what came out.
+#[derive(Clone, Copy)]
+pub struct Report<'a> {
+    /// The model.
+    pub mdp: &'a Mdp,
+    /// What it was solved to.
+    pub limits: &'a Limits,
+    /// What came out.
+    pub solution: &'a Solution,
+}
+
+/// How much of the policy and of the values is printed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extent<'a> {
+    /// One entry per state.
+    All,
+    /// The first few, and where the rest is.
+    Shortened {
+        /// What follows the number of states: "--out writes all".
+        rest: &'a str,
+    },
+}
+
+/// The report as one object.
+#[derive(Serialize)]
+struct Record<'a> {
+    status: Status,
+    converged: bool,
+    method: Method,
+    device: &'a str,
+    precision: Precision,
+    notes: &'a [String],
+    states: u32,
+    actions: u32,
+    gamma: f64,
+    nnz: usize,
+    theta: f64,
+    max_sweeps: u32,
+    max_policies: u32,
+    tie: f64,
+    policies: usize,
+    sweeps: u64,
+    setup_seconds: f64,
+    compute_seconds: f64,
+    certificate: &'a Certificate,
+    rounds: &'a [Round],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a [u32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<&'a [f64]>,
+}
+
+impl Report<'_> {
+    /// Writes the report as a JSON object, with or without policy and values, and a line end.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_json(&self, out: &mut (impl Write + ?Sized), with_solution: bool) -> io::Result<()> {
+        let Self { mdp, limits, solution } = *self;
+        let record = Record {
+            status: solution.run.status,
+            converged: solution.converged(limits),
+            method: solution.method,
+            device: &solution.device,
+            precision: solution.precision,
+            notes: &solution.notes,
+            states: mdp.states,
+            actions: mdp.actions,
+            gamma: mdp.gamma,
+            nnz: mdp.transitions.nnz(),
+            theta: limits.theta,
+            max_sweeps: limits.max_sweeps,
+            max_policies: limits.max_policies,
+            tie: limits.tie,
+            policies: solution.run.rounds.len(),
+            sweeps: solution.run.sweeps(),
+            setup_seconds: solution.setup.as_secs_f64(),
+            compute_seconds: solution.run.elapsed.as_secs_f64(),
+            certificate: &solution.certificate,
+            rounds: &solution.run.rounds,
+            policy: with_solution.then_some(&solution.policy),
+            values: with_solution.then_some(&solution.values),
+        };
+        serde_json::to_writer(&mut *out, &record)?;
+        writeln!(out)
+    }
+
+    /// Writes the two lines `Optimal policy:` and `Optimal value:`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_solution(&self, out: &mut (impl Write + ?Sized), extent: Extent) -> io::Result<()> {
+        write_line(out, "Optimal policy:", extent, &self.solution.policy)?;
+        write_line(out, "Optimal value:", extent, self.solution.values.iter().map(SixDecimals))
+    }
+
+    /// Writes everything but policy and values, for people.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_summary(&self, out: &mut impl Write) -> io::Result<()> {
+        let Self { mdp, solution, .. } = *self;
+        let (states, actions, nnz) = (mdp.states, mdp.actions, mdp.transitions.nnz());
+        let precision = match solution.precision {
+            Precision::F32 => "FP32 (float)",
+            Precision::F64 => "FP64 (double)",
+        };
+        writeln!(out, "Precision: {precision}")?;
+        writeln!(out, "Using {}, method {}", solution.device, solution.method)?;
+        for note in &solution.notes {
+            writeln!(out, "Note: {note}")?;
+        }
+        writeln!(out, "\n— Problem Summary —")?;
+        writeln!(out, "S={states}, A={actions}, gamma={}", mdp.gamma)?;
+        writeln!(out, "Rows (S*A)={}, nnz={nnz}", u64::from(states) * u64::from(actions))?;
+        writeln!(out, "{}", self.outcome())?;
+        writeln!(out, "\n— Rounds —")?;
+        write_rounds(out, &solution.run.rounds)?;
+        writeln!(out, "\n— Performance Metrics —")?;
+        writeln!(out, "MDP dimensions: {states} states, {actions} actions")?;
+        writeln!(out, "Policy iterations completed: {}", solution.run.rounds.len())?;
+        writeln!(out, "Sweeps completed: {}", solution.run.sweeps())?;
+        writeln!(out, "Computation time: {:.2} ms", 1e3 * solution.run.elapsed.as_secs_f64())?;
+        writeln!(out, "Setup time: {:.2} ms", 1e3 * solution.setup.as_secs_f64())?;
+        writeln!(out, "{}", self.guarantee())
+    }
+
+    /// One sentence on how the run ended.
+    fn outcome(&self) -> String {
+        let Self { limits, solution, .. } = *self;
+        let policies = solution.run.rounds.len();
+        match solution.run.status {
+            Status::Solved if solution.converged(limits) => format!("Policy converged after {policies} iterations."),
+            Status::Solved => format!(
+                "Policy stable after {policies} iterations, but not evaluated to θ = {:e} within {} sweeps.",
+                limits.theta, limits.max_sweeps
+            ),
+            Status::PolicyLimit => format!("Not converged: the policy still changed after {policies} iterations."),
+            Status::Interrupted => format!("Interrupted after {policies} iterations; the policy still changed."),
+        }
+    }
+
+    /// One sentence on what is known of the values.
+    fn guarantee(&self) -> String {
+        let Certificate { bellman_residual, bound, .. } = self.solution.certificate;
+        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.mdp.gamma);
+        match bound {
+            Some(bound) => format!("Certified: |V − V*| ≤ {bound:.1e} ({known})"),
+            None => format!("Not certified ({known})"),
+        }
+    }
+}
+
+/// A value as the source prints it.
+struct SixDecimals<'a>(&'a f64);
+
+impl Display for SixDecimals<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.6}", self.0)
+    }
+}
+
+fn write_line<T: Display>(
+    out: &mut (impl Write + ?Sized),
+    start: &str,
+    extent: Extent,
+    entries: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+) -> io::Result<()> {
+    let entries = entries.into_iter();
+    let count = entries.len();
+    let (shown, rest) = match extent {
+        Extent::Shortened { rest } if count > SHOWN_STATES => (SHOWN_STATES, Some(rest)),
+        _ => (count, None),
+    };
+    write!(out, "{start}")?;
+    for entry in entries.take(shown) {
+        write!(out, " {entry}")?;
+    }
+    match rest {
+        Some(rest) => writeln!(out, " … ({count} states; {rest})"),
+        None => writeln!(out),
+    }
+}
+
+fn write_rounds(out: &mut impl Write, rounds: &[Round]) -> io::Result<()> {
+    writeln!(out, "{:>7} {:>8} {:>11} {:>12} {:>10}", "policy", "sweeps", "residual", "changed", "seconds")?;
+    for index in thinned(rounds.len(), SHOWN_ROUNDS) {
+        let Round { policy, sweeps, residual, changed, seconds } = rounds[index];
+        writeln!(out, "{policy:>7} {sweeps:>8} {residual:>11.3e} {changed:>12} {seconds:>10.3}")?;
+    }
+    Ok(())
+}
+
+/// At most `shown` of the indices `0..count`, evenly spaced, with the first and the last.
+fn thinned(count: usize, shown: usize) -> impl Iterator<Item = usize> {
+    let rows = count.min(shown);
+    (0..rows).map(move |row| if rows == count { row } else { row * (count - 1) / (rows - 1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_keep_the_first_and_the_last_round() {
+        assert_eq!(thinned(0, 20).count(), 0);
+        assert_eq!(thinned(1, 20).collect::<Vec<_>>(), [0]);
+        assert_eq!(thinned(20, 20).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+        let rows: Vec<_> = thinned(111, 20).collect();
+        assert_eq!((rows.len(), rows[0], rows[19]), (20, 0, 110));
+        assert!(rows.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn long_lines_say_where_the_rest_is() {
+        let line = |extent| {
+            let mut out = Vec::new();
+            write_line(&mut out, "Optimal policy:", extent, 0..12).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(line(Extent::All), "Optimal policy: 0 1 2 3 4 5 6 7 8 9 10 11\n");
+        let rest = "--out writes all";
+        assert_eq!(
+            line(Extent::Shortened { rest }),
+            "Optimal policy: 0 1 2 3 4 5 6 7 8 9 … (12 states; --out writes all)\n"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Progress on a terminal, for work that takes longer than a moment.
+
+use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use warpkov::mdp::solve::Round;
+
+/// Work shorter than this shows nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+/// The progress of a solve, on stderr.
+pub struct Progress {
+    bar: ProgressBar,
+    states: f64,
+    /// Dropped with this, which ends the wait of the thread that would show the bar.
+    _waiting: Option<Sender<()>>,
+}
+
+impl Progress {
+    /// Progress over a model of `states` states; never shown where stderr is no terminal, or if `quiet`.
+    pub fn new(states: u32, quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {msg}") {
+            bar.set_style(style);
+        }
+        bar.set_message("evaluating policy 1");
+        let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
+        Self { bar, states: f64::from(states), _waiting: waiting }
+    }
+
+    /// Takes note of a round.
+    pub fn observe(&self, round: &Round) {
+        // The number of changed states falls about geometrically, so its logarithm tells how much is left.
+        let left = (round.changed as f64).ln_1p() / self.states.ln_1p();
+        let position = ((1.0 - left) * STEPS as f64) as u64;
+        self.bar.set_position(position.max(self.bar.position()));
+        let Round { policy, sweeps, residual, changed, .. } = round;
+        self.bar.set_message(format!(
+            "policy {policy}: {sweeps} sweeps to residual {residual:.1e}, {changed} states changed"
+        ));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn show_after(patience: Duration, bar: ProgressBar) -> Sender<()> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        if receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) && !bar.is_finished() {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    });
+    sender
+}

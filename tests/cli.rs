@@ -1,0 +1,343 @@
+//! The real binary, driven as people and scripts drive it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// The 2 × 2 slip grid of Aydin, *Policy Iteration on the GPU* (2025), Listing A.1.
+const LISTING_A1: &str = r#"{
+  "S": 4, "A": 4, "gamma": 0.9, "format": "CSR",
+  "P": {
+    "indptr": [0,2,5,8,10,12,15,17,20,23,25,28,30,33,35,37,40],
+    "indices": [0,1,0,1,2,0,1,2,0,2,0,1,0,1,3,1,3,0,1,3,0,2,3,2,3,0,2,3,0,2,1,2,3,2,3,1,3,1,2,3],
+    "data": [0.95,0.05,0.05,0.05,0.90,0.05,0.90,0.05,0.95,0.05,0.05,0.95,0.05,0.05,0.90,0.95,0.05,0.90,0.05,0.05,
+             0.90,0.05,0.05,0.95,0.05,0.05,0.05,0.90,0.05,0.95,0.90,0.05,0.05,0.05,0.95,0.05,0.95,0.05,0.90,0.05]
+  },
+  "R": {
+    "indptr": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],
+    "indices": [3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3],
+    "data": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]
+  }
+}"#;
+
+fn warpkov(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    command.current_dir(folder).args(arguments);
+    command
+}
+
+/// Runs to the end; panics if the process cannot be started.
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    warpkov(folder, arguments).output().unwrap()
+}
+
+/// Runs with `input` on the standard input.
+fn run_with(folder: &Path, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child =
+        warpkov(folder, arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    thread::scope(|scope| {
+        // A process that fails early does not read its input.
+        scope.spawn(move || {
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().unwrap()
+    })
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[track_caller]
+fn succeeds(folder: &Path, arguments: &[&str]) -> Output {
+    let output = run(folder, arguments);
+    assert_eq!(code(&output), Some(0), "{arguments:?}: {}", stderr(&output));
+    output
+}
+
+/// Exit code `expected`, nothing on stdout, and each of `words` on stderr.
+#[track_caller]
+fn fails(folder: &Path, arguments: &[&str], expected: i32, words: &[&str]) {
+    let output = run(folder, arguments);
+    assert_eq!(code(&output), Some(expected), "{arguments:?}: {}", stderr(&output));
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    for word in words {
+        assert!(stderr(&output).contains(word), "{arguments:?}: no '{word}' in: {}", stderr(&output));
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A folder that holds `grid.json`, 8 × 8 cells with walls and obstacles.
+fn folder_with_grid() -> tempfile::TempDir {
+    let folder = folder();
+    let grid = ["mdp", "generate", "grid", "--width", "8", "--height", "8", "--walls", "0.1", "--obstacles", "0.1"];
+    succeeds(folder.path(), &[&grid[..], &["--out", "grid.json"]].concat());
+    folder
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let folder = folder();
+    let commands: [&[&str]; 10] = [
+        &[],
+        &["mdp"],
+        &["mdp", "solve"],
+        &["mdp", "generate"],
+        &["mdp", "generate", "grid"],
+        &["mdp", "convert"],
+        &["mdp", "info"],
+        &["mdp", "compare"],
+        &["devices"],
+        &["completions"],
+    ];
+    for command in commands {
+        let help = succeeds(folder.path(), &[command, &["--help"]].concat());
+        assert!(stdout(&help).contains("Examples:"), "{command:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let folder = folder_with_grid();
+    let usage = |arguments: &[&str], word| fails(folder.path(), arguments, 2, &["error:", word]);
+    usage(&["mdp", "solve"], "<FILE>");
+    usage(&["mdp", "solve", "absent.json"], "absent.json");
+    usage(&["mdp", "solve", "grid.json", "--theta", "0"], "above 0");
+    usage(&["mdp", "solve", "grid.json", "--theta", "nan"], "above 0");
+    usage(&["mdp", "solve", "grid.json", "--gamma", "1"], "below 1");
+    usage(&["mdp", "solve", "grid.json", "--tie", "-1"], "0 or above");
+    usage(&["mdp", "solve", "grid.json", "--max-sweeps", "0"], "max-sweeps");
+    usage(&["mdp", "solve", "grid.json", "--device", "gpu"], "expected auto, cpu, cuda:N or emulated");
+    usage(&["mdp", "solve", "grid.json", "--method", "magic"], "projected");
+    usage(&["mdp", "solve", "grid.json", "--out", "solution.npy"], ".json or .txt");
+    usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
+    usage(&["mdp", "solve", "grid.json", "--plot", "grid.jpeg"], ".svg or .png");
+    usage(&["mdp", "convert", "grid.json", "grid.xml"], ".json or .safetensors");
+    usage(&["devices", "--all"], "--all");
+
+    let grid = ["mdp", "generate", "grid", "--out", "other.json"];
+    let grid = |arguments: &[&str], word| usage(&[&grid, arguments].concat(), word);
+    grid(&["--width", "8"], "--height");
+    grid(&["--width", "0", "--height", "8"], "width");
+    grid(&["--width", "70000", "--height", "70000"], "4900000000 states");
+    grid(&["--width", "8", "--height", "8", "--slip", "1.5"], "from 0 to 1");
+    grid(&["--width", "8", "--height", "8", "--walls", "0.6", "--obstacles", "0.5"], "sum must be below 1");
+    assert!(!folder.path().join("other.json").exists());
+}
+
+#[test]
+fn absent_device_is_exit_code_3() {
+    let folder = folder_with_grid();
+    fails(folder.path(), &["mdp", "solve", "grid.json", "--device", "cuda:4096"], 3, &["error:", "4096"]);
+}
+
+#[test]
+fn limits_met_are_exit_code_1_with_a_report() {
+    let folder = folder_with_grid();
+    let output = run(folder.path(), &["mdp", "solve", "grid.json", "--max-policies", "1", "--device", "cpu"]);
+    assert_eq!(code(&output), Some(1));
+    assert!(stdout(&output).contains("Not converged"));
+    let output = run(folder.path(), &["mdp", "solve", "grid.json", "--max-sweeps", "1", "--json", "--device", "cpu"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(code(&output) == Some(0), report["converged"] == true);
+}
+
+#[test]
+fn listing_a1_is_solved_from_stdin() {
+    let folder = folder();
+    let arguments = ["mdp", "solve", "-", "--theta", "1e-12", "--device", "cpu"];
+    let output = run_with(folder.path(), &arguments, LISTING_A1.as_bytes());
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("Optimal policy: "));
+    assert!(text.contains("S=4, A=4, gamma=0.9\nRows (S*A)=16, nnz=40\nPolicy converged after "), "{text}");
+    assert!(text.contains("Certified: |V − V*| ≤ "));
+
+    let output = run_with(folder.path(), &[&arguments[..], &["--json"]].concat(), LISTING_A1.as_bytes());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["status"], &report["states"], &report["nnz"]), (&"solved".into(), &4.into(), &40.into()));
+    // By symmetry V(1) = V(2), and three linear equations remain.
+    let values: Vec<f64> = serde_json::from_value(report["values"].clone()).unwrap();
+    for (value, expected) in values.iter().zip([8.377333841, 9.357138969, 9.357138969, 9.455663818]) {
+        assert!((value - expected).abs() < 1e-8, "{values:?}");
+    }
+    assert!(report["certificate"]["bound"].as_f64().unwrap() < 1e-10);
+}
+
+#[test]
+fn generate_pipes_into_solve() {
+    let folder = folder();
+    let grid = ["mdp", "generate", "grid", "--width", "16", "--height", "16", "--out", "-"];
+    let mut generate = warpkov(folder.path(), &grid).stdout(Stdio::piped()).spawn().unwrap();
+    let model = generate.stdout.take().unwrap();
+    let solve =
+        warpkov(folder.path(), &["mdp", "solve", "-", "--json", "--device", "cpu"]).stdin(model).output().unwrap();
+    assert!(generate.wait().unwrap().success());
+    assert_eq!(code(&solve), Some(0), "{}", stderr(&solve));
+    let report: Value = serde_json::from_slice(&solve.stdout).unwrap();
+    assert_eq!(report["policy"].as_array().map(Vec::len), Some(256));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let folder = folder();
+    let grid = ["mdp", "generate", "grid", "--width", "128", "--height", "128", "--out", "-"];
+    let mut generate = warpkov(folder.path(), &grid).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    generate.stdout.take().unwrap().read_exact(&mut [0; 16]).unwrap();
+    let output = generate.wait_with_output().unwrap();
+    assert_eq!((code(&output), stderr(&output)), (Some(0), ""));
+}
+
+#[test]
+fn solutions_are_compared_by_the_rule_of_the_source() {
+    let folder = folder_with_grid();
+    let solve = |out, more: &[&str]| {
+        let arguments = ["mdp", "solve", "grid.json", "--theta", "1e-9", "--device", "cpu", "--out", out];
+        succeeds(folder.path(), &[&arguments, more].concat())
+    };
+    let shown = solve("a.json", &[]);
+    assert!(stdout(&shown).contains("… (64 states; all in a.json)"), "{}", stdout(&shown));
+    solve("b.txt", &[]);
+    solve("c.json", &["--gamma", "0.8"]);
+    assert_eq!(fs::read_to_string(folder.path().join("b.txt")).unwrap().lines().count(), 2);
+
+    let same = succeeds(folder.path(), &["mdp", "compare", "a.json", "b.txt"]);
+    assert!(stdout(&same).ends_with("The solutions agree.\n"));
+    let output = run(folder.path(), &["mdp", "compare", "a.json", "c.json"]);
+    assert_eq!(code(&output), Some(1));
+    assert!(stdout(&output).ends_with("The solutions differ.\n"));
+    let output = run(folder.path(), &["mdp", "compare", "a.json", "c.json", "--json", "--value-tolerance", "100"]);
+    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (code(&output) == Some(0), &comparison["differences"]["within"]),
+        (comparison["agree"] == true, &64.into())
+    );
+
+    fs::write(folder.path().join("short.txt"), "Optimal policy: 0\nOptimal value: 1\n").unwrap();
+    assert_eq!(code(&run(folder.path(), &["mdp", "compare", "a.json", "short.txt"])), Some(1));
+    fs::write(folder.path().join("bad.txt"), "Optimal policy: 0 x\nOptimal value: 1 2\n").unwrap();
+    fails(folder.path(), &["mdp", "compare", "a.json", "bad.txt"], 2, &["bad.txt, line 1, entry 2: 'x'"]);
+}
+
+#[test]
+fn what_a_pipe_receives_is_a_whole_solution() {
+    let folder = folder_with_grid();
+    let output = succeeds(folder.path(), &["mdp", "solve", "grid.json", "--device", "cpu"]);
+    fs::write(folder.path().join("captured.txt"), &output.stdout).unwrap();
+    succeeds(folder.path(), &["mdp", "solve", "grid.json", "--device", "cpu", "--out", "whole.json"]);
+    succeeds(folder.path(), &["mdp", "compare", "captured.txt", "whole.json"]);
+}
+
+#[test]
+fn plots_are_valid_files() {
+    let folder = folder_with_grid();
+    fs::write(folder.path().join("a1.json"), LISTING_A1).unwrap();
+    for model in ["grid", "a1"] {
+        let (input, svg, png) = (format!("{model}.json"), format!("{model}.svg"), format!("{model}.png"));
+        succeeds(folder.path(), &["mdp", "solve", &input, "--device", "cpu", "--plot", &svg, "--plot", &png]);
+        let svg = fs::read_to_string(folder.path().join(svg)).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("γ = 0.9") && svg.contains("Sweeps of the evaluation"));
+        assert_eq!(svg.contains("data:image/png;base64,"), model == "grid");
+        let png = fs::read(folder.path().join(png)).unwrap();
+        let image = image::load_from_memory(&png).unwrap();
+        assert_eq!((image.width(), image.height()), (1600, 960));
+        // Neither blank nor only text.
+        let colors: std::collections::HashSet<_> = image.to_rgb8().pixels().copied().collect();
+        assert!(colors.len() > 50, "{} colours", colors.len());
+    }
+}
+
+#[test]
+fn info_describes_a_model() {
+    let folder = folder_with_grid();
+    let text = succeeds(folder.path(), &["mdp", "info", "grid.json"]);
+    assert!(stdout(&text).contains("Grid             8 × 8, goal in"), "{}", stdout(&text));
+    let json = run_with(folder.path(), &["mdp", "info", "-", "--json"], LISTING_A1.as_bytes());
+    let info: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&info["states"], &info["transitions"]["nnz"], &info["rewards"]["nnz"]),
+        (&4.into(), &40.into(), &16.into())
+    );
+    assert_eq!((&info["transitions"]["longest_row"], &info["rewards"]["range"]), (&3.into(), &vec![1.0, 1.0].into()));
+    assert!(info["transitions"]["row_sum_error"].as_f64().unwrap() < 1e-12);
+}
+
+#[test]
+fn devices_hold_the_cpu_and_the_emulator() {
+    let listing = succeeds(folder().path(), &["devices", "--json"]);
+    let listing: Value = serde_json::from_slice(&listing.stdout).unwrap();
+    let names: Vec<_> = listing["devices"].as_array().unwrap().iter().map(|device| &device["device"]).collect();
+    assert!(names.contains(&&"cpu".into()) && names.contains(&&"emulated".into()), "{names:?}");
+}
+
+#[test]
+fn completions_name_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&succeeds(folder().path(), &["completions", shell])).contains("compare"), "{shell}");
+    }
+}
+
+/// Killed at any moment, a command leaves its target absent, old or complete: never half written.
+#[test]
+fn killed_while_writing_leaves_no_half_file() {
+    let folder = folder();
+    let target = folder.path().join("grid.json");
+    let grid = ["mdp", "generate", "grid", "--width", "192", "--height", "192", "--out", "grid.json"];
+    succeeds(folder.path(), &grid);
+    let complete = fs::read(&target).unwrap();
+    for old in [None, Some(&b"an older file"[..])] {
+        for delay in [0, 5, 10, 20, 40, 60, 80, 120, 160] {
+            match old {
+                Some(old) => fs::write(&target, old).unwrap(),
+                None => drop(fs::remove_file(&target)),
+            }
+            let mut child = warpkov(folder.path(), &grid).spawn().unwrap();
+            thread::sleep(Duration::from_millis(delay));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let found = fs::read(&target).ok();
+            let intact = found.as_deref() == old || found.as_ref() == Some(&complete);
+            assert!(intact, "after {delay} ms: {:?} bytes", found.map(|found| found.len()));
+        }
+    }
+}
+
+/// The first Ctrl-C ends the solve after its round, with a report and the exit code of an interrupted process.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_solve_reports_what_it_has() {
+    let folder = folder();
+    let size = ["--width", "160", "--height", "160"];
+    succeeds(folder.path(), &[&["mdp", "generate", "grid"][..], &size, &["--out", "grid.json"]].concat());
+    // So small a θ that a round takes many sweeps, and the interrupt comes in the middle of the run.
+    let arguments = ["mdp", "solve", "grid.json", "--theta", "1e-300", "--max-sweeps", "1000", "--gamma", "0.9999"];
+    let arguments =
+        [&arguments[..], &["--device", "cpu", "--method", "serial", "--out", "solution.json", "--json"]].concat();
+    let child = warpkov(folder.path(), &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success(), "the solve was over before the interrupt");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), Some(130), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["status"], "interrupted");
+    assert!(folder.path().join("solution.json").exists());
+}
