@@ -21,7 +21,7 @@ const MAX_BLOCKS: u64 = 132 * 32;
 /// Sweeps that are launched without a word from the device in between, at most.
 const MAX_BATCH: usize = 256;
 
-/// The number of entries of a model of which every offset fits into `O`.
+/// Row pointers as `O`, into which they must fit.
 fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
     use rayon::prelude::*;
     row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
@@ -278,6 +278,25 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Groups of rows that have an offset of their own: rows, or slices.
+    fn groups(self, model: &Mdp) -> usize {
+        match self {
+            Self::Slices => (model.states as usize).div_ceil(SLICE),
+            Self::Rows { .. } => model.states as usize,
+        }
+    }
+
+    /// Elements that P^π of any policy may take.
+    #[must_use]
+    pub fn capacity(self, model: &Mdp) -> usize {
+        match self {
+            Self::Slices => slice_capacity(model),
+            Self::Rows { .. } => row_capacity(model),
+        }
+    }
+}
+
 /// Lanes that share a row of `mean` entries: each then has about two to four.
 fn lanes_for(mean: f64) -> u32 {
     ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
@@ -326,8 +345,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
-        let groups = Self::groups(model, layout);
-        let capacity = Self::capacity(model, layout);
+        let groups = layout.groups(model);
+        let capacity = layout.capacity(model);
         Ok(Self {
             device,
             resident: Resident::upload(device, model)?,
@@ -346,26 +365,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     #[must_use]
     pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
         let (t, o) = (size_of::<T>(), size_of::<O>());
-        let groups = Self::groups(model, layout);
+        let groups = layout.groups(model);
         let own = (2 * groups + 1 + scratch_len(groups)) * o
-            + Self::capacity(model, layout) * (4 + t)
+            + layout.capacity(model) * (4 + t)
             + model.states as usize * t;
         Resident::<T, O, D>::bytes(model) + own as u64
-    }
-
-    /// Rows, or slices of rows.
-    fn groups(model: &Mdp, layout: Layout) -> usize {
-        match layout {
-            Layout::Slices => (model.states as usize).div_ceil(SLICE),
-            Layout::Rows { .. } => model.states as usize,
-        }
-    }
-
-    fn capacity(model: &Mdp, layout: Layout) -> usize {
-        match layout {
-            Layout::Slices => slice_capacity(model),
-            Layout::Rows { .. } => row_capacity(model),
-        }
     }
 
     /// Gathers P^π and r^π: count, scan, copy.
