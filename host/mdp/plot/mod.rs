@@ -126,9 +126,12 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
     };
     let seconds = solution.run.elapsed.as_secs_f64();
-    let sweeps = solution.run.sweeps();
+    let sweeps = match solution.run.sweeps() {
+        1 => "1 sweep".to_owned(),
+        sweeps => format!("{sweeps} sweeps"),
+    };
     let how = format!("{}, {}, {}", solution.device, solution.method, solution.precision);
-    let details = format!("{bound}   ·   {sweeps} sweeps in {seconds:.3} s   ·   {how}");
+    let details = format!("{bound}   ·   {sweeps} in {seconds:.3} s   ·   {how}");
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
@@ -145,7 +148,7 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) 
         title: "Values, sorted",
         abscissa: Some("states with a smaller value"),
         points,
-        scale: Scale::Linear { from_zero: false },
+        scale: Scale::Linear,
         level: None,
     };
     chart.draw(canvas, place)
@@ -174,7 +177,7 @@ fn convergence<B: DrawingBackend>(
             title: "Sweeps of the evaluation",
             abscissa: abreast.then_some("policy"),
             points: points(|round| f64::from(round.sweeps)),
-            scale: Scale::Linear { from_zero: true },
+            scale: Scale::Count,
             level: None,
         },
         Chart {
