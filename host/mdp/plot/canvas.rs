@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::element::{BitMapElement, PathElement, Polygon, Rectangle};
 use plotters::prelude::{DrawingArea, DrawingBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, register_font};
+use plotters::style::{Color, FontStyle, IntoFont, RGBColor, register_font};
 
 use super::PlotError;
 
@@ -116,7 +116,8 @@ impl<B: DrawingBackend> Canvas<B> {
             Anchor::Middle => x - (first + second) / 2,
             Anchor::End => x - first - second,
         };
-        self.text((start, y), size, color, Anchor::Start, base)?;
+        // Both are anchored where they meet: the reader of an SVG may have a wider font.
+        self.text((start + first, y), size, color, Anchor::End, base)?;
         self.text((start + first + 1, y - size * 2 / 5), small, color, Anchor::Start, exponent)
     }
 
@@ -129,17 +130,15 @@ impl<B: DrawingBackend> Canvas<B> {
 
     /// Fills a rectangle.
     pub fn fill(&self, place: Rect, color: impl Color) -> Result<(), PlotError> {
-        self.rectangle(place, color.filled())
-    }
-
-    /// Draws the outline of a rectangle.
-    pub fn outline(&self, place: Rect, color: impl Color, width: i32) -> Result<(), PlotError> {
-        self.rectangle(place, color.stroke_width(self.thick(width)))
-    }
-
-    fn rectangle(&self, place: Rect, style: ShapeStyle) -> Result<(), PlotError> {
         let corners = [self.pixel((place.x, place.y)), self.pixel((place.right(), place.bottom()))];
-        self.area.draw(&Rectangle::new(corners, style)).map_err(failed)
+        self.area.draw(&Rectangle::new(corners, color.filled())).map_err(failed)
+    }
+
+    /// Draws the outline of a rectangle; as a line, because rectangles have no line width in plotters' SVG.
+    pub fn outline(&self, place: Rect, color: impl Color, width: i32) -> Result<(), PlotError> {
+        let Rect { x, y, .. } = place;
+        let (right, bottom) = (place.right(), place.bottom());
+        self.line(&[(x, y), (right, y), (right, bottom), (x, bottom), (x, y)], color, width)
     }
 
     /// Draws a line through `points`.

@@ -15,11 +15,10 @@ const MARKED: usize = 40;
 /// How the ordinate is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly.
-    Linear {
-        /// Whether it begins at 0.
-        from_zero: bool,
-    },
+    /// Evenly, from the least to the largest.
+    Linear,
+    /// Evenly, from 0, in whole numbers.
+    Count,
     /// By decades; a zero stands on the lower edge.
     Log,
 }
@@ -84,12 +83,13 @@ impl Chart<'_> {
         let values =
             || self.points.iter().map(|point| point.1).filter(|y| y.is_finite()).chain(self.level.map(|l| l.0));
         match self.scale {
-            Scale::Linear { from_zero } => {
-                let least = if from_zero { 0.0 } else { values().fold(f64::INFINITY, f64::min) };
+            Scale::Linear => {
+                let least = values().fold(f64::INFINITY, f64::min);
                 let most = values().fold(f64::NEG_INFINITY, f64::max);
                 let (least, most) = if least < most { (least, most) } else { (most - 1.0, most + 1.0) };
-                Axis::linear(least, most, if from_zero { 4 } else { 8 }, false)
+                Axis::linear(least, most, 8, false)
             }
+            Scale::Count => Axis::linear(0.0, values().fold(1.0, f64::max), 4, true),
             Scale::Log => {
                 let positive = || values().filter(|y| *y > 0.0);
                 let least = positive().fold(f64::INFINITY, f64::min);
@@ -120,7 +120,11 @@ impl Axis {
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let first = (least / step).ceil() as i64;
         let last = (most / step).floor() as i64;
-        let ticks = (first..=last).map(|k| (k as f64 * step, minus(&format!("{:.decimals$}", k as f64 * step))));
+        let label = |value: f64| {
+            let plain = decimals <= 6 && step < 1e7;
+            minus(&if plain { format!("{value:.decimals$}") } else { format!("{value:.1e}") })
+        };
+        let ticks = (first..=last).map(|k| (k as f64 * step, label(k as f64 * step)));
         Self { log: false, low: least, high: most, ticks: ticks.collect() }
     }
 

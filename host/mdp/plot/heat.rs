@@ -175,7 +175,7 @@ impl<'a> Map<'a> {
     fn draw_goal<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         let at = self.centre(canvas.scale(), self.grid.goal % self.grid.width, self.grid.goal / self.grid.width);
         // On a large grid the star is larger than its cell, or nobody would find it.
-        let radius = (0.42 * self.cell).max(f64::from(11 * canvas.scale()));
+        let radius = (0.42 * self.cell).clamp(f64::from(11 * canvas.scale()), f64::from(40 * canvas.scale()));
         draw_star(canvas, at, radius)
     }
 

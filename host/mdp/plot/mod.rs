@@ -9,6 +9,7 @@ use image::imageops::{self, FilterType};
 use image::{ColorType, ImageEncoder, RgbImage};
 use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
 
+use super::model::Grid;
 use super::report::Report;
 use canvas::{Anchor, Canvas, GREY, INK, Rect};
 use chart::{Chart, Scale};
@@ -22,6 +23,9 @@ const SIZE: (u32, u32) = (1600, 960);
 
 /// Grids with more columns per row than this have their charts below the map instead of beside it.
 const WIDE: f64 = 1.6;
+
+/// Grids with one side more than this many times the other are drawn like models without geometry.
+const SLENDER: u64 = 30;
 
 /// A PNG is drawn this many times larger and then reduced, which smooths its edges.
 const SUPERSAMPLING: u32 = 2;
@@ -77,7 +81,7 @@ pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
 fn draw_on<B: DrawingBackend>(backend: B, scale: u32, report: &Report) -> Result<(), PlotError> {
     let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
     title(&canvas, report)?;
-    match &report.mdp.grid {
+    match report.mdp.grid.as_ref().filter(|grid| is_visible(grid)) {
         Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
             heat::draw(&canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, report, grid)?;
             convergence(&canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, report, true)?;
@@ -94,6 +98,11 @@ fn draw_on<B: DrawingBackend>(backend: B, scale: u32, report: &Report) -> Result
         }
     }
     canvas.finish()
+}
+
+/// Whether both sides of a map of `grid` would be long enough to be seen.
+fn is_visible(grid: &Grid) -> bool {
+    u64::from(grid.width.max(grid.height)) <= SLENDER * u64::from(grid.width.min(grid.height))
 }
 
 fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), PlotError> {
@@ -117,9 +126,12 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
     };
     let seconds = solution.run.elapsed.as_secs_f64();
-    let sweeps = solution.run.sweeps();
+    let sweeps = match solution.run.sweeps() {
+        1 => "1 sweep".to_owned(),
+        sweeps => format!("{sweeps} sweeps"),
+    };
     let how = format!("{}, {}, {}", solution.device, solution.method, solution.precision);
-    let details = format!("{bound}   ·   {sweeps} sweeps in {seconds:.3} s   ·   {how}");
+    let details = format!("{bound}   ·   {sweeps} in {seconds:.3} s   ·   {how}");
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
@@ -136,7 +148,7 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) 
         title: "Values, sorted",
         abscissa: Some("states with a smaller value"),
         points,
-        scale: Scale::Linear { from_zero: false },
+        scale: Scale::Linear,
         level: None,
     };
     chart.draw(canvas, place)
@@ -165,7 +177,7 @@ fn convergence<B: DrawingBackend>(
             title: "Sweeps of the evaluation",
             abscissa: abreast.then_some("policy"),
             points: points(|round| f64::from(round.sweeps)),
-            scale: Scale::Linear { from_zero: true },
+            scale: Scale::Count,
             level: None,
         },
         Chart {
