@@ -1,5 +1,6 @@
 //! Markov decision processes.
 pub mod compare;
+mod dispatch;
 pub mod model;
 pub mod options;
 pub mod plot;
@@ -8,4 +9,5 @@ pub mod solve;
 #[doc(hidden)]
 pub mod standin;
 
-pub use standin::{SolveError, certificate, generate, io, solve_with};
+pub use dispatch::{Observer, SolveError, solve_with};
+pub use standin::{certificate, generate, io};

@@ -105,3 +105,37 @@ pub struct Grid {
     /// States that cost a penalty to enter, ascending.
     pub obstacles: Vec<u32>,
 }
+
+impl Mdp {
+    pub fn rows(&self) -> usize {
+        self.states as usize * self.actions as usize
+    }
+    pub fn expected_rewards(&self) -> Vec<f64> {
+        let r = self.transition_rewards();
+        (0..self.rows())
+            .map(|row| {
+                let range = self.transitions.row_ptr[row] as usize..self.transitions.row_ptr[row + 1] as usize;
+                range.map(|i| self.transitions.val[i] * r[i]).sum()
+            })
+            .collect()
+    }
+    pub fn transition_rewards(&self) -> Vec<f64> {
+        let mut out = Vec::new();
+        for row in 0..self.rows() {
+            let (col, _) = self.transitions.row(row);
+            let (rcol, r) = self.rewards.row(row);
+            out.extend(col.iter().map(|c| rcol.binary_search(c).map_or(0.0, |i| r[i])));
+        }
+        out
+    }
+    pub fn new(
+        states: u32,
+        actions: u32,
+        gamma: f64,
+        transitions: Csr,
+        rewards: Csr,
+        grid: Option<Grid>,
+    ) -> Result<Self, String> {
+        Ok(Self { states, actions, gamma, transitions, rewards, grid })
+    }
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CustDevice, DeviceAttribute};
 use cust::event::{Event, EventFlags};
-use cust::memory::{AsyncCopyDestination, CopyDestination, DeviceBuffer};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer};
 use cust::stream::{Stream, StreamFlags};
 use serde::Serialize;
 use warpkov_kernels::device::Plain;
@@ -224,9 +224,8 @@ impl Gpu {
             return Ok(());
         }
         // SAFETY: the function belongs to a loaded module.
-        let code = unsafe {
-            (self.driver.cuFuncSetAttribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int)
-        };
+        let code =
+            unsafe { (self.driver.cuFuncSetAttribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int) };
         if code != 0 {
             let reason = format!("{bytes} bytes of shared memory per block are more than this GPU has");
             return Err(CudaError::Launch { entry, reason });

@@ -157,16 +157,11 @@ functions! {
     cuModuleUnload(module: *mut c_void);
     /// Finds a kernel in a module.
     cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char);
-    /// Reads an attribute of a kernel.
-    cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: *mut c_void);
     /// Sets an attribute of a kernel.
     cuFuncSetAttribute(function: *mut c_void, attribute: c_int, value: c_int);
     /// The block size at which a multiprocessor holds most threads, and the grid that then fills the GPU.
     cuOccupancyMaxPotentialBlockSize(grid: *mut c_int, block: *mut c_int, function: *mut c_void,
                                      shared: *mut c_void, shared_bytes: usize, limit: c_int);
-    /// Blocks of a size that one multiprocessor holds at a time.
-    cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: *mut c_void, block: c_int,
-                                                shared_bytes: usize);
     /// Launches a kernel.
     cuLaunchKernel(function: *mut c_void, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
                    block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: *mut c_void,
@@ -178,9 +173,7 @@ impl Driver {
     pub fn error_string(&self, code: u32) -> Option<&'static CStr> {
         let mut text = std::ptr::null();
         // SAFETY: `text` is valid for the write; the strings are constants of the driver, which is never closed.
-        unsafe {
-            ((self.cuGetErrorString)(code, &mut text) == 0 && !text.is_null()).then(|| CStr::from_ptr(text))
-        }
+        unsafe { ((self.cuGetErrorString)(code, &mut text) == 0 && !text.is_null()).then(|| CStr::from_ptr(text)) }
     }
 
     /// The CUDA version that the driver supports: (12, 4).
@@ -224,7 +217,9 @@ mod tests {
     fn cust_fails_in_peace_without_a_driver() {
         if driver().is_err() {
             assert!(cust::init(cust::CudaFlags::empty()).is_err());
-            assert!(SLOTS.iter().all(|(_, slot)| slot.load(Ordering::Acquire) == no_driver as *const () as *mut c_void));
+            assert!(
+                SLOTS.iter().all(|(_, slot)| slot.load(Ordering::Acquire) == no_driver as *const () as *mut c_void)
+            );
             let error = cust::device::Device::num_devices().unwrap_err();
             assert!(!error.to_string().is_empty());
         } else {
