@@ -1,4 +1,5 @@
 //! Markov decision processes.
+pub mod bench;
 pub mod compare;
 mod dispatch;
 pub mod model;
