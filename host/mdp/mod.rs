@@ -7,5 +7,6 @@ pub mod report;
 pub mod solve;
 #[doc(hidden)]
 pub mod standin;
+pub mod validate;
 
 pub use standin::{SolveError, certificate, generate, io, solve_with};

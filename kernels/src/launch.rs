@@ -166,4 +166,3 @@ pub trait Device {
         Ok(target)
     }
 }
-

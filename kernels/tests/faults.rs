@@ -117,10 +117,7 @@ fn a_full_mask_in_a_warp_that_is_not_full() {
     let emulator = Emulator::default();
     // SAFETY: the kernel touches no memory.
     let fault = fault(unsafe { partial_block(&emulator, Shape::new(1, 40)) });
-    assert!(
-        matches!(&fault.kind, Kind::WarpDivergence { lane: 8, other, .. } if other == "does not exist"),
-        "{fault}"
-    );
+    assert!(matches!(&fault.kind, Kind::WarpDivergence { lane: 8, other, .. } if other == "does not exist"), "{fault}");
 }
 
 #[kernel]

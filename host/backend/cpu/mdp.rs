@@ -145,8 +145,12 @@ impl<'m, T: Precise> Parallel<'m, T> {
     #[must_use]
     pub fn new(model: &'m Mdp) -> Self {
         let states = model.states as usize;
-        let projected =
-            Projected { row_ptr: vec![0; states + 1], col: Vec::new(), prob: Vec::new(), reward: vec![T::ZERO; states] };
+        let projected = Projected {
+            row_ptr: vec![0; states + 1],
+            col: Vec::new(),
+            prob: Vec::new(),
+            reward: vec![T::ZERO; states],
+        };
         Self { state: State::new(model), projected }
     }
 

@@ -224,9 +224,8 @@ impl Gpu {
             return Ok(());
         }
         // SAFETY: the function belongs to a loaded module.
-        let code = unsafe {
-            (self.driver.cuFuncSetAttribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int)
-        };
+        let code =
+            unsafe { (self.driver.cuFuncSetAttribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int) };
         if code != 0 {
             let reason = format!("{bytes} bytes of shared memory per block are more than this GPU has");
             return Err(CudaError::Launch { entry, reason });

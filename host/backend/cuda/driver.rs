@@ -178,9 +178,7 @@ impl Driver {
     pub fn error_string(&self, code: u32) -> Option<&'static CStr> {
         let mut text = std::ptr::null();
         // SAFETY: `text` is valid for the write; the strings are constants of the driver, which is never closed.
-        unsafe {
-            ((self.cuGetErrorString)(code, &mut text) == 0 && !text.is_null()).then(|| CStr::from_ptr(text))
-        }
+        unsafe { ((self.cuGetErrorString)(code, &mut text) == 0 && !text.is_null()).then(|| CStr::from_ptr(text)) }
     }
 
     /// The CUDA version that the driver supports: (12, 4).
@@ -224,7 +222,9 @@ mod tests {
     fn cust_fails_in_peace_without_a_driver() {
         if driver().is_err() {
             assert!(cust::init(cust::CudaFlags::empty()).is_err());
-            assert!(SLOTS.iter().all(|(_, slot)| slot.load(Ordering::Acquire) == no_driver as *const () as *mut c_void));
+            assert!(
+                SLOTS.iter().all(|(_, slot)| slot.load(Ordering::Acquire) == no_driver as *const () as *mut c_void)
+            );
             let error = cust::device::Device::num_devices().unwrap_err();
             assert!(!error.to_string().is_empty());
         } else {

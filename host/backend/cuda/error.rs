@@ -118,16 +118,9 @@ mod tests {
 
     #[test]
     fn messages_name_sizes_in_words() {
-        let error = CudaError::OutOfMemory {
-            what: "the model".to_owned(),
-            needed: 20 << 30,
-            free: 100 << 20,
-            total: 16 << 30,
-        };
-        assert_eq!(
-            error.to_string(),
-            "the model needs 20.0 GiB of device memory, and 100.0 MiB of 16.0 GiB are free"
-        );
+        let error =
+            CudaError::OutOfMemory { what: "the model".to_owned(), needed: 20 << 30, free: 100 << 20, total: 16 << 30 };
+        assert_eq!(error.to_string(), "the model needs 20.0 GiB of device memory, and 100.0 MiB of 16.0 GiB are free");
     }
 
     #[test]

@@ -70,7 +70,13 @@ pub fn choose<'a>(
             .iter()
             .filter(|baseline| forced.is_none_or(|forced| forced == baseline.sm.to_string()))
             .map(|baseline| {
-                format!("compute capability {}.{} and PTX {}.{}", baseline.sm / 10, baseline.sm % 10, baseline.ptx.0, baseline.ptx.1)
+                format!(
+                    "compute capability {}.{} and PTX {}.{}",
+                    baseline.sm / 10,
+                    baseline.sm % 10,
+                    baseline.ptx.0,
+                    baseline.ptx.1
+                )
             })
             .collect();
         let needs = match (offers.is_empty(), forced) {

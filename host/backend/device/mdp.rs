@@ -220,16 +220,7 @@ impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
                     k,
                     &mut model.residuals,
                 )?;
-                max_change(
-                    *device,
-                    reduction,
-                    model.states,
-                    &model.v_old,
-                    &model.v_new,
-                    theta,
-                    k,
-                    &mut model.residuals,
-                )
+                max_change(*device, reduction, model.states, &model.v_old, &model.v_new, theta, k, &mut model.residuals)
             }
         })
     }
@@ -366,9 +357,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
         let (t, o) = (size_of::<T>(), size_of::<O>());
         let groups = layout.groups(model);
-        let own = (2 * groups + 1 + scratch_len(groups)) * o
-            + layout.capacity(model) * (4 + t)
-            + model.states as usize * t;
+        let own =
+            (2 * groups + 1 + scratch_len(groups)) * o + layout.capacity(model) * (4 + t) + model.states as usize * t;
         Resident::<T, O, D>::bytes(model) + own as u64
     }
 

@@ -218,7 +218,11 @@ impl<'a> Kernel<'a> {
             quote! { (#(#patterns,)*) => #entry, }
         });
         let missing = format!("{kernel} has no such instance: see its #[kernel] attribute");
-        let fallback = if generics.is_empty() { quote! {} } else { quote! { _ => panic!(#missing), } };
+        let fallback = if generics.is_empty() {
+            quote! {}
+        } else {
+            quote! { _ => panic!(#missing), }
+        };
         let body = format_ident!("__{}_thread", ident);
         quote! {
             #(#attributes)*

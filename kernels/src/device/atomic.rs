@@ -166,8 +166,8 @@ impl<T: Word> Cell<T> for (Shared<T>, u32) {
     #[track_caller]
     fn update(&self, update: impl Fn(T) -> T) -> T {
         let bytes = if T::WIDE { 8 } else { 4 };
-        let old = emulated::current()
-            .update_shared(self.0.address(self.1), bytes, |raw| update(T::from_raw(raw)).to_raw());
+        let old =
+            emulated::current().update_shared(self.0.address(self.1), bytes, |raw| update(T::from_raw(raw)).to_raw());
         T::from_raw(old)
     }
 }

@@ -31,9 +31,9 @@ pub mod atomic;
 pub mod block;
 pub mod global;
 pub mod math;
+mod number;
 #[cfg(target_arch = "nvptx64")]
 mod nvvm;
-mod number;
 pub mod shared;
 pub mod thread;
 pub mod warp;

@@ -126,7 +126,8 @@ impl<'a> Runner<'a> {
     }
 
     fn start(&self, id: usize, stacks: &mut Stacks) -> Result<Routine, Box<dyn Any + Send>> {
-        let stack = stacks.take().map_err(|error| Box::new(format!("no stack for an emulated thread: {error}")) as _)?;
+        let stack =
+            stacks.take().map_err(|error| Box::new(format!("no stack for an emulated thread: {error}")) as _)?;
         let thread = &raw const self.threads[id];
         let body = self.call.body;
         // SAFETY: the coroutine is ended or dropped before `run` returns, so that it never outlives `body`; extending
@@ -248,8 +249,7 @@ impl<'a> Runner<'a> {
             _ => true,
         });
         let other = elsewhere.unwrap_or(waiting);
-        let kind =
-            Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.doing(other) };
+        let kind = Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.doing(other) };
         (kind, Threads::Two(waiting as u32, other as u32), site)
     }
 

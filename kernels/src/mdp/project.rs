@@ -13,13 +13,7 @@ use super::evaluate::SLICE;
 ///
 /// *Thread mapping*: one thread per state. *Safety*: `counts` has `states` elements.
 #[kernel(O = [u32, u64])]
-pub fn count_rows<O: Offset>(
-    states: u32,
-    actions: u32,
-    row_ptr: Global<O>,
-    policy: Global<u32>,
-    counts: GlobalMut<O>,
-) {
+pub fn count_rows<O: Offset>(states: u32, actions: u32, row_ptr: Global<O>, policy: Global<u32>, counts: GlobalMut<O>) {
     let state = thread::index_1d() as usize;
     if state < states as usize {
         let row = state * actions as usize + policy.get(state) as usize;
