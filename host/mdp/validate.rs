@@ -137,7 +137,7 @@ impl Checker {
 
     /// The violation of the lowest-numbered row.
     fn first(&self, violation: impl Fn(usize) -> Option<Invalid> + Sync) -> Result<(), Invalid> {
-        let found = (0..self.rows).into_par_iter().with_min_len(CHUNK).find_map_first(violation);
+        let found = (0..self.rows).into_par_iter().with_min_len(CHUNK).find_map_first(&violation);
         found.map_or(Ok(()), Err)
     }
 
