@@ -1,5 +1,7 @@
 //! Markov decision processes.
+pub mod certificate;
 pub mod compare;
+pub mod generate;
 pub mod model;
 pub mod options;
 pub mod plot;
@@ -9,4 +11,4 @@ pub mod solve;
 pub mod standin;
 pub mod validate;
 
-pub use standin::{SolveError, certificate, generate, io, solve_with};
+pub use standin::{SolveError, io, solve_with};

@@ -67,109 +67,6 @@ pub mod io {
     }
 }
 
-/// Stands in for `mdp::generate`.
-pub mod generate {
-    use crate::mdp::model::{Csr, Grid, Mdp};
-
-    pub struct SlipGrid {
-        pub width: u32,
-        pub height: u32,
-        pub slip: f64,
-        pub wall_fraction: f64,
-        pub obstacle_fraction: f64,
-        pub gamma: f64,
-        pub seed: u64,
-        pub goal_reward: f64,
-        pub obstacle_penalty: f64,
-    }
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{0}")]
-    pub struct Error(String);
-
-    impl SlipGrid {
-        pub fn generate(&self) -> Result<Mdp, Error> {
-            let (w, h) = (i64::from(self.width), i64::from(self.height));
-            let states = self.width * self.height;
-            let goal = states - 1;
-            let mut seed = self.seed;
-            let mut random = || {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                (seed >> 11) as f64 / (1u64 << 53) as f64
-            };
-            let (mut walls, mut obstacles) = (vec![], vec![]);
-            for s in 1..goal {
-                let x = random();
-                if x < self.wall_fraction {
-                    walls.push(s);
-                } else if x < self.wall_fraction + self.obstacle_fraction {
-                    obstacles.push(s);
-                }
-            }
-            let moves = [(0, -1), (0, 1), (1, 0), (-1, 0)];
-            let (mut ptr, mut col, mut val) = (vec![0u64], vec![], vec![]);
-            let (mut rptr, mut rcol, mut rval) = (vec![0u64], vec![], vec![]);
-            for s in 0..states {
-                for a in 0..4 {
-                    let mut row = std::collections::BTreeMap::new();
-                    let side = if a < 2 { [2, 3] } else { [0, 1] };
-                    let spread = [(a, 1.0 - self.slip), (side[0], self.slip / 2.0), (side[1], self.slip / 2.0)];
-                    for (m, p) in spread {
-                        let (x, y) = (i64::from(s) % w + moves[m].0, i64::from(s) / w + moves[m].1);
-                        let mut t = if x < 0 || y < 0 || x >= w || y >= h { s } else { (y * w + x) as u32 };
-                        if s == goal || walls.binary_search(&t).is_ok() {
-                            t = s;
-                        }
-                        *row.entry(t).or_insert(0.0) += p;
-                    }
-                    for (t, p) in row {
-                        col.push(t);
-                        val.push(p);
-                        let r = if t == goal && s != goal { self.goal_reward } else { 0.0 };
-                        let r = r + if obstacles.binary_search(&t).is_ok() { self.obstacle_penalty } else { 0.0 };
-                        if r != 0.0 {
-                            rcol.push(t);
-                            rval.push(r);
-                        }
-                    }
-                    ptr.push(col.len() as u64);
-                    rptr.push(rcol.len() as u64);
-                }
-            }
-            Ok(Mdp {
-                states,
-                actions: 4,
-                gamma: self.gamma,
-                transitions: Csr { row_ptr: ptr.into(), col: col.into(), val: val.into() },
-                rewards: Csr { row_ptr: rptr.into(), col: rcol.into(), val: rval.into() },
-                grid: Some(Grid { width: self.width, height: self.height, goal, walls, obstacles }),
-            })
-        }
-    }
-}
-
-/// Stands in for `mdp::certificate`.
-pub mod certificate {
-    use crate::mdp::model::Mdp;
-
-    #[derive(Clone, Copy, Debug, serde::Serialize)]
-    pub struct Certificate {
-        pub bellman_residual: f64,
-        pub contraction: f64,
-        pub bound: Option<f64>,
-    }
-
-    pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
-        let mut worst = 0.0f64;
-        for s in 0..mdp.states as usize {
-            let best = (0..mdp.actions as usize).map(|a| super::q(mdp, values, s, a)).fold(f64::MIN, f64::max);
-            worst = worst.max((best - values[s]).abs());
-        }
-        let bound = Some(worst / (1.0 - mdp.gamma));
-        Certificate { bellman_residual: worst, contraction: mdp.gamma, bound }
-    }
-}
-
 /// Stands in for `crate::output`.
 pub mod output {
     use std::io::{self, Write};
@@ -273,7 +170,7 @@ pub fn solve_with(
     let mut backend = Serial(mdp, vec![0.0; n], vec![0; n]);
     let Ok(run) = policy_iteration(&mut backend, &options.limits, observe);
     Ok(Solution {
-        certificate: certificate::certify(mdp, &backend.1),
+        certificate: super::certificate::certify(mdp, &backend.1),
         values: backend.1,
         policy: backend.2,
         run,
