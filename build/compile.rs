@@ -18,7 +18,8 @@ pub struct Target {
 /// Everything that a cargo passes to its build scripts, or that would change how the inner one compiles.
 fn is_inherited(name: &str) -> bool {
     let exact = ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"];
-    let more = ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_LINKER", "TARGET", "HOST", "OPT_LEVEL", "DEBUG", "PROFILE", "NUM_JOBS"];
+    let more =
+        ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_LINKER", "TARGET", "HOST", "OPT_LEVEL", "DEBUG", "PROFILE", "NUM_JOBS"];
     exact.contains(&name)
         || more.contains(&name)
         || ["CARGO_", "DEP_"].iter().any(|prefix| name.starts_with(prefix)) && name != "CARGO_HOME"

@@ -80,7 +80,12 @@ fn check(rustc: PathBuf, cargo: OsString) -> Result<Compiler, String> {
     let version = ask(&["--version"])?;
     let release = release(&version).ok_or_else(|| format!("{} says {version:?}", rustc.display()))?;
     if release < OLDEST {
-        return Err(format!("{} is {version}; the device code needs {}.{} or newer", rustc.display(), OLDEST.0, OLDEST.1));
+        return Err(format!(
+            "{} is {version}; the device code needs {}.{} or newer",
+            rustc.display(),
+            OLDEST.0,
+            OLDEST.1
+        ));
     }
     let core = Path::new(&ask(&["--print", "sysroot"])?).join("lib/rustlib/src/rust/library/core");
     if !core.exists() {

@@ -86,8 +86,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                     Method::Serial | Method::Parallel => DeviceChoice::Cpu,
                     Method::Plain | Method::Projected => arguments.device,
                 };
-                let options =
-                    BenchOptions { device, precision, theta: arguments.theta, runs: arguments.runs as usize };
+                let options = BenchOptions { device, precision, theta: arguments.theta, runs: arguments.runs as usize };
                 let measured = measure(case, &mdp, method, &options)?;
                 steps.next();
                 if !arguments.json {
@@ -121,7 +120,18 @@ fn write_header(out: &mut impl Write, arguments: &Arguments) -> std::io::Result<
     writeln!(
         out,
         "{:<4} {:<5} {:<9} {:<4} {:>8} {:>7} {:>10} {:>9} {:>8} {:>9} {:>22} {:>8}",
-        "grid", "side", "method", "type", "policies", "sweeps", "time ms", "sweep µs", "GB/s", "certified", "source ms", "ratio"
+        "grid",
+        "side",
+        "method",
+        "type",
+        "policies",
+        "sweeps",
+        "time ms",
+        "sweep µs",
+        "GB/s",
+        "certified",
+        "source ms",
+        "ratio"
     )
 }
 

@@ -21,8 +21,9 @@ Examples:
 
 /// Generates a grid world in which moves slip sideways.
 ///
-/// A move succeeds with probability 1 − slip and goes to either side with slip / 2 each. Walls cannot be entered,
-/// obstacles cost a penalty to enter, and the goal pays a reward. The same seed gives the same grid everywhere.
+/// A move succeeds with probability 1 − slip and goes to either side with slip / 2 each. Walls cannot be entered, a step
+/// that ends in an obstacle costs a penalty, and one that ends in the goal, the last cell, pays a reward. The same seed
+/// gives the same grid everywhere.
 #[derive(Args)]
 #[command(after_help = GRID_EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
@@ -47,11 +48,11 @@ pub struct Arguments {
     /// Seed of the placement of walls and obstacles.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Reward for entering the goal.
+    /// Reward of a step that ends in the goal.
     #[arg(long, value_name = "R", default_value = "1", value_parser = number::finite)]
     goal_reward: f64,
-    /// Reward for entering an obstacle; a penalty is negative.
-    #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite)]
+    /// Cost of a step that ends in an obstacle.
+    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite)]
     obstacle_penalty: f64,
     /// Where to write the model: .json, .safetensors, or - for JSON on the standard output.
     #[arg(long, value_name = "FILE|-")]

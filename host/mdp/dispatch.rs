@@ -173,10 +173,7 @@ fn choose(mdp: &Mdp, options: &SolveOptions) -> Result<Place, SolveError> {
         }) {
             Ok(gpu) => place(Chosen::Gpu(gpu)),
             Err(error) if on_gpu => Err(error.into()),
-            Err(error) => Ok(Place {
-                device: Chosen::Cpu,
-                notes: vec![format!("auto chose the CPU: {error}")],
-            }),
+            Err(error) => Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] }),
         },
     }
 }

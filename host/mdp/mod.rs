@@ -1,7 +1,9 @@
 //! Markov decision processes.
 pub mod bench;
+pub mod certificate;
 pub mod compare;
 mod dispatch;
+pub mod generate;
 pub mod model;
 pub mod options;
 pub mod plot;
@@ -9,6 +11,7 @@ pub mod report;
 pub mod solve;
 #[doc(hidden)]
 pub mod standin;
+pub mod validate;
 
 pub use dispatch::{Observer, SolveError, solve_with};
-pub use standin::{certificate, generate, io};
+pub use standin::io;

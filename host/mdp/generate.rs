@@ -1,0 +1,317 @@
+//! Grid worlds in which moves slip sideways: Aydin, *Policy Iteration on the GPU* (2025), section 5.2.2.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+
+use super::model::{CHUNK, Csr, Grid, Mdp, split};
+use super::validate::Invalid;
+
+/// A grid world of `width` × `height` cells, one state each.
+///
+/// Actions 0 to 3 are up, down, right and left. An action moves as intended with probability 1 − `slip`, and to either
+/// side of that with `slip` / 2; it never reverses. A move off the grid or into a wall leaves the agent where it is, so
+/// that a wall, once in it, is never left. The goal is the last cell and not absorbing. Every step that ends in the goal,
+/// also by staying there, earns `goal_reward`, and every one that ends in an obstacle −`obstacle_penalty`.
+///
+/// Equal fields give equal models, bit for bit, on every machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlipGrid {
+    /// Cells in a row, at least 1.
+    pub width: u32,
+    /// Cells in a column, at least 1; `width` · `height` is at most 2³² − 1.
+    pub height: u32,
+    /// ε, the probability of slipping, in [0, 1].
+    pub slip: f64,
+    /// Walls per cell, in [0, 1]: this fraction, rounded, of all cells.
+    pub wall_fraction: f64,
+    /// Obstacles per cell, likewise.
+    pub obstacle_fraction: f64,
+    /// γ, the discount factor, in [0, 1).
+    pub gamma: f64,
+    /// Where walls and obstacles are.
+    pub seed: u64,
+    /// Reward of a step that ends in the goal; finite.
+    pub goal_reward: f64,
+    /// Cost of a step that ends in an obstacle; finite.
+    pub obstacle_penalty: f64,
+}
+
+/// Why there is no such grid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Not 1 to 2³² − 1 states.
+    #[error("a grid of {width} × {height} cells: expected 1 to {} cells", u32::MAX)]
+    Size {
+        /// Cells in a row.
+        width: u32,
+        /// Cells in a column.
+        height: u32,
+    },
+    /// A number out of its range.
+    #[error("{name} is {found}, expected {expected}")]
+    Number {
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        found: f64,
+        /// Its range.
+        expected: &'static str,
+    },
+    /// More walls and obstacles than cells beside the goal.
+    #[error("{walls} walls and {obstacles} obstacles do not fit in the {free} cells beside the goal")]
+    Full {
+        /// Walls asked for.
+        walls: u32,
+        /// Obstacles asked for.
+        obstacles: u32,
+        /// Cells beside the goal.
+        free: u32,
+    },
+    /// The model is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+impl SlipGrid {
+    /// Makes the model, on all cores. R holds entries only where P does, and neither holds zeros.
+    ///
+    /// # Errors
+    /// If a field is out of its range, or walls and obstacles do not fit.
+    pub fn generate(&self) -> Result<Mdp, Error> {
+        let states = self.check()?;
+        let (walls, obstacles) = self.place(states)?;
+        let mut kinds = vec![Kind::Free; states as usize];
+        walls.iter().for_each(|&wall| kinds[wall as usize] = Kind::Wall);
+        obstacles.iter().for_each(|&obstacle| kinds[obstacle as usize] = Kind::Obstacle);
+        kinds[states as usize - 1] = Kind::Goal;
+
+        let cells = Cells { grid: self, kinds };
+        let rows = 4 * states as usize;
+        let transitions = matrix(rows, |row| cells.successors(row));
+        let rewards = matrix(rows, |row| cells.rewards(row));
+        let grid = Grid { width: self.width, height: self.height, goal: states - 1, walls, obstacles };
+        Ok(Mdp::new(states, 4, self.gamma, transitions, rewards, Some(grid))?)
+    }
+
+    /// The number of states, if every field is in its range.
+    fn check(&self) -> Result<u32, Error> {
+        let Self { width, height, .. } = *self;
+        let states = width.checked_mul(height).filter(|&states| states > 0).ok_or(Error::Size { width, height })?;
+        let fraction = |x: f64| (0.0..=1.0).contains(&x);
+        let numbers = [
+            ("slip", self.slip, fraction(self.slip), "a number in [0, 1]"),
+            ("wall_fraction", self.wall_fraction, fraction(self.wall_fraction), "a number in [0, 1]"),
+            ("obstacle_fraction", self.obstacle_fraction, fraction(self.obstacle_fraction), "a number in [0, 1]"),
+            ("gamma", self.gamma, (0.0..1.0).contains(&self.gamma), "a number in [0, 1)"),
+            ("goal_reward", self.goal_reward, self.goal_reward.is_finite(), "a finite number"),
+            ("obstacle_penalty", self.obstacle_penalty, self.obstacle_penalty.is_finite(), "a finite number"),
+        ];
+        match numbers.into_iter().find(|(_, _, valid, _)| !valid) {
+            Some((name, found, _, expected)) => Err(Error::Number { name, found, expected }),
+            None => Ok(states),
+        }
+    }
+
+    /// Walls and obstacles, ascending: the first cells of a shuffle of all but the goal.
+    fn place(&self, states: u32) -> Result<(Vec<u32>, Vec<u32>), Error> {
+        let count = |fraction: f64| (fraction * f64::from(states)).round() as u32;
+        let (walls, obstacles) = (count(self.wall_fraction), count(self.obstacle_fraction));
+        let free = states - 1;
+        let chosen = walls.checked_add(obstacles).filter(|&chosen| chosen <= free);
+        let chosen = chosen.ok_or(Error::Full { walls, obstacles, free })? as usize;
+        if chosen == 0 {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let mut cells: Vec<u32> = (0..free).collect();
+        // Not `seed_from_u64`, which may change with the library.
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        let mut random = ChaCha8Rng::from_seed(seed);
+        for i in 0..chosen {
+            let other = i + below(&mut random, u64::from(free) - i as u64) as usize;
+            cells.swap(i, other);
+        }
+        cells.truncate(chosen);
+        let mut obstacles = cells.split_off(walls as usize);
+        cells.sort_unstable();
+        obstacles.sort_unstable();
+        Ok((cells, obstacles))
+    }
+}
+
+/// A number in 0..n, each as likely as another: of the 2⁶⁴ draws the last 2⁶⁴ mod n are rejected.
+fn below(random: &mut impl Rng, n: u64) -> u64 {
+    let last = u64::MAX - n.wrapping_neg() % n;
+    loop {
+        let draw = random.next_u64();
+        if draw <= last {
+            return draw % n;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Free,
+    Wall,
+    Obstacle,
+    Goal,
+}
+
+/// The grid with everything in its place.
+struct Cells<'g> {
+    grid: &'g SlipGrid,
+    kinds: Vec<Kind>,
+}
+
+impl Cells<'_> {
+    /// The cell after a move in a direction: up, down, right, left.
+    fn moved(&self, cell: u32, direction: usize) -> u32 {
+        let SlipGrid { width, height, .. } = *self.grid;
+        let (x, y) = (cell % width, cell / width);
+        let target = match direction {
+            0 if y > 0 => cell - width,
+            1 if y + 1 < height => cell + width,
+            2 if x + 1 < width => cell + 1,
+            3 if x > 0 => cell - 1,
+            _ => cell,
+        };
+        let wall = |cell: u32| self.kinds[cell as usize] == Kind::Wall;
+        if wall(target) || wall(cell) { cell } else { target }
+    }
+
+    /// A row of P: cells, ascending, with their probabilities.
+    fn successors(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
+        let (cell, action) = ((row / 4) as u32, row % 4);
+        let sides = if action < 2 { [2, 3] } else { [0, 1] };
+        let ahead = self.moved(cell, action);
+        let sides = sides.map(|side| self.moved(cell, side));
+        let mut cells = [ahead, sides[0], sides[1]];
+        cells.sort_unstable();
+        let slip = self.grid.slip;
+        (0..3).filter(move |&i| i == 0 || cells[i] != cells[i - 1]).filter_map(move |i| {
+            let slips = sides.iter().filter(|&&side| side == cells[i]).count();
+            // Sums of the parts, rounded once: 1 − ε/2, not (1 − ε) + ε/2.
+            let probability = match (cells[i] == ahead, slips) {
+                (true, 0) => 1.0 - slip,
+                (true, 1) => 1.0 - slip / 2.0,
+                (true, _) => 1.0,
+                (false, 1) => slip / 2.0,
+                (false, _) => slip,
+            };
+            (probability > 0.0).then_some((cells[i], probability))
+        })
+    }
+
+    /// A row of R.
+    fn rewards(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
+        self.successors(row).filter_map(|(cell, _)| {
+            let reward = match self.kinds[cell as usize] {
+                Kind::Goal => self.grid.goal_reward,
+                Kind::Obstacle => -self.grid.obstacle_penalty,
+                Kind::Free | Kind::Wall => 0.0,
+            };
+            (reward != 0.0).then_some((cell, reward))
+        })
+    }
+}
+
+/// The matrix of these rows: their lengths, the prefix sum, then the entries.
+fn matrix<I: Iterator<Item = (u32, f64)>>(rows: usize, entries: impl Fn(usize) -> I + Sync) -> Csr {
+    let mut row_ptr = vec![0; rows + 1];
+    let lengths = row_ptr[1..].par_iter_mut().with_min_len(CHUNK).enumerate();
+    lengths.for_each(|(row, length)| *length = entries(row).count() as u64);
+    let mut end = 0;
+    for length in &mut row_ptr[1..] {
+        end += *length;
+        *length = end;
+    }
+    let (mut col, mut val) = (vec![0; end as usize], vec![0.0; end as usize]);
+    split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val)).for_each(|((first, col), (_, val))| {
+        let entries = (first..rows.min(first + CHUNK)).flat_map(&entries);
+        for (entry, target) in entries.zip(col.iter_mut().zip(val)) {
+            (*target.0, *target.1) = entry;
+        }
+    });
+    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: SlipGrid = SlipGrid {
+        width: 2,
+        height: 2,
+        slip: 0.1,
+        wall_fraction: 0.0,
+        obstacle_fraction: 0.0,
+        gamma: 0.9,
+        seed: 42,
+        goal_reward: 1.0,
+        obstacle_penalty: 1.0,
+    };
+
+    #[test]
+    fn counts_are_those_of_the_source() {
+        let mdp = SlipGrid { width: 512, height: 512, ..GRID }.generate().unwrap();
+        assert_eq!(mdp.transitions.nnz(), 3_145_720);
+    }
+
+    #[test]
+    fn walls_are_the_same_everywhere() {
+        let grid = SlipGrid { width: 512, height: 512, wall_fraction: 0.3, obstacle_fraction: 0.1, ..GRID };
+        let Grid { walls, obstacles, .. } = grid.generate().unwrap().grid.unwrap();
+        assert_eq!((walls.len(), obstacles.len()), (78_643, 26_214));
+        assert_eq!(walls[..8], [0; 8]);
+        assert_eq!(obstacles[..8], [0; 8]);
+        let other = SlipGrid { seed: 43, ..grid }.generate().unwrap().grid.unwrap();
+        assert_ne!(walls, other.walls);
+        assert!(walls.iter().all(|wall| obstacles.binary_search(wall).is_err()));
+    }
+
+    #[test]
+    fn walls_hold_and_obstacles_cost() {
+        let grid = SlipGrid { width: 9, height: 7, wall_fraction: 0.3, obstacle_fraction: 0.2, ..GRID };
+        let grid = SlipGrid { obstacle_penalty: 2.5, goal_reward: 4.0, ..grid };
+        let mdp = grid.generate().unwrap();
+        let Grid { walls, obstacles, goal, .. } = mdp.grid.clone().unwrap();
+        for row in 0..mdp.rows() {
+            let (state, (cells, probs), (ends, rewards)) = (row / 4, mdp.transitions.row(row), mdp.rewards.row(row));
+            if walls.contains(&(state as u32)) {
+                assert_eq!((cells, probs, ends.len()), (&[state as u32][..], &[1.0][..], 0));
+            } else {
+                assert!(cells.iter().all(|cell| !walls.contains(cell)));
+            }
+            let expected = |cell: u32| match cell {
+                _ if cell == goal => Some((cell, 4.0)),
+                _ if obstacles.contains(&cell) => Some((cell, -2.5)),
+                _ => None,
+            };
+            let expected: Vec<_> = cells.iter().copied().filter_map(expected).collect();
+            assert_eq!(ends.iter().copied().zip(rewards.iter().copied()).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn what_has_no_probability_is_no_entry() {
+        let sure = SlipGrid { width: 3, height: 3, slip: 0.0, ..GRID }.generate().unwrap();
+        assert_eq!(sure.transitions.nnz(), 36);
+        let sideways = SlipGrid { width: 1, height: 1, slip: 1.0, ..GRID }.generate().unwrap();
+        assert_eq!(sideways.transitions.val[..], [1.0; 4]);
+        let line = SlipGrid { width: 3, height: 1, ..GRID }.generate().unwrap();
+        assert_eq!(line.transitions.row(4 + 2), (&[1, 2][..], &[0.1, 0.9][..]));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let message = |grid: SlipGrid| grid.generate().err().unwrap().to_string();
+        let size = "a grid of 65536 × 65536 cells: expected 1 to 4294967295 cells";
+        assert_eq!(message(SlipGrid { width: 65536, height: 65536, ..GRID }), size);
+        assert_eq!(message(SlipGrid { slip: f64::NAN, ..GRID }), "slip is NaN, expected a number in [0, 1]");
+        assert_eq!(message(SlipGrid { gamma: 1.0, ..GRID }), "gamma is 1, expected a number in [0, 1)");
+        let full = SlipGrid { wall_fraction: 0.5, obstacle_fraction: 0.5, ..GRID };
+        assert_eq!(message(full), "2 walls and 2 obstacles do not fit in the 3 cells beside the goal");
+    }
+}
