@@ -29,7 +29,7 @@ impl From<u32> for Dim3 {
     }
 }
 
-/// The shape of a launch: blocks in the grid, threads in a block, bytes of dynamic shared memory per block.
+/// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Blocks in the grid.
@@ -38,12 +38,14 @@ pub struct Shape {
     pub block: Dim3,
     /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
+    /// The device may take fewer blocks in x: as many as it holds at one time.
+    pub resident: bool,
 }
 
 impl Shape {
     /// `blocks` blocks of `threads` threads each, without dynamic shared memory.
     pub fn new(blocks: impl Into<Dim3>, threads: impl Into<Dim3>) -> Self {
-        Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0 }
+        Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0, resident: false }
     }
 
     /// Enough blocks of `threads` threads to have one thread for each of `elements` (at least one block).
@@ -52,6 +54,13 @@ impl Shape {
     pub fn cover(elements: u64, threads: u32) -> Self {
         let blocks = elements.div_ceil(u64::from(threads)).max(1);
         Self::new(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
+    }
+
+    /// The shape for a grid-stride loop over `elements`, a thread each as long as the device holds all blocks at one time.
+    ///
+    /// Blocks beyond that would wait for the first to end. Fewer of them that do more each start once, and reduce once.
+    pub fn grid_stride(elements: u64, threads: u32) -> Self {
+        Self { resident: true, ..Self::cover(elements, threads) }
     }
 
     /// The same shape with `bytes` of dynamic shared memory per block.

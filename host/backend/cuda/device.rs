@@ -62,6 +62,9 @@ fn open_driver() -> Result<&'static Driver, CudaError> {
 /// Its context belongs to the thread that opened it, so that it cannot be sent to another.
 pub struct Gpu {
     functions: RefCell<HashMap<&'static str, Function>>,
+    /// Blocks that the GPU holds at one time, by kernel, threads and shared memory.
+    resident: RefCell<HashMap<(*mut c_void, u32, u32), u32>>,
+    multiprocessors: u32,
     module: Module,
     stream: Stream,
     driver: &'static Driver,
@@ -105,6 +108,8 @@ impl Gpu {
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).map_err(CudaError::from_cust("cuStreamCreate"))?;
         Ok(Self {
             functions: RefCell::default(),
+            resident: RefCell::default(),
+            multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?,
             module: Module::load(baseline)?,
             stream,
             driver: open_driver()?,
@@ -150,14 +155,6 @@ impl Gpu {
         format!("{name} (cuda:{})", self.ordinal)
     }
 
-    /// Streaming multiprocessors.
-    ///
-    /// # Errors
-    /// Those of the driver.
-    pub fn multiprocessors(&self) -> Result<u32, CudaError> {
-        attribute(self.device, DeviceAttribute::MultiprocessorCount)
-    }
-
     /// Checks that `needed` bytes of device memory are free, before anything is allocated.
     ///
     /// # Errors
@@ -185,26 +182,26 @@ impl Gpu {
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
 
-    /// Threads of a block at which a multiprocessor holds most threads of a kernel that needs `shared_bytes` per block.
-    ///
-    /// # Errors
-    /// Without such an entry, or where the driver fails.
-    pub fn occupancy_block_size(&self, entry: &'static str, shared_bytes: usize) -> Result<u32, CudaError> {
-        let function = self.function(entry)?;
-        let (mut grid, mut block): (c_int, c_int) = (0, 0);
-        // SAFETY: the function belongs to a loaded module, and both numbers are valid for a write.
+    /// Blocks of `threads` threads that this GPU holds at one time.
+    fn resident_blocks(&self, function: Function, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
+        let key = (function.handle, threads, shared_bytes);
+        if let Some(&blocks) = self.resident.borrow().get(&key) {
+            return Ok(blocks);
+        }
+        let mut blocks: c_int = 0;
+        // SAFETY: the function belongs to a loaded module, and the number is valid for a write.
         let code = unsafe {
-            (self.driver.cuOccupancyMaxPotentialBlockSize)(
-                &mut grid,
-                &mut block,
+            (self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+                &mut blocks,
                 function.handle,
-                std::ptr::null_mut(),
-                shared_bytes,
-                0,
+                threads as c_int,
+                shared_bytes as usize,
             )
         };
-        CudaError::check("cuOccupancyMaxPotentialBlockSize", code)?;
-        Ok(block as u32)
+        CudaError::check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        let blocks = blocks.max(1) as u32 * self.multiprocessors;
+        self.resident.borrow_mut().insert(key, blocks);
+        Ok(blocks)
     }
 
     fn function(&self, entry: &'static str) -> Result<Function, CudaError> {
@@ -369,7 +366,11 @@ impl Device for Gpu {
             .collect();
         let mut pointers: Vec<*mut c_void> =
             parameters.iter_mut().map(|parameter| parameter.as_mut_ptr().cast()).collect();
-        let (grid, block) = (call.shape.grid, call.shape.block);
+        let (mut grid, block) = (call.shape.grid, call.shape.block);
+        if call.shape.resident {
+            let threads = u32::try_from(block.count()).unwrap_or(u32::MAX);
+            grid.x = grid.x.min(self.resident_blocks(function, threads, call.shape.shared_bytes)?);
+        }
         // SAFETY: number and sizes of the parameters are the kernel's own, as just checked; the caller promises the rest.
         let code = unsafe {
             (self.driver.cuLaunchKernel)(

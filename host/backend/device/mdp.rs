@@ -15,9 +15,6 @@ use crate::mdp::solve::{Backend, Evaluation};
 /// Threads of a block, where a kernel leaves the choice.
 const THREADS: u32 = 256;
 
-/// Blocks of a grid-stride loop: enough to fill the largest GPU several times.
-const MAX_BLOCKS: u64 = 132 * 32;
-
 /// Sweeps that are launched without a word from the device in between, at most.
 const MAX_BATCH: usize = 256;
 
@@ -209,7 +206,7 @@ impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
         let Self { device, resident, transition_reward, evaluate_threads, .. } = self;
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
-        let reduction = grid_stride(u64::from(resident.states));
+        let reduction = Shape::grid_stride(u64::from(resident.states), THREADS);
         resident.sweep_until(device, theta, max_sweeps, |model, k| {
             // SAFETY: the model has been validated, and the buffers have its sizes.
             unsafe {
@@ -257,11 +254,6 @@ impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
         let (t, o) = (size_of::<T>(), size_of::<O>());
         Ok((entries * (4 + 2 * t) + policy.len() * (2 * o + 4 + 4 * t)) as u64)
     }
-}
-
-/// A grid for a grid-stride loop over `elements`, one thread each as long as the GPU is not full.
-fn grid_stride(elements: u64) -> Shape {
-    Shape::new(elements.div_ceil(u64::from(THREADS)).clamp(1, MAX_BLOCKS) as u32, THREADS)
 }
 
 /// How P^π is stored.
@@ -457,12 +449,12 @@ impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
                 };
             }
             match *layout {
-                Layout::Slices => launch!(evaluate_slices, grid_stride(states)),
-                Layout::Rows { lanes: 2 } => launch!(evaluate_rows::<T, O, 2, D>, grid_stride(2 * states)),
-                Layout::Rows { lanes: 4 } => launch!(evaluate_rows::<T, O, 4, D>, grid_stride(4 * states)),
-                Layout::Rows { lanes: 8 } => launch!(evaluate_rows::<T, O, 8, D>, grid_stride(8 * states)),
-                Layout::Rows { lanes: 16 } => launch!(evaluate_rows::<T, O, 16, D>, grid_stride(16 * states)),
-                Layout::Rows { .. } => launch!(evaluate_rows::<T, O, 32, D>, grid_stride(32 * states)),
+                Layout::Slices => launch!(evaluate_slices, Shape::grid_stride(states, THREADS)),
+                Layout::Rows { lanes: 2 } => launch!(evaluate_rows::<T, O, 2, D>, Shape::grid_stride(2 * states, THREADS)),
+                Layout::Rows { lanes: 4 } => launch!(evaluate_rows::<T, O, 4, D>, Shape::grid_stride(4 * states, THREADS)),
+                Layout::Rows { lanes: 8 } => launch!(evaluate_rows::<T, O, 8, D>, Shape::grid_stride(8 * states, THREADS)),
+                Layout::Rows { lanes: 16 } => launch!(evaluate_rows::<T, O, 16, D>, Shape::grid_stride(16 * states, THREADS)),
+                Layout::Rows { .. } => launch!(evaluate_rows::<T, O, 32, D>, Shape::grid_stride(32 * states, THREADS)),
             }
         })
     }

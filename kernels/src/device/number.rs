@@ -43,7 +43,7 @@ pub trait Named {
 }
 
 /// An unsigned integer that points into the entries of a sparse matrix: `u32`, or `u64` beyond 2³² entries.
-pub trait Offset: Word + Named + Add<Output = Self> + AddAssign {
+pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
     /// 0.
     const ZERO: Self;
     /// As an index.

@@ -16,7 +16,10 @@ pub use fault::Fault;
 pub use schedule::Schedule;
 
 use crate::device::Plain;
-use crate::launch::{Arg, Buffer, Call, Device, Dim3};
+use crate::launch::{Arg, Buffer, Call, Device, Dim3, Shape};
+
+/// Blocks that the emulated device holds at one time: few, so that grid-stride loops have something to do.
+const RESIDENT_BLOCKS: u32 = 4;
 
 /// The emulated device. Launches are done when they return.
 #[derive(Default)]
@@ -105,7 +108,11 @@ impl Device for Emulator {
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), EmulatorError> {
         let refuse = |reason| Err(EmulatorError::Shape { kernel: call.kernel, reason });
-        let (grid, threads) = (call.shape.grid, call.shape.block.count());
+        let (mut grid, threads) = (call.shape.grid, call.shape.block.count());
+        if call.shape.resident {
+            grid.x = grid.x.min(RESIDENT_BLOCKS);
+        }
+        let call = Call { shape: Shape { grid, ..call.shape }, ..call };
         if threads == 0 || threads > 1024 {
             return refuse(format!("a block of {threads} threads; there can be 1 to 1024"));
         }

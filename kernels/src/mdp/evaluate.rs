@@ -10,13 +10,16 @@
 //! *Bytes* of a sweep of the projected matrix with n entries, f32 and 32-bit offsets: 8n for P^π, 4S for r^π, 4S + 4S for
 //! V read and written, and 4S (rows) or S/8 (slices) for the offsets; gathers of V mostly hit the caches on grids.
 
-use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, shared, thread};
+use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, shared, thread, warp};
 
 use super::residual;
 use super::row::Rows;
 
 /// Rows of a slice: the lanes of a warp.
 pub const SLICE: usize = 32;
+
+/// Entries of a row that a thread loads together.
+const UNROLL: usize = 4;
 
 /// One block per state, as in the source: threads over successors, then a reduction in shared memory.
 ///
@@ -133,22 +136,42 @@ pub fn evaluate_slices<T: Real, O: Offset>(
     if residual::converged(residuals, sweep, theta) {
         return;
     }
-    let mut change: f64 = 0.0;
-    let mut state = thread::index_1d() as usize;
-    while state < states as usize {
-        let (slice, lane) = (state / SLICE, state % SLICE);
-        let end = slice_ptr.get(slice + 1).to_usize();
-        let mut entry = slice_ptr.get(slice).to_usize() + lane;
+    let stride = thread::grid_dim_x() * thread::block_dim_x();
+    let lane = O::from_usize(warp::lane_id() as usize);
+    let bounds = |state: u32| {
+        let slice = state as usize / SLICE;
+        if state < states { (slice_ptr.get(slice) + lane, slice_ptr.get(slice + 1)) } else { (lane, lane) }
+    };
+    let mut change = T::ZERO;
+    let mut state = thread::index_1d() as u32;
+    let (mut entry, mut end) = bounds(state);
+    while state < states {
+        // The offsets of the next slice are on their way while this one is summed.
+        let next = state.saturating_add(stride);
+        let (next_entry, next_end) = bounds(next);
+        let (own, own_reward) = (v_old.get(state as usize), reward.get(state as usize));
         let mut expected = 0.0;
         while entry < end {
-            let successor = v_old.get(col.get(entry) as usize).to_f64();
-            expected = math::fma(prob.get(entry).to_f64(), successor, expected);
-            entry += SLICE;
+            // So are all loads of a step before the first is used.
+            let mut successor = [state; UNROLL];
+            let mut probability = [T::ZERO; UNROLL];
+            for k in 0..UNROLL {
+                let at = entry + O::from_usize(k * SLICE);
+                if at < end {
+                    successor[k] = col.get(at.to_usize());
+                    probability[k] = prob.get(at.to_usize());
+                }
+            }
+            for k in 0..UNROLL {
+                let value = v_old.get(successor[k] as usize);
+                expected = math::fma(probability[k].to_f64(), value.to_f64(), expected);
+            }
+            entry += O::from_usize(UNROLL * SLICE);
         }
-        let value = T::from_f64(math::fma(gamma, expected, reward.get(state).to_f64()));
-        change = change.max((value.to_f64() - v_old.get(state).to_f64()).abs());
-        v_new.set(state, value);
-        state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+        let value = T::from_f64(math::fma(gamma, expected, own_reward.to_f64()));
+        change = change.max((value - own).abs());
+        v_new.set(state as usize, value);
+        (state, entry, end) = (next, next_entry, next_end);
     }
-    residual::record(residuals, sweep, change);
+    residual::record(residuals, sweep, change.to_f64());
 }
