@@ -67,19 +67,6 @@ pub mod io {
     }
 }
 
-/// Stands in for `crate::output`.
-pub mod output {
-    use std::io::{self, Write};
-    use std::path::Path;
-
-    pub fn atomic_write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        write(&mut file)?;
-        file.persist(path).map(|_| ()).map_err(|e| e.error)
-    }
-}
-
 /// Stands in for the list of GPUs.
 pub fn gpus() -> Result<Vec<Gpu>, String> {
     Err("no NVIDIA driver".into())
