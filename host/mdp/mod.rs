@@ -2,6 +2,7 @@
 pub mod certificate;
 pub mod compare;
 pub mod generate;
+pub mod io;
 pub mod model;
 pub mod options;
 pub mod plot;
@@ -11,4 +12,4 @@ pub mod solve;
 pub mod standin;
 pub mod validate;
 
-pub use standin::{SolveError, io, solve_with};
+pub use standin::{SolveError, solve_with};
