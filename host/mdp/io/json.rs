@@ -45,7 +45,12 @@ fn plain(error: &serde_json::Error) -> String {
     let number = found.strip_prefix("integer `").or_else(|| found.strip_prefix("floating point `"));
     match number.and_then(|number| number.split_once('`')) {
         Some((number, rest)) => format!("found {number}{rest}"),
-        None => format!("found {found}"),
+        // Serde's names of what JSON calls otherwise.
+        None => match found.split_once(',') {
+            Some(("map", rest)) => format!("found an object,{rest}"),
+            Some(("sequence", rest)) => format!("found an array,{rest}"),
+            _ => format!("found {found}"),
+        },
     }
 }
 
@@ -95,8 +100,8 @@ impl Fields for Model {
 
     fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
         match key {
-            "S" => self.states = map.next_value_seed(Number::new("a number of states"))?,
-            "A" => self.actions = map.next_value_seed(Number::new("a number of actions"))?,
+            "S" => self.states = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
+            "A" => self.actions = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
             "gamma" => self.gamma = map.next_value_seed(Number::new("a number"))?,
             "P" => self.transitions = map.next_value_seed(Object::at(path))?,
             "R" => self.rewards = map.next_value_seed(Object::at(path))?,

@@ -37,7 +37,7 @@ pub enum Error {
         file: String,
         /// Line, from 1.
         line: usize,
-        /// Column in bytes, from 1.
+        /// Column in bytes, from 1; 0 at the start of a line.
         column: usize,
         /// What was found, what was expected, and the key it belongs to.
         message: String,
