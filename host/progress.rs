@@ -63,3 +63,37 @@ fn show_after(patience: Duration, bar: ProgressBar) -> Sender<()> {
     });
     sender
 }
+
+/// The progress of a known number of steps, on stderr.
+pub struct Steps(ProgressBar);
+
+impl Steps {
+    /// `count` steps; never shown where stderr is no terminal, or if `quiet`.
+    pub fn new(count: usize, quiet: bool) -> Self {
+        if quiet || !stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(count as u64);
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {pos}/{len} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+
+    /// Says what is being done.
+    pub fn say(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    /// One step is done.
+    pub fn next(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use warpkov_kernels::device::Real;
 
 /// A precision that a run may have: `f32` or `f64`.
-pub trait Precise: Real + Default {
+pub trait Precise: Real + Default + std::fmt::Debug {
     /// Numbers of a model, which are f64, in this precision; rounded to nearest, and borrowed where nothing changes.
     fn of(model: &[f64]) -> Cow<'_, [Self]>;
 }

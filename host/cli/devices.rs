@@ -5,8 +5,7 @@ use std::thread::available_parallelism;
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::mdp::options::DeviceChoice;
-use warpkov::mdp::standin;
+use warpkov::backend::cuda::{CudaError, DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines, driver_version};
 
 use super::{Error, Outcome};
 
@@ -27,50 +26,44 @@ Examples:
 /// What there is to solve on.
 #[derive(Serialize)]
 struct Listing {
-    devices: Vec<Device>,
-    /// Why no GPU is among them.
+    /// CUDA version of the driver: "13.0".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver: Option<String>,
+    gpus: Vec<DeviceInfo>,
+    /// Why there is no GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_gpu: Option<String>,
+    cpu_cores: usize,
+    device_code: DeviceCode,
 }
 
-/// Something to solve on.
+/// What this binary holds for GPUs.
 #[derive(Serialize)]
-struct Device {
-    /// What `--device` takes.
-    device: DeviceChoice,
-    /// What it is.
-    name: String,
-    /// Memory in bytes, of a GPU.
+struct DeviceCode {
+    /// The compiler that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Memory>,
+    compiler: Option<&'static str>,
+    /// Its variants: "sm_80, PTX 7.4".
+    baselines: Vec<String>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<&'static str>,
 }
 
-/// Memory in bytes.
-#[derive(Clone, Copy, Serialize)]
-struct Memory {
-    free: u64,
-    total: u64,
-}
-
-/// The GPUs, then what every machine has.
 fn list() -> Listing {
-    let (gpus, no_gpu) = match standin::gpus() {
-        Ok(gpus) if gpus.is_empty() => (gpus, Some("the NVIDIA driver reports no GPU".to_owned())),
+    let (gpus, no_gpu) = match Gpu::list() {
+        Ok(gpus) if gpus.is_empty() => (gpus, Some(CudaError::NoGpu.to_string())),
         Ok(gpus) => (gpus, None),
-        Err(reason) => (Vec::new(), Some(reason)),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let gpus = gpus.into_iter().zip(0..).map(|(gpu, ordinal)| Device {
-        device: DeviceChoice::Cuda(ordinal),
-        name: gpu.name,
-        memory: Some(Memory { free: gpu.free, total: gpu.memory }),
-    });
-    let cores = available_parallelism().map_or(1, usize::from);
-    let host = [
-        (DeviceChoice::Cpu, format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" })),
-        (DeviceChoice::Emulated, "the GPU's kernels on the CPU, thread by thread; slow, for tests".to_owned()),
-    ];
-    let host = host.into_iter().map(|(device, name)| Device { device, name, memory: None });
-    Listing { devices: gpus.chain(host).collect(), no_gpu }
+    let baselines = baselines().iter().map(|code| format!("sm_{}, PTX {}.{}", code.sm, code.ptx.0, code.ptx.1));
+    Listing {
+        driver: driver_version().ok().map(|(major, minor)| format!("{major}.{minor}")),
+        gpus,
+        no_gpu,
+        cpu_cores: available_parallelism().map_or(1, usize::from),
+        device_code: DeviceCode { compiler: DEVICE_COMPILER, baselines: baselines.collect(), missing: NO_PTX },
+    }
 }
 
 /// Lists, then prints.
@@ -81,18 +74,41 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         writeln!(out)?;
         return Ok(Outcome::Success);
     }
-    for Device { device, name, memory } in &listing.devices {
-        // `DeviceChoice` does not pad, its text does.
-        write!(out, "{:<10} {name}", device.to_string())?;
-        match memory {
-            Some(Memory { free, total }) => {
-                writeln!(out, ", {:.1} of {:.1} GiB memory free", gibibytes(*free), gibibytes(*total))?;
-            }
-            None => writeln!(out)?,
+    for gpu in &listing.gpus {
+        let (major, minor) = gpu.compute_capability;
+        writeln!(out, "{:<10} {}", format!("cuda:{}", gpu.ordinal), gpu.name)?;
+        writeln!(
+            out,
+            "{:10} {:.1} of {:.1} GiB free, compute capability {major}.{minor}, {} multiprocessors, {:.0} MiB of L2",
+            "",
+            gibibytes(gpu.free_bytes),
+            gibibytes(gpu.total_bytes),
+            gpu.multiprocessors,
+            1024.0 * gibibytes(gpu.l2_bytes),
+        )?;
+        match (&gpu.ptx, &gpu.unsupported) {
+            (Some(ptx), _) => writeln!(out, "{:10} runs the device code for {ptx}", "")?,
+            (None, why) => writeln!(out, "{:10} cannot be used: {}", "", why.as_deref().unwrap_or("no reason given"))?,
         }
     }
-    if let Some(reason) = &listing.no_gpu {
-        writeln!(out, "No GPU: {reason}")?;
+    let cores = listing.cpu_cores;
+    writeln!(out, "{:<10} {cores} {}", "cpu", if cores == 1 { "core" } else { "cores" })?;
+    writeln!(out, "{:<10} the GPU's kernels on the CPU, thread by thread; slow, for tests", "emulated")?;
+    writeln!(out)?;
+    match (&listing.driver, &listing.no_gpu) {
+        (_, Some(reason)) => writeln!(out, "No GPU: {reason}")?,
+        (Some(version), None) => writeln!(out, "Driver: for CUDA {version}")?,
+        (None, None) => {}
+    }
+    let code = &listing.device_code;
+    match (code.missing, code.compiler) {
+        (Some(why), _) => writeln!(out, "Device code: none; {why}")?,
+        (None, compiler) => writeln!(
+            out,
+            "Device code: {}, by {}",
+            code.baselines.join("; "),
+            compiler.unwrap_or("an unknown compiler")
+        )?,
     }
     Ok(Outcome::Success)
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use warpkov::mdp;
 
+mod bench;
 mod compare;
 mod completions;
 mod convert;
@@ -43,6 +44,9 @@ enum Command {
     /// Markov decision processes.
     #[command(subcommand, arg_required_else_help = true, after_help = MDP_EXAMPLES)]
     Mdp(MdpCommand),
+    /// Measures solvers on the models of the literature.
+    #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
+    Bench(bench::Suite),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
 }
@@ -151,6 +155,7 @@ pub fn run() -> Result<Outcome, Error> {
     let out = io::stdout().lock();
     match Arguments::parse().command {
         Command::Mdp(command) => run_mdp(command, out),
+        Command::Bench(bench::Suite::Mdp(arguments)) => bench::run(&arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
     }

@@ -11,7 +11,7 @@ use warpkov_kernels::launch::Device;
 use super::certificate::certify;
 use super::model::Mdp;
 use super::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
-use super::solve::{Backend, Round, Run, policy_iteration};
+use super::solve::{Backend, Limits, Round, Run, policy_iteration};
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::{Layout, Plain, Projected};
 use crate::backend::{Precise, cpu};
@@ -51,33 +51,90 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// # Errors
 /// [`SolveError`]; that a run meets a limit is no error but its [`Status`](super::solve::Status).
 pub fn solve_with(mdp: &Mdp, options: &SolveOptions, observe: Observer) -> Result<Solution, SolveError> {
+    let Done { result, method, device, notes, setup } =
+        with_backend(mdp, options, Solve { limits: &options.limits, observe })?;
+    let Solved { values, policy, run } = result;
+    let certificate = certify(mdp, &values);
+    Ok(Solution { values, policy, run, certificate, method, precision: options.precision, device, notes, setup })
+}
+
+struct Solve<'a> {
+    limits: &'a Limits,
+    observe: Observer<'a>,
+}
+
+struct Solved {
+    values: Vec<f64>,
+    policy: Vec<u32>,
+    run: Run,
+}
+
+impl Job for Solve<'_> {
+    type Result = Solved;
+
+    fn run<B: Backend>(self, mut backend: B) -> Result<Solved, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let run = policy_iteration(&mut backend, self.limits, self.observe)?;
+        Ok(Solved { values: backend.values()?, policy: backend.policy()?, run })
+    }
+}
+
+/// Something to do with a backend, whichever it is.
+pub trait Job {
+    /// What comes of it.
+    type Result;
+
+    /// Does it.
+    fn run<B: Backend>(self, backend: B) -> Result<Self::Result, SolveError>
+    where
+        SolveError: From<B::Error>;
+}
+
+/// What came of a job, and where it was done.
+pub struct Done<R> {
+    /// What came of it.
+    pub result: R,
+    /// The method, asked for or chosen.
+    pub method: Method,
+    /// The device, in words.
+    pub device: String,
+    /// What was chosen on the user's behalf, and why.
+    pub notes: Vec<String>,
+    /// Time to convert the model and to bring it to the device.
+    pub setup: Duration,
+}
+
+/// Chooses the device, the method and the types, brings the model there, and does the job.
+///
+/// # Errors
+/// [`SolveError`].
+pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
     let Place { device, notes } = choose(mdp, options)?;
     let method = options.method.unwrap_or(match device {
         Chosen::Cpu => Method::Parallel,
         Chosen::Gpu(_) | Chosen::Emulated => Method::Projected,
     });
-    let (name, outcome) = match device {
+    let (device, (result, setup)) = match device {
         Chosen::Cpu => {
             let cores = if method == Method::Serial { 1 } else { rayon::current_num_threads() };
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
-            let outcome = match options.precision {
-                Precision::F32 => on_cpu::<f32>(mdp, method, options, observe),
-                Precision::F64 => on_cpu::<f64>(mdp, method, options, observe),
+            let done = match options.precision {
+                Precision::F32 => on_cpu::<f32, J>(mdp, method, job),
+                Precision::F64 => on_cpu::<f64, J>(mdp, method, job),
             };
-            (name, outcome?)
+            (name, done?)
         }
         Chosen::Gpu(gpu) => {
-            let reserve = |bytes| gpu.reserve(bytes, "the model");
-            (gpu.name(), on_device(&gpu, mdp, method, options, reserve, observe)?)
+            gpu.reserve(bytes_on_device(mdp, options), "the model")?;
+            (gpu.name(), on_device(&gpu, mdp, method, options.precision, job)?)
         }
         Chosen::Emulated => {
-            let emulator = Emulator::default();
-            ("the emulator".to_owned(), on_device(&emulator, mdp, method, options, |_| Ok(()), observe)?)
+            ("the emulator".to_owned(), on_device(&Emulator::default(), mdp, method, options.precision, job)?)
         }
     };
-    let Outcome { values, policy, run, setup } = outcome;
-    let certificate = certify(mdp, &values);
-    Ok(Solution { values, policy, run, certificate, method, precision: options.precision, device: name, notes, setup })
+    Ok(Done { result, method, device, notes, setup })
 }
 
 /// A device, and what there is to say of the choice.
@@ -116,37 +173,31 @@ fn choose(mdp: &Mdp, options: &SolveOptions) -> Result<Place, SolveError> {
         }) {
             Ok(gpu) => place(Chosen::Gpu(gpu)),
             Err(error) if on_gpu => Err(error.into()),
-            Err(error) => {
-                Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU, because {}", reason(&error))] })
-            }
+            Err(error) => Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] }),
         },
     }
 }
 
-/// An error as part of a sentence.
-fn reason(error: &CudaError) -> String {
-    error.to_string()
-}
-
-/// What a backend made of the model.
-struct Outcome {
-    values: Vec<f64>,
-    policy: Vec<u32>,
-    run: Run,
-    setup: Duration,
-}
-
-fn on_cpu<T: Precise>(
-    mdp: &Mdp,
-    method: Method,
-    options: &SolveOptions,
-    observe: Observer,
-) -> Result<Outcome, SolveError> {
+fn on_cpu<T: Precise, J: Job>(mdp: &Mdp, method: Method, job: J) -> Result<(J::Result, Duration), SolveError> {
     let start = Instant::now();
     match method {
-        Method::Serial => run(cpu::Serial::<T>::new(mdp), start, options, observe),
-        _ => run(cpu::Parallel::<T>::new(mdp), start, options, observe),
+        Method::Serial => timed(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
+        _ => timed(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
     }
+}
+
+/// Does the job on a backend whose making began at `start`.
+fn timed<B: Backend, J: Job>(
+    start: Instant,
+    backend: Result<B, B::Error>,
+    job: J,
+) -> Result<(J::Result, Duration), SolveError>
+where
+    SolveError: From<B::Error>,
+{
+    let backend = backend?;
+    let setup = start.elapsed();
+    Ok((job.run(backend)?, setup))
 }
 
 /// Whether offsets into the model, or into any P^π, need 64 bits.
@@ -170,54 +221,37 @@ fn bytes_on_device(mdp: &Mdp, options: &SolveOptions) -> u64 {
     }
 }
 
-fn on_device<D: Device>(
+fn on_device<D: Device, J: Job>(
     device: &D,
     mdp: &Mdp,
     method: Method,
-    options: &SolveOptions,
-    reserve: impl Fn(u64) -> Result<(), D::Error>,
-    observe: Observer,
-) -> Result<Outcome, SolveError>
+    precision: Precision,
+    job: J,
+) -> Result<(J::Result, Duration), SolveError>
 where
     SolveError: From<D::Error>,
 {
-    fn typed<T: Precise, O: Offset, D: Device>(
+    fn typed<T: Precise, O: Offset, D: Device, J: Job>(
         device: &D,
         mdp: &Mdp,
         method: Method,
         layout: Layout,
-        options: &SolveOptions,
-        observe: Observer,
-    ) -> Result<Outcome, SolveError>
+        job: J,
+    ) -> Result<(J::Result, Duration), SolveError>
     where
         SolveError: From<D::Error>,
     {
         let start = Instant::now();
         match method {
-            Method::Plain => run(Plain::<T, O, D>::new(device, mdp)?, start, options, observe),
-            _ => run(Projected::<T, O, D>::new(device, mdp, layout)?, start, options, observe),
+            Method::Plain => timed(start, Plain::<T, O, D>::new(device, mdp), job),
+            _ => timed(start, Projected::<T, O, D>::new(device, mdp, layout), job),
         }
     }
-    reserve(bytes_on_device(mdp, options))?;
     let layout = Layout::choose(mdp);
-    match (options.precision, is_wide(mdp, layout)) {
-        (Precision::F32, false) => typed::<f32, u32, D>(device, mdp, method, layout, options, observe),
-        (Precision::F32, true) => typed::<f32, u64, D>(device, mdp, method, layout, options, observe),
-        (Precision::F64, false) => typed::<f64, u32, D>(device, mdp, method, layout, options, observe),
-        (Precision::F64, true) => typed::<f64, u64, D>(device, mdp, method, layout, options, observe),
+    match (precision, is_wide(mdp, layout)) {
+        (Precision::F32, false) => typed::<f32, u32, D, J>(device, mdp, method, layout, job),
+        (Precision::F32, true) => typed::<f32, u64, D, J>(device, mdp, method, layout, job),
+        (Precision::F64, false) => typed::<f64, u32, D, J>(device, mdp, method, layout, job),
+        (Precision::F64, true) => typed::<f64, u64, D, J>(device, mdp, method, layout, job),
     }
-}
-
-fn run<B: Backend>(
-    mut backend: B,
-    start: Instant,
-    options: &SolveOptions,
-    observe: Observer,
-) -> Result<Outcome, SolveError>
-where
-    SolveError: From<B::Error>,
-{
-    let setup = start.elapsed();
-    let run = policy_iteration(&mut backend, &options.limits, observe)?;
-    Ok(Outcome { values: backend.values()?, policy: backend.policy()?, run, setup })
 }

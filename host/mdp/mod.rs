@@ -1,6 +1,8 @@
 //! Markov decision processes.
+pub mod bench;
 pub mod certificate;
 pub mod compare;
+mod dispatch;
 pub mod generate;
 pub mod io;
 pub mod model;
@@ -8,8 +10,6 @@ pub mod options;
 pub mod plot;
 pub mod report;
 pub mod solve;
-#[doc(hidden)]
-pub mod standin;
 pub mod validate;
 
-pub use standin::{SolveError, solve_with};
+pub use dispatch::{Observer, SolveError, solve_with};

@@ -13,6 +13,9 @@ pub trait Backend {
     /// What can go wrong on this backend.
     type Error;
 
+    /// Goes back to V = 0, π = 0.
+    fn reset(&mut self) -> Result<(), Self::Error>;
+
     /// Jacobi sweeps V ← r^π + γ P^π V from the present V, until ‖ΔV‖∞ < `theta` or `max_sweeps` are done.
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Self::Error>;
 
@@ -25,6 +28,9 @@ pub trait Backend {
 
     /// The present π, one action per state.
     fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
+
+    /// Bytes that a sweep of the last evaluated policy must move: each input read once, each output written once.
+    fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
 }
 
 /// What one policy evaluation did.

@@ -64,8 +64,23 @@ impl<'m, T: Precise> State<'m, T> {
         if best_q > old_q + tie { best } else { old }
     }
 
+    fn reset(&mut self) {
+        self.policy.fill(0);
+        self.v_old.fill(T::ZERO);
+    }
+
     fn values(&self) -> Vec<f64> {
         self.v_old.iter().map(|v| v.to_f64()).collect()
+    }
+
+    /// The entries of the policy's rows, two offsets and a reward for each, and V read and written.
+    fn sweep_bytes(&self) -> u64 {
+        let actions = self.model.actions as usize;
+        let row_ptr = &self.model.transitions.row_ptr;
+        let rows = (0..).step_by(actions).zip(&self.policy).map(|(first, &action)| first + action as usize);
+        let entries: u64 = rows.map(|row| row_ptr[row + 1] - row_ptr[row]).sum();
+        let t = size_of::<T>() as u64;
+        entries * (4 + t) + self.policy.len() as u64 * (8 + 3 * t)
     }
 }
 
@@ -91,6 +106,11 @@ impl<'m, T: Precise> Serial<'m, T> {
 
 impl<T: Precise> Backend for Serial<'_, T> {
     type Error = Infallible;
+
+    fn reset(&mut self) -> Result<(), Infallible> {
+        self.0.reset();
+        Ok(())
+    }
 
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
         let state = &mut self.0;
@@ -123,6 +143,10 @@ impl<T: Precise> Backend for Serial<'_, T> {
 
     fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
         Ok(self.0.policy.clone())
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+        Ok(self.0.sweep_bytes())
     }
 }
 
@@ -196,6 +220,11 @@ impl<'m, T: Precise> Parallel<'m, T> {
 impl<T: Precise> Backend for Parallel<'_, T> {
     type Error = Infallible;
 
+    fn reset(&mut self) -> Result<(), Infallible> {
+        self.state.reset();
+        Ok(())
+    }
+
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
         self.project();
         let Self { state, projected } = self;
@@ -244,5 +273,9 @@ impl<T: Precise> Backend for Parallel<'_, T> {
 
     fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
         Ok(self.state.policy.clone())
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+        Ok(self.state.sweep_bytes())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CustDevice, DeviceAttribute};
 use cust::event::{Event, EventFlags};
-use cust::memory::{AsyncCopyDestination, CopyDestination, DeviceBuffer};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer};
 use cust::stream::{Stream, StreamFlags};
 use serde::Serialize;
 use warpkov_kernels::device::Plain;

@@ -157,16 +157,11 @@ functions! {
     cuModuleUnload(module: *mut c_void);
     /// Finds a kernel in a module.
     cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char);
-    /// Reads an attribute of a kernel.
-    cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: *mut c_void);
     /// Sets an attribute of a kernel.
     cuFuncSetAttribute(function: *mut c_void, attribute: c_int, value: c_int);
     /// The block size at which a multiprocessor holds most threads, and the grid that then fills the GPU.
     cuOccupancyMaxPotentialBlockSize(grid: *mut c_int, block: *mut c_int, function: *mut c_void,
                                      shared: *mut c_void, shared_bytes: usize, limit: c_int);
-    /// Blocks of a size that one multiprocessor holds at a time.
-    cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: *mut c_void, block: c_int,
-                                                shared_bytes: usize);
     /// Launches a kernel.
     cuLaunchKernel(function: *mut c_void, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
                    block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: *mut c_void,

@@ -155,6 +155,11 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         Ok(changed[0])
     }
 
+    fn reset(&mut self, device: &D) -> Result<(), D::Error> {
+        device.clear(&mut self.policy)?;
+        device.clear(&mut self.v_old)
+    }
+
     fn values(&self, device: &D) -> Result<Vec<f64>, D::Error> {
         Ok(device.to_vec(&self.v_old)?.into_iter().map(T::to_f64).collect())
     }
@@ -197,6 +202,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
 impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
     type Error = D::Error;
 
+    fn reset(&mut self) -> Result<(), D::Error> {
+        self.resident.reset(self.device)
+    }
+
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
         let Self { device, resident, transition_reward, evaluate_threads, .. } = self;
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
@@ -235,6 +244,18 @@ impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
 
     fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
         self.device.to_vec(&self.resident.policy)
+    }
+
+    /// The entries of the policy's rows with their rewards, two offsets and an action for each, V read and written, and
+    /// both read again for the residual.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        let policy = self.policy()?;
+        let row_ptr = self.device.to_vec(&self.resident.row_ptr)?;
+        let rows = policy.iter().zip((0..).step_by(self.resident.actions as usize));
+        let length = |row: usize| row_ptr[row + 1].to_usize() - row_ptr[row].to_usize();
+        let entries: usize = rows.map(|(&action, first): (_, usize)| length(first + action as usize)).sum();
+        let (t, o) = (size_of::<T>(), size_of::<O>());
+        Ok((entries * (4 + 2 * t) + policy.len() * (2 * o + 4 + 4 * t)) as u64)
     }
 }
 
@@ -403,6 +424,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
 impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
     type Error = D::Error;
 
+    fn reset(&mut self) -> Result<(), D::Error> {
+        self.resident.reset(self.device)
+    }
+
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
         self.project()?;
         let Self { device, resident, layout, offsets, col, prob, reward, .. } = self;
@@ -454,5 +479,13 @@ impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
 
     fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
         self.device.to_vec(&self.resident.policy)
+    }
+
+    /// The stored entries of P^π, padding included; its offsets; r^π; and V read and written.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        let offsets = self.device.to_vec(&self.offsets)?;
+        let entries = offsets.last().map_or(0, |last| last.to_usize());
+        let t = size_of::<T>();
+        Ok((entries * (4 + t) + offsets.len() * size_of::<O>() + self.resident.states as usize * 3 * t) as u64)
     }
 }

@@ -1,0 +1,195 @@
+//! Policy iteration on every device, against the same on the CPU in f64, and kernel by kernel where a whole run would
+//! hide a fault.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use warpkov::backend::device::{Layout, Plain, Projected};
+use warpkov::backend::{Precise, cpu};
+use warpkov::mdp::certificate::certify;
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::model::Mdp;
+use warpkov::mdp::solve::{Backend, Limits, Status, policy_iteration};
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::Device;
+
+use crate::check::{close, epsilon, same};
+use crate::random::Random;
+use crate::{Outcome, Suite, With};
+
+pub fn add<W: With>(suite: &mut Suite<W>) {
+    macro_rules! instances {
+        ($($name:literal: $case:ident,)*) => {$(
+            suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
+            suite.add(concat!($name, "::f32_u64"), $case::<f32, u64, _>);
+            suite.add(concat!($name, "::f64_u32"), $case::<f64, u32, _>);
+            suite.add(concat!($name, "::f64_u64"), $case::<f64, u64, _>);
+        )*};
+    }
+    instances! {
+        "evaluate_block_per_state": plain_sweeps,
+        "evaluate_slices": slice_sweeps,
+        "evaluate_rows": row_sweeps,
+        "improve": improvement,
+        "plain": plain_solves,
+        "projected": projected_solves,
+        "slip_grid": slip_grid,
+    }
+}
+
+/// The method under test, for a layout of P^π; `None` is the plain one.
+fn backend<'d, T: Precise, O: Offset, D: Device>(
+    device: &'d D,
+    model: &Mdp,
+    layout: Option<Layout>,
+) -> Result<Box<dyn Backend<Error = D::Error> + 'd>, D::Error> {
+    Ok(match layout {
+        None => Box::new(Plain::<T, O, D>::new(device, model)?),
+        Some(layout) => Box::new(Projected::<T, O, D>::new(device, model, layout)?),
+    })
+}
+
+const LAYOUTS: [Layout; 6] = [
+    Layout::Slices,
+    Layout::Rows { lanes: 2 },
+    Layout::Rows { lanes: 4 },
+    Layout::Rows { lanes: 8 },
+    Layout::Rows { lanes: 16 },
+    Layout::Rows { lanes: 32 },
+];
+
+/// Rounding of sums of |x| ≤ `size` that a sweep may add in precision T, over many sweeps of a contraction.
+fn tolerance<T: Precise>(model: &Mdp) -> f64 {
+    16.0 * epsilon::<T>() / (1.0 - model.gamma).powi(2)
+}
+
+/// Evaluates the first policy, the one after an improvement, and so on: values and residuals must be those of the CPU.
+fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<Layout>) -> Outcome {
+    let mut tested = backend::<T, O, D>(device, model, layout)?;
+    let mut reference = cpu::Serial::<f64>::new(model);
+    for sweeps in [1, 2, 40] {
+        let got = tested.evaluate(0.0, sweeps)?;
+        let Ok(expected) = reference.evaluate(0.0, sweeps);
+        same("sweeps", &[got.sweeps], &[expected.sweeps])?;
+        close("residual", &[got.residual], &[expected.residual], tolerance::<T>(model), 0.0)?;
+        let Ok(values) = reference.values();
+        close("V", &tested.values()?, &values, tolerance::<T>(model), 0.0)?;
+        // Both policies stay the same where Q-factors differ by more than rounding, as they do in random models.
+        tested.improve(1e-3)?;
+        let Ok(_) = reference.improve(1e-3);
+        let Ok(policy) = reference.policy();
+        same("policy", &tested.policy()?, &policy)?;
+    }
+    Ok(())
+}
+
+fn models(scale: usize) -> Vec<Mdp> {
+    let mut random = Random::new(12);
+    let n = scale as u32;
+    // One state alone; fewer states than lanes; not a multiple of 32; rows longer than a warp; one action; many actions.
+    vec![
+        random.mdp(1, 2, 1, 0.5),
+        random.mdp(7, 3, 4, 0.9),
+        random.mdp(70 * n + 1, 4, 5, 0.9),
+        random.mdp(90, 2, 80, 0.8),
+        random.mdp(40 * n, 1, 6, 0.7),
+        random.mdp(5, 300, 5, 0.6),
+    ]
+}
+
+fn plain_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    models(scale).iter().try_for_each(|model| sweeps::<T, O, D>(device, model, None))
+}
+
+fn slice_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    models(scale).iter().try_for_each(|model| sweeps::<T, O, D>(device, model, Some(Layout::Slices)))
+}
+
+fn row_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale) {
+        for layout in &LAYOUTS[1..] {
+            sweeps::<T, O, D>(device, &model, Some(*layout))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ties: with all rewards equal no action is better, and none may change; with one better by less than the tolerance,
+/// neither; and of two equally good ones the lower-numbered wins.
+fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+    let model = |rewards: [f64; 3]| {
+        let csr = |val: Vec<f64>| warpkov::mdp::model::Csr {
+            row_ptr: (0..=6).collect::<Vec<u64>>().into(),
+            col: vec![0, 0, 0, 1, 1, 1].into(),
+            val: val.into(),
+        };
+        Mdp::new(2, 3, 0.5, csr(vec![1.0; 6]), csr([rewards, rewards].concat()), None)
+    };
+    for layout in LAYOUTS.iter().map(|&layout| Some(layout)).chain([None]) {
+        for (rewards, expected) in [([1.0, 1.0, 1.0], 0), ([1.0, 1.0 + 1e-3, 1.0], 0), ([0.0, 2.0, 2.0], 1)] {
+            let model = model(rewards)?;
+            let mut tested = backend::<T, O, D>(device, &model, layout)?;
+            tested.evaluate(1e-6, 100)?;
+            let changed = tested.improve(1e-2)?;
+            same("policy", &tested.policy()?, &[expected; 2])?;
+            same("changed", &[changed], &[if expected == 0 { 0 } else { 2 }])?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs policy iteration to its end: the certificate must hold, and the policy be optimal.
+fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<Layout>) -> Outcome {
+    let theta = if T::WIDE { 1e-10 } else { 1e-5 };
+    let limits = Limits { theta, max_sweeps: 10_000, max_policies: 1000, tie: theta };
+    let mut tested = backend::<T, O, D>(device, model, layout)?;
+    let run = policy_iteration(tested.as_mut(), &limits, |_| ControlFlow::Continue(()))?;
+    same("status", &[run.status], &[Status::Solved])?;
+    let values = tested.values()?;
+    let bound = certify(model, &values).bound.ok_or("no certificate")?;
+    let allowed = 4.0 * theta / (1.0 - model.gamma);
+    if bound > allowed {
+        return Err(format!("certified to {bound}, expected {allowed}").into());
+    }
+    let mut reference = cpu::Parallel::<f64>::new(model);
+    let strict = Limits { theta: 1e-12, max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
+    let Ok(_) = policy_iteration(&mut reference, &strict, |_| ControlFlow::Continue(()));
+    let Ok(optimal) = reference.values();
+    close("V", &values, &optimal, bound + 1e-9, 0.0)
+}
+
+fn plain_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    models(scale).iter().try_for_each(|model| solves::<T, O, D>(device, model, None))
+}
+
+fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut chosen = HashSet::new();
+    for model in models(scale) {
+        let layout = Layout::choose(&model);
+        chosen.insert(format!("{layout:?}"));
+        solves::<T, O, D>(device, &model, Some(layout))?;
+    }
+    // The models above must exercise more than one layout.
+    if chosen.len() < 2 {
+        return Err(format!("every model chose {chosen:?}").into());
+    }
+    Ok(())
+}
+
+fn slip_grid<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    let side = if scale > 1 { 64 } else { 8 };
+    let grid = SlipGrid {
+        width: side,
+        height: side + 1,
+        slip: 0.1,
+        wall_fraction: 0.2,
+        obstacle_fraction: 0.1,
+        gamma: 0.9,
+        seed: 7,
+        goal_reward: 1.0,
+        obstacle_penalty: 1.0,
+    };
+    let model = grid.generate()?;
+    solves::<T, O, D>(device, &model, Some(Layout::choose(&model)))?;
+    solves::<T, O, D>(device, &model, None)
+}
