@@ -341,3 +341,15 @@ fn an_interrupted_solve_reports_what_it_has() {
     assert_eq!(report["status"], "interrupted");
     assert!(folder.path().join("solution.json").exists());
 }
+
+#[test]
+fn malformed_models_are_exit_code_2() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/malformed");
+    let expected = fs::read(folder.join("expected.json")).unwrap();
+    let expected: std::collections::BTreeMap<String, String> = serde_json::from_slice(&expected).unwrap();
+    for (file, message) in expected {
+        let output = run(&folder, &["mdp", "solve", &file]);
+        assert_eq!((code(&output), stdout(&output)), (Some(2), ""), "{file}");
+        assert_eq!(stderr(&output), format!("error: {message}\n"));
+    }
+}

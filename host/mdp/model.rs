@@ -208,7 +208,7 @@ impl Mdp {
 }
 
 /// The geometry of a grid world: state s is the cell in column s mod `width` and row s / `width`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Grid {
     /// Cells in a row.
     pub width: u32,

@@ -1,0 +1,236 @@
+//! Models in files and what is solved of them, against exact solutions of small ones.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use warpkov::backend::cpu::{Parallel, Serial};
+use warpkov::mdp::certificate::certify;
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::io::{read, read_json, write, write_json};
+use warpkov::mdp::model::{Csr, Mdp};
+use warpkov::mdp::solve::{Backend, Limits, policy_iteration};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
+}
+
+const LISTING_GRID: SlipGrid = SlipGrid {
+    width: 2,
+    height: 2,
+    slip: 0.1,
+    wall_fraction: 0.0,
+    obstacle_fraction: 0.0,
+    gamma: 0.9,
+    seed: 42,
+    goal_reward: 1.0,
+    obstacle_penalty: 1.0,
+};
+
+/// Solves a·x = b by Gaussian elimination with partial pivoting.
+fn linear(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+    let n = b.len();
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).unwrap();
+        a.swap(k, pivot);
+        b.swap(k, pivot);
+        for i in k + 1..n {
+            let factor = a[i][k] / a[k][k];
+            for j in k..n {
+                a[i][j] -= factor * a[k][j];
+            }
+            b[i] -= factor * b[k];
+        }
+    }
+    for k in (0..n).rev() {
+        let known: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
+        b[k] = (b[k] - known) / a[k][k];
+    }
+    b
+}
+
+/// Σ P·(R + γV) of a row, with R looked up entry by entry.
+fn q(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
+    let ((successors, probs), (ends, rewards)) = (mdp.transitions.row(row), mdp.rewards.row(row));
+    let reward = |s: u32| ends.iter().position(|&end| end == s).map_or(0.0, |i| rewards[i]);
+    successors.iter().zip(probs).map(|(&s, p)| p * (reward(s) + mdp.gamma * values[s as usize])).sum()
+}
+
+/// V* by policy iteration with exact evaluation.
+fn exact(mdp: &Mdp) -> Vec<f64> {
+    let (states, actions) = (mdp.states as usize, mdp.actions as usize);
+    let mut policy = vec![0; states];
+    loop {
+        let mut a = vec![vec![0.0; states]; states];
+        for s in 0..states {
+            a[s][s] = 1.0;
+            let (successors, probs) = mdp.transitions.row(s * actions + policy[s]);
+            for (&successor, p) in successors.iter().zip(probs) {
+                a[s][successor as usize] -= mdp.gamma * p;
+            }
+        }
+        let zero = vec![0.0; states];
+        let values = linear(a, (0..states).map(|s| q(mdp, &zero, s * actions + policy[s])).collect());
+        let mut stable = true;
+        for (s, own) in policy.iter_mut().enumerate() {
+            for action in 0..actions {
+                if q(mdp, &values, s * actions + action) > q(mdp, &values, s * actions + *own) + 1e-12 {
+                    (*own, stable) = (action, false);
+                }
+            }
+        }
+        if stable {
+            return values;
+        }
+    }
+}
+
+fn solved<B: Backend<Error = std::convert::Infallible>>(mut backend: B, theta: f64) -> Vec<f64> {
+    let limits = Limits { theta, max_sweeps: 3000, max_policies: 100, tie: 1e-12 };
+    let Ok(_) = policy_iteration(&mut backend, &limits, |_| ControlFlow::Continue(()));
+    let Ok(values) = backend.values();
+    values
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+fn same(a: &Mdp, b: &Mdp) {
+    let bits = |matrix: &Csr| matrix.val.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!((a.states, a.actions, a.gamma.to_bits()), (b.states, b.actions, b.gamma.to_bits()));
+    for (a, b) in [(&a.transitions, &b.transitions), (&a.rewards, &b.rewards)] {
+        assert_eq!((&a.row_ptr[..], &a.col[..], bits(a)), (&b.row_ptr[..], &b.col[..], bits(b)));
+    }
+    assert_eq!(a.grid, b.grid);
+}
+
+/// A model whose P and R have patterns of their own.
+fn random(seed: u64) -> Mdp {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut below = |n: u32| random.next_u32() % n;
+    let (states, actions) = (1 + below(12), 1 + below(4));
+    let gamma = f64::from(below(96)) / 100.0;
+    let mut matrix = |least: u32, value: fn(u32) -> f64, distribution: bool| {
+        let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
+        for _ in 0..states * actions {
+            let mut cells: Vec<u32> = (0..states).collect();
+            let length = least.max(below(states.min(5) + 1));
+            for i in 0..length {
+                cells.swap(i as usize, (i + below(states - i)) as usize);
+            }
+            let values: Vec<f64> = (0..length).map(|_| value(below(1000))).collect();
+            let sum: f64 = if distribution { values.iter().sum() } else { 1.0 };
+            col.extend(&cells[..length as usize]);
+            val.extend(values.iter().map(|x| x / sum));
+            row_ptr.push(col.len() as u64);
+        }
+        Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    };
+    let transitions = matrix(1, |draw| f64::from(1 + draw), true);
+    let rewards = matrix(0, |draw| f64::from(draw) / 100.0 - 5.0, false);
+    Mdp::new(states, actions, gamma, transitions, rewards, None).unwrap()
+}
+
+#[test]
+fn malformed_files_say_what_is_wrong() {
+    let expected = std::fs::read(data("malformed/expected.json")).unwrap();
+    let expected: BTreeMap<String, String> = serde_json::from_slice(&expected).unwrap();
+    let folder = data("malformed");
+    let mut names: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != "expected.json");
+    names.sort();
+    assert_eq!(names, expected.keys().cloned().collect::<Vec<_>>());
+    let prefix = format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR);
+    for (name, message) in expected {
+        let found = read(&folder.join(&name)).err().unwrap_or_else(|| panic!("{name} is read")).to_string();
+        assert_eq!(found.replace(&prefix, ""), message);
+    }
+}
+
+#[test]
+fn corrupt_safetensors_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.safetensors");
+    write(&path, &read(&data("table-3.1.json")).unwrap()).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for position in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[position] ^= 0x15;
+        std::fs::write(&path, &bytes).unwrap();
+        let _ = read(&path);
+        std::fs::write(&path, &whole[..position]).unwrap();
+        assert!(read(&path).is_err());
+    }
+}
+
+#[test]
+fn round_trips_keep_every_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = SlipGrid { width: 13, height: 7, wall_fraction: 0.2, obstacle_fraction: 0.1, ..LISTING_GRID };
+    let grid = SlipGrid { slip: 1.0 / 3.0, gamma: 0.1 + 0.2, goal_reward: 1e-300, obstacle_penalty: 1e300, ..grid };
+    let models = (0..50).map(random).chain([grid.generate().unwrap(), LISTING_GRID.generate().unwrap()]);
+    for mdp in models {
+        let [json, tensors, unnamed] = ["a.json", "a.safetensors", "a"].map(|name| folder.path().join(name));
+        write(&json, &mdp).unwrap();
+        let from_json = read(&json).unwrap();
+        same(&mdp, &from_json);
+        write(&tensors, &from_json).unwrap();
+        let mapped = read(&tensors).unwrap();
+        same(&mdp, &mapped);
+        let mut text = Vec::new();
+        write_json(&mut text, &mapped).unwrap();
+        assert_eq!(text, std::fs::read(&json).unwrap());
+        same(&mdp, &read_json(&text[..], "text").unwrap());
+        for source in [&json, &tensors] {
+            std::fs::copy(source, &unnamed).unwrap();
+            same(&mdp, &read(&unnamed).unwrap());
+        }
+    }
+}
+
+#[test]
+fn unknown_keys_and_any_order_are_fine() {
+    let text = r#" {"R": {"data": [-1.5E0], "indptr": [0, 1], "indices": [0], "note": {"a": [1, "}"]}},
+        "comment": "x", "gamma": 0, "A": 1, "P": {"indices": [0], "data": [1], "indptr": [0, 1]}, "S": 1}
+        "#;
+    let mdp = read_json(text.as_bytes(), "text").unwrap();
+    assert_eq!((mdp.expected_rewards(), mdp.grid), (vec![-1.5], None));
+}
+
+#[test]
+fn listing_a1_is_a_generated_grid() {
+    let (listing, grid) = (read(&data("listing-a1.json")).unwrap(), LISTING_GRID.generate().unwrap());
+    assert_eq!(listing.transitions.row_ptr[..], grid.transitions.row_ptr[..]);
+    assert_eq!(listing.transitions.col[..], grid.transitions.col[..]);
+    assert_eq!(listing.transitions.val[..], grid.transitions.val[..]);
+    assert_eq!(listing.expected_rewards(), grid.expected_rewards());
+}
+
+#[test]
+fn models_of_the_source_are_solved_exactly() {
+    for name in ["listing-a1.json", "table-3.1.json"] {
+        let mdp = read(&data(name)).unwrap();
+        let found = distance(&solved(Serial::<f64>::new(&mdp), 1e-15), &exact(&mdp));
+        assert!(found < 1e-12, "{name}: {found:e}");
+    }
+}
+
+#[test]
+fn random_models_are_solved_and_certified() {
+    for seed in 0..200 {
+        let mdp = random(seed);
+        let optimal = exact(&mdp);
+        for theta in [1e-15, 1e-3] {
+            for values in [solved(Serial::<f64>::new(&mdp), theta), solved(Parallel::<f64>::new(&mdp), theta)] {
+                let (found, bound) = (distance(&values, &optimal), certify(&mdp, &values).bound.unwrap());
+                // V* itself is known up to rounding.
+                assert!(found <= bound + 1e-12, "{seed}: {found:e} above {bound:e}");
+                assert!(theta > 1e-15 || found < 1e-10, "{seed}: {found:e}");
+            }
+        }
+    }
+}

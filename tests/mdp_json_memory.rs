@@ -1,0 +1,76 @@
+//! Reading JSON takes the memory of the arrays, not that of the text.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::io;
+use warpkov::mdp::model::Csr;
+
+/// Bytes allocated now, and most ever.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+fn add(bytes: usize) {
+    PEAK.fetch_max(NOW.fetch_add(bytes, Relaxed) + bytes, Relaxed);
+}
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size());
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Counted as if the old block were copied to the new one; large ones are in fact remapped.
+        add(size);
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn bytes(matrix: &Csr) -> usize {
+    size_of_val(&matrix.row_ptr[..]) + size_of_val(&matrix.col[..]) + size_of_val(&matrix.val[..])
+}
+
+#[test]
+fn peak_is_bounded_by_the_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grid.json");
+    let grid = SlipGrid {
+        width: 512,
+        height: 512,
+        slip: 0.1,
+        wall_fraction: 0.0,
+        obstacle_fraction: 0.3,
+        gamma: 0.9,
+        seed: 42,
+        goal_reward: 1.0,
+        obstacle_penalty: 1.0,
+    };
+    io::write(&path, &grid.generate().unwrap()).unwrap();
+    let text = std::fs::metadata(&path).unwrap().len();
+    assert!(text > 50 << 20, "{text}");
+
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let mdp = io::read_json(File::open(&path).unwrap(), "grid.json").unwrap();
+    let peak = PEAK.load(Relaxed) - before;
+    let arrays = bytes(&mdp.transitions) + bytes(&mdp.rewards);
+    assert!(peak * 10 <= arrays * 21 + (10 << 20), "{peak} bytes for {arrays} of arrays");
+}
