@@ -4,12 +4,18 @@
 //! | --- | --- |
 //! | `compiler` | finds a Rust compiler that is right for GPU code |
 //! | `compile` | runs it, once for each baseline |
+//! | `ptx` | reads the PTX that comes out |
+//! | `audit`, `divergence` | refuse PTX that would fail or hang on a GPU |
 //! | `table` | writes what the host includes: the PTX and the kernels' signatures |
 
+#[path = "build/audit.rs"]
+mod audit;
 #[path = "build/compile.rs"]
 mod compile;
 #[path = "build/compiler.rs"]
 mod compiler;
+#[path = "build/divergence.rs"]
+mod divergence;
 #[path = "build/ptx.rs"]
 mod ptx;
 #[path = "build/table.rs"]
@@ -71,10 +77,17 @@ fn run() -> Result<(), String> {
 
     let target = target_directory(&out)?;
     let texts = compile::all(&compiler, &BASELINES, &target)?;
+    let expected = audit::expected_entries(Path::new("kernels/src"))?;
     let mut modules = Vec::new();
     for (baseline, text) in BASELINES.iter().zip(&texts) {
-        modules.push((baseline, text.as_str(), ptx::parse(text)?));
-        table::keep(&target, baseline, text)?;
+        // Before the audit, whose messages speak of its lines.
+        let kept = table::keep(&target, baseline, text)?;
+        let module = ptx::parse(text)?;
+        let faults = audit::faults(text, &module, baseline.sm, baseline.ptx, &expected);
+        if !faults.is_empty() {
+            return Err(format!("{} is not fit for a GPU:\n{}", kept.display(), faults.join("\n")));
+        }
+        modules.push((baseline, text.as_str(), module));
     }
     table::write(&out, &modules, Ok(&compiler.version))
 }

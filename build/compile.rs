@@ -84,7 +84,8 @@ fn is_this_builds_own(name: &str) -> bool {
 /// name decides, not the age.
 fn assembly(messages: &str) -> Option<PathBuf> {
     let library = messages.lines().flat_map(|line| line.split('"')).find(|word| {
-        word.ends_with(".rmeta") && word.rsplit(['/', '\\']).next().is_some_and(|n| n.starts_with("libwarpkov_kernels-"))
+        word.ends_with(".rmeta")
+            && word.rsplit(['/', '\\']).next().is_some_and(|n| n.starts_with("libwarpkov_kernels-"))
     })?;
     let library = Path::new(library);
     let stem = library.file_stem()?.to_str()?.strip_prefix("lib")?;

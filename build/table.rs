@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::compile::Baseline;
 use crate::ptx::Module;
@@ -17,10 +17,8 @@ pub fn write(
     for (Baseline { sm, ptx }, text, module) in modules {
         save(&out.join(format!("sm_{sm}.ptx")), text)?;
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            table,
-            "    Baseline {{ sm: {sm}, ptx: {ptx:?}, text: include_str!(\"sm_{sm}.ptx\"), entries: &["
-        );
+        let _ =
+            writeln!(table, "    Baseline {{ sm: {sm}, ptx: {ptx:?}, text: include_str!(\"sm_{sm}.ptx\"), entries: &[");
         for entry in &module.entries {
             let _ = writeln!(table, "        Entry {{ name: {:?}, params: &{:?} }},", entry.name, entry.params);
         }
@@ -37,10 +35,12 @@ pub fn write(
 }
 
 /// Keeps a copy of the PTX where people and tools find it: `target/ptx/sm_80.ptx`.
-pub fn keep(target: &Path, baseline: &Baseline, text: &str) -> Result<(), String> {
+pub fn keep(target: &Path, baseline: &Baseline, text: &str) -> Result<PathBuf, String> {
     let folder = target.join("ptx");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    save(&folder.join(format!("sm_{}.ptx", baseline.sm)), text)
+    let path = folder.join(format!("sm_{}.ptx", baseline.sm));
+    save(&path, text)?;
+    Ok(path)
 }
 
 fn save(path: &Path, text: &str) -> Result<(), String> {
