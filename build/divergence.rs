@@ -65,7 +65,7 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
     // Where each block goes besides the next one; `None` is the end of the kernel.
     let mut jumps: Vec<Vec<Option<&str>>> = vec![Vec::new()];
     let mut falls_through = vec![true];
-    let mut start = |blocks: &mut Vec<Block<'a>>, jumps: &mut Vec<_>, falls: &mut Vec<bool>, label| {
+    let start = |blocks: &mut Vec<Block<'a>>, jumps: &mut Vec<_>, falls: &mut Vec<bool>, label| {
         blocks.push(Block { label, ..Block::default() });
         jumps.push(Vec::new());
         falls.push(true);
