@@ -58,9 +58,9 @@ def main():
     faults = []
     for package in metadata["packages"]:
         name = f"{package['name']} {package['version']}"
-        # Path dependencies have no source. cargo writes crates.io so, whatever mirror it is configured to use.
+        # Path dependencies have no source. cargo names crates.io so, whatever mirror it is configured to use.
         source = package["source"]
-        if source not in (None, "registry+https://github.com/rust-lang/crates.io-index"):
+        if source and not (source.startswith("registry+") and source.endswith("/rust-lang/crates.io-index")):
             faults.append(f"{name} comes from {source}")
         try:
             if not package["license"]:
