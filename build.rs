@@ -1,8 +1,12 @@
-//! Compiles kernels/ to PTX and embeds it, with a table of its kernels, in the host crate.
-
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::{env, fs};
+//! Compiles the kernels to PTX and embeds it in the host crate.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `compiler` | finds a Rust compiler that is right for GPU code |
+//! | `compile` | runs it, once for each baseline |
+//! | `ptx` | reads the PTX that comes out |
+//! | `audit`, `divergence` | refuse PTX that would fail or hang on a GPU |
+//! | `table` | writes what the host includes: the PTX and the kernels' signatures |
 
 #[path = "build/audit.rs"]
 mod audit;
@@ -10,93 +14,91 @@ mod audit;
 mod compile;
 #[path = "build/compiler.rs"]
 mod compiler;
-#[path = "build/expected.rs"]
-mod expected;
+#[path = "build/divergence.rs"]
+mod divergence;
 #[path = "build/ptx.rs"]
 mod ptx;
+#[path = "build/table.rs"]
+mod table;
 
-use compile::Target;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-/// One that runs on every GPU since Ampere, and one that may use what Hopper has.
-const BASELINES: [Target; 2] = [Target { sm: 80, ptx: (7, 4) }, Target { sm: 90, ptx: (8, 0) }];
+use compile::Baseline;
 
-fn main() -> Result<(), String> {
-    for path in ["kernels/src", "kernels/Cargo.toml", "kernels/macros", "build", "build.rs", "Cargo.lock"] {
-        println!("cargo:rerun-if-changed={path}");
-    }
-    for name in ["WARPKOV_DEVICE_RUSTC", "WARPKOV_REQUIRE_PTX", "RUSTUP_HOME"] {
-        println!("cargo:rerun-if-env-changed={name}");
-    }
-    let table = match compiler::find() {
-        Ok(compiler) => {
-            if compiler.untested {
-                println!("cargo:warning=the device compiler is newer than the tested one: {}", compiler.version);
+/// What the binary holds: code for Ampere and later GPUs, and code that uses what Hopper added.
+const BASELINES: [Baseline; 2] = [Baseline { sm: 80, ptx: (7, 4) }, Baseline { sm: 90, ptx: (8, 0) }];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            for line in message.lines() {
+                println!("cargo::error={line}");
             }
-            table_of(&compiler)?
+            ExitCode::FAILURE
         }
-        Err(why) if env::var_os("WARPKOV_REQUIRE_PTX").is_some_and(|value| value == "1") => {
-            return Err(format!("no device code: {why}; {}", compiler::HOW_TO_GET));
-        }
-        Err(why) => {
-            println!("cargo:warning=building for the CPU only, without device code: {why}; {}", compiler::HOW_TO_GET);
-            empty_table(&why)
+    }
+}
+
+fn run() -> Result<(), String> {
+    // Only what the device code depends on: a change of host code must not compile the kernels again.
+    for path in [
+        "build.rs",
+        "build",
+        "Cargo.lock",
+        "Cargo.toml",
+        "kernels/Cargo.toml",
+        "kernels/src",
+        "kernels/macros/Cargo.toml",
+        "kernels/macros/src",
+    ] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for name in ["WARPKOV_DEVICE_RUSTC", "WARPKOV_REQUIRE_PTX"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    let compiler = match compiler::find(Path::new(&variable("CARGO")?))? {
+        compiler::Search::Found(compiler) => compiler,
+        compiler::Search::Missing(why) => {
+            if env::var("WARPKOV_REQUIRE_PTX").is_ok_and(|value| value == "1") {
+                return Err(format!("{why} (WARPKOV_REQUIRE_PTX=1 asks for device code)"));
+            }
+            println!("cargo::warning={why}");
+            return table::write(&out, &[], Err(&why));
         }
     };
-    write(&folder("OUT_DIR")?.join("ptx_table.rs"), &table)
-}
-
-/// Compiles and audits every baseline; the Rust source of the table that the host includes.
-fn table_of(compiler: &compiler::Compiler) -> Result<String, String> {
-    let (root, out) = (folder("CARGO_MANIFEST_DIR")?, folder("OUT_DIR")?);
-    let expected = expected::entries(&root.join("kernels/src"))?;
-    // target/<profile>/build/<package>/out: the device code does not depend on the host's profile.
-    let target_folder = out.ancestors().nth(4).ok_or("OUT_DIR is not where cargo puts it")?;
-    let mut baselines = String::new();
-    for target in &BASELINES {
-        let name = format!("sm_{}", target.sm);
-        let text = compile::compile(compiler, target, &root, &target_folder.join("nvptx").join(&name))?;
-        let mut entries = ptx::entries(&text)?;
-        let faults = audit::audit(&text, &entries, target, &expected);
-        if !faults.is_empty() {
-            return Err(format!("the PTX for {name} is not as it should be:\n{}", faults.join("\n")));
-        }
-        let file = out.join(format!("{name}.ptx"));
-        write(&file, &text)?;
-        // A copy in a place with a name, for people and for ptxas.
-        fs::create_dir_all(target_folder.join("ptx")).map_err(|error| format!("target/ptx: {error}"))?;
-        write(&target_folder.join("ptx").join(format!("{name}.ptx")), &text)?;
-        entries.sort_by_key(|entry| entry.name);
-        let entries = entries.iter().fold(String::new(), |mut list, entry| {
-            let _ = writeln!(list, "        Entry {{ name: {:?}, params: &{:?} }},", entry.name, entry.params);
-            list
-        });
-        let _ = writeln!(
-            baselines,
-            "    Baseline {{ sm: {}, ptx: {:?}, text: include_str!({file:?}), entries: &[\n{entries}    ] }},",
-            target.sm, target.ptx
-        );
+    if let Some(note) = &compiler.note {
+        println!("cargo::warning={note}");
     }
-    Ok(source(&baselines, None, Some(&compiler.version)))
+
+    let target = target_directory(&out)?;
+    let texts = compile::all(&compiler, &BASELINES, &target)?;
+    let expected = audit::expected_entries(Path::new("kernels/src"))?;
+    let mut modules = Vec::new();
+    for (baseline, text) in BASELINES.iter().zip(&texts) {
+        // Before the audit, whose messages speak of its lines.
+        let kept = table::keep(&target, baseline, text)?;
+        let module = ptx::parse(text)?;
+        let faults = audit::faults(text, &module, baseline.sm, baseline.ptx, &expected);
+        if !faults.is_empty() {
+            return Err(format!("{} is not fit for a GPU:\n{}", kept.display(), faults.join("\n")));
+        }
+        modules.push((baseline, text.as_str(), module));
+    }
+    table::write(&out, &modules, Ok(&compiler.version))
 }
 
-fn empty_table(why: &str) -> String {
-    source("", Some(why), None)
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|_| format!("cargo did not set {name}"))
 }
 
-fn source(baselines: &str, why: Option<&str>, compiler: Option<&str>) -> String {
-    format!(
-        "static BASELINES: &[Baseline] = &[\n{baselines}];\n\
-         /// Why this binary holds no device code.\n\
-         pub static NO_PTX: Option<&str> = {why:?};\n\
-         /// The compiler of the device code.\n\
-         pub static DEVICE_COMPILER: Option<&str> = {compiler:?};\n"
-    )
-}
-
-fn folder(variable: &str) -> Result<PathBuf, String> {
-    env::var_os(variable).map(PathBuf::from).ok_or_else(|| format!("{variable} is not set: is this not cargo?"))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+/// Cargo's target folder, which holds `OUT_DIR` as `[<triple>/]<profile>/build/<package>/out`.
+fn target_directory(out: &Path) -> Result<PathBuf, String> {
+    let folder = out.ancestors().nth(4).ok_or_else(|| format!("{} is not inside a target folder", out.display()))?;
+    let is_triple = folder.file_name().is_some_and(|name| env::var_os("TARGET").is_some_and(|triple| name == triple));
+    Ok(if is_triple { folder.parent().unwrap_or(folder) } else { folder }.to_path_buf())
 }

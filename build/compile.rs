@@ -1,76 +1,93 @@
-//! Compiling the kernels to PTX, by a cargo within cargo.
+//! Compiles the kernels' crate to PTX.
 
-use std::ffi::OsString;
+use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::thread;
 
 use crate::compiler::Compiler;
 
-/// What the device code is compiled for: a generation of GPUs, and a version of the PTX language.
-pub struct Target {
-    /// Compute capability: 80 for 8.0.
+/// One way to compile the kernels: for a generation of GPUs, and all later ones.
+pub struct Baseline {
+    /// The oldest compute capability that runs it: 80 for 8.0.
     pub sm: u32,
-    /// PTX version: (7, 4).
+    /// The version of the PTX language.
     pub ptx: (u32, u32),
 }
 
-/// Everything that a cargo passes to its build scripts, or that would change how the inner one compiles.
-fn is_inherited(name: &str) -> bool {
-    let exact = ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"];
-    let more =
-        ["RUSTC_WORKSPACE_WRAPPER", "RUSTC_LINKER", "TARGET", "HOST", "OPT_LEVEL", "DEBUG", "PROFILE", "NUM_JOBS"];
-    exact.contains(&name)
-        || more.contains(&name)
-        || ["CARGO_", "DEP_"].iter().any(|prefix| name.starts_with(prefix)) && name != "CARGO_HOME"
+/// Compiles every baseline, side by side, and gives the PTX of each.
+pub fn all(compiler: &Compiler, baselines: &[Baseline], target: &Path) -> Result<Vec<String>, String> {
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            baselines.iter().map(|baseline| scope.spawn(|| compile(compiler, baseline, target))).collect();
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
+    })
 }
 
-/// Compiles the kernels for `target`, and returns the PTX. Cargo keeps its work in `folder` and does none twice.
-///
-/// # Errors
-/// What the compiler said.
-pub fn compile(compiler: &Compiler, target: &Target, root: &Path, folder: &Path) -> Result<String, String> {
+fn compile(compiler: &Compiler, baseline: &Baseline, target: &Path) -> Result<String, String> {
+    let (sm, (major, minor)) = (baseline.sm, baseline.ptx);
+    // immediate-abort: a panic that calls into core's formatting would leave unresolved calls in the PTX.
+    // -JumpThreading: rustc's own pass may duplicate barriers, which LLVM's no longer does.
     let flags = format!(
         "-Ctarget-cpu=sm_{sm} -Ctarget-feature=+ptx{major}{minor} -Cpanic=immediate-abort -Zunstable-options \
-         -Zmir-enable-passes=-JumpThreading --cfg warpkov_sm=\"{sm}\"",
-        sm = target.sm,
-        major = target.ptx.0,
-        minor = target.ptx.1
+         -Zmir-enable-passes=-JumpThreading --cfg warpkov_sm=\"{sm}\""
     );
-    let inherited: Vec<OsString> =
-        env::vars_os().map(|(name, _)| name).filter(|name| is_inherited(&name.to_string_lossy())).collect();
-    let mut cargo = Command::new(&compiler.cargo);
-    cargo.current_dir(root);
-    inherited.iter().for_each(|name| {
-        cargo.env_remove(name);
-    });
-    cargo
-        .args(["rustc", "--profile", "ptx", "--package", "warpkov-kernels", "--lib", "-Zbuild-std=core"])
-        .args(["--target", "nvptx64-nvidia-cuda", "--target-dir"])
-        .arg(folder)
-        .args(["--", "--emit=asm"])
-        // The compiler is a released one; build-std and the PTX target are not stable there.
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTC", &compiler.rustc)
-        .env("RUSTFLAGS", flags);
-    let output = cargo.output().map_err(|error| format!("{:?} cannot be run: {error}", compiler.cargo))?;
-    if !output.status.success() {
-        return Err(format!("the kernels do not compile:\n{}", String::from_utf8_lossy(&output.stderr)));
+    let mut command = Command::new(&compiler.cargo);
+    command
+        .args(["rustc", "--profile", "ptx", "-p", "warpkov-kernels", "--lib", "-Zbuild-std=core"])
+        .args(["--target", "nvptx64-nvidia-cuda", "--message-format=json-render-diagnostics", "--target-dir"])
+        .arg(target.join(format!("nvptx/sm_{sm}")))
+        .args(["--", "--emit=asm"]);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_this_builds_own) {
+            command.env_remove(name);
+        }
     }
-    let assembly = newest_assembly(&folder.join("nvptx64-nvidia-cuda/ptx/deps"))?;
-    fs::read_to_string(&assembly).map_err(|error| format!("{}: {error}", assembly.display()))
+    let output = command
+        .env("RUSTC", &compiler.rustc)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", flags)
+        .output()
+        .map_err(|error| format!("{} does not run: {error}", compiler.cargo.display()))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("the kernels do not compile for sm_{sm}, with {}:\n{errors}", compiler.version));
+    }
+    let path = assembly(&String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| format!("cargo did not say where it put the kernels for sm_{sm}"))?;
+    fs::read_to_string(&path).map_err(|error| {
+        format!("{}: {error} (if the file was deleted, delete {}/nvptx too)", path.display(), target.display())
+    })
 }
 
-/// The PTX of the last compilation; a change of flags leaves those of earlier ones beside it.
-fn newest_assembly(folder: &Path) -> Result<PathBuf, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("warpkov_kernels-") && name.ends_with(".s")
-        })
-        .max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok())
-        .ok_or_else(|| format!("the compiler left no PTX in {}", folder.display()))
+/// Whether a variable tells of this build, host code in another profile, and would lead the nested one astray.
+fn is_this_builds_own(name: &str) -> bool {
+    const PREFIXES: [&str; 5] = ["CARGO_PROFILE_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_BUILD_", "CARGO_TARGET_"];
+    const NAMES: [&str; 11] = [
+        "CARGO",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTFLAGS",
+        "RUSTDOCFLAGS",
+        "RUSTUP_TOOLCHAIN",
+        "DEBUG",
+        "HOST",
+        "NUM_JOBS",
+        "OPT_LEVEL",
+        "PROFILE",
+        "TARGET",
+    ];
+    NAMES.contains(&name) || name.starts_with("RUSTC") || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The PTX is beside the library that cargo's messages name, under the same name. The folder may hold older files, so the
+/// name decides, not the age.
+fn assembly(messages: &str) -> Option<PathBuf> {
+    let library = messages.lines().flat_map(|line| line.split('"')).find(|word| {
+        word.ends_with(".rmeta")
+            && word.rsplit(['/', '\\']).next().is_some_and(|n| n.starts_with("libwarpkov_kernels-"))
+    })?;
+    let library = Path::new(library);
+    let stem = library.file_stem()?.to_str()?.strip_prefix("lib")?;
+    Some(library.with_file_name(format!("{stem}.s")))
 }

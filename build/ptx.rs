@@ -1,62 +1,73 @@
-//! Reading PTX: as much of it as the build needs to know.
+//! Reads what this build needs to know from the text of a PTX module.
+
+/// A PTX module.
+pub struct Module<'a> {
+    /// What `.version` says.
+    pub version: &'a str,
+    /// What `.target` says.
+    pub target: &'a str,
+    /// The kernels, by name.
+    pub entries: Vec<Entry<'a>>,
+}
 
 /// A kernel's entry point.
-#[derive(Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Its name.
     pub name: &'a str,
     /// The sizes of its parameters, in bytes.
     pub params: Vec<usize>,
-    /// Its instructions and labels, one per line, with their line numbers in the file (from 1).
+    /// Its instructions, labels and declarations, each with its line in the file, counted from 1.
     pub body: Vec<(usize, &'a str)>,
 }
 
-/// All entry points, in the order of the file.
-///
-/// # Errors
-/// A parameter of a type that no kernel here has.
-pub fn entries(text: &str) -> Result<Vec<Entry<'_>>, String> {
-    let mut entries: Vec<Entry<'_>> = Vec::new();
-    let mut inside = Part::Outside;
-    for (line, number) in text.lines().zip(1..) {
-        let line = line.trim();
-        match inside {
-            Part::Outside => {
-                if let Some(rest) = line.strip_prefix(".visible .entry ").or_else(|| line.strip_prefix(".entry ")) {
-                    let name = rest.split(['(', ' ']).next().unwrap_or_default();
-                    entries.push(Entry { name, params: Vec::new(), body: Vec::new() });
-                    inside = Part::Signature;
-                }
-            }
-            Part::Signature => {
+/// Reads a module as LLVM writes it: one statement a line, the entries one after another.
+pub fn parse(text: &str) -> Result<Module<'_>, String> {
+    let mut module = Module { version: "", target: "", entries: Vec::new() };
+    let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, code(line)));
+    while let Some((number, line)) = lines.next() {
+        if let Some(version) = line.strip_prefix(".version ") {
+            module.version = version;
+        } else if let Some(target) = line.strip_prefix(".target ") {
+            module.target = target.split(',').next().unwrap_or(target);
+        } else if let Some((_, rest)) = line.split_once(".entry ") {
+            let name = rest.split('(').next().unwrap_or(rest).trim();
+            let mut entry = Entry { name, params: Vec::new(), body: Vec::new() };
+            // The signature, up to the body's brace.
+            for (number, line) in lines.by_ref().take_while(|(_, line)| !line.starts_with('{')) {
                 if line.starts_with(".param") {
-                    let size = line.split_whitespace().nth(1).and_then(size_of_type);
-                    let size = size.ok_or_else(|| format!("line {number}: a parameter of unknown size: {line}"))?;
-                    entries.last_mut().into_iter().for_each(|entry| entry.params.push(size));
-                } else if line == "{" {
-                    inside = Part::Body;
+                    entry.params.push(size(line).ok_or_else(|| format!("line {number}: what size is `{line}`?"))?);
                 }
             }
-            Part::Body => {
-                if line == "}" {
-                    inside = Part::Outside;
-                } else if !line.is_empty() && !line.starts_with("//") {
-                    entries.last_mut().into_iter().for_each(|entry| entry.body.push((number, line)));
+            // Inline assembly has braces of its own.
+            let mut depth = 1;
+            for (number, line) in lines.by_ref() {
+                depth += line.matches('{').count();
+                depth -= line.matches('}').count().min(depth);
+                if depth == 0 {
+                    break;
+                }
+                if !line.is_empty() {
+                    entry.body.push((number, line));
                 }
             }
+            if depth > 0 {
+                return Err(format!("line {number}: the entry {name} does not end"));
+            }
+            module.entries.push(entry);
         }
     }
-    Ok(entries)
+    module.entries.sort_by_key(|entry| entry.name);
+    Ok(module)
 }
 
-enum Part {
-    Outside,
-    Signature,
-    Body,
+/// A line without its comment.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or(line).trim()
 }
 
-/// 8 for `.u64`.
-fn size_of_type(ty: &str) -> Option<usize> {
-    let bits: usize = ty.strip_prefix(['.'])?.strip_prefix(['u', 's', 'b', 'f'])?.parse().ok()?;
-    Some(bits / 8)
+/// The size of what a line declares: `.param .u64 .ptr .align 1 name` has 8 bytes, `.param .b8 name[12]` has 12.
+fn size(line: &str) -> Option<usize> {
+    let bits: usize = line.split_whitespace().nth(1)?.get(2..)?.parse().ok()?;
+    let count = line.split_once('[').map_or(Some(1), |(_, rest)| rest.split(']').next()?.parse().ok())?;
+    Some(bits / 8 * count)
 }

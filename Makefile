@@ -1,0 +1,27 @@
+# Every target is a script in scripts/, or one line.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench ptx-report gpu-bundle audit
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## install what the build needs: the device compiler, and ptxas to check what it makes
+	@scripts/setup.sh
+
+demo: ## solve a 512 x 512 grid world and draw it, into target/demo
+	@scripts/demo.sh
+
+test: ## everything that CI checks; needs no GPU
+	@scripts/test.sh
+
+bench: ## measure the solvers on this machine's GPU, or its CPU
+	cargo run --release -- bench mdp
+
+ptx-report: ## registers, spills and shared memory of every kernel
+	@scripts/ptx-report.sh
+
+gpu-bundle: ## pack target/gpu-bundle, to test and measure on a machine that has a GPU and no Rust
+	@scripts/gpu-bundle.sh
+
+audit: ## licences of all dependencies, and known vulnerabilities where cargo-deny is installed
+	@scripts/audit.sh

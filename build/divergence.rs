@@ -1,0 +1,206 @@
+//! Finds barriers that a compiler has duplicated into the two sides of a divergent branch.
+//!
+//! The threads of a block must arrive at one and the same barrier. Where a branch may send them different ways, and a
+//! different barrier stands on each, the block may hang. One barrier on one side is what sources do on purpose: all threads
+//! leave early on a flag that all of them read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ptx::Entry;
+
+/// A straight run of instructions. The last block is where every `ret` goes.
+#[derive(Default)]
+struct Block<'a> {
+    label: Option<&'a str>,
+    /// The lines of the barriers in it.
+    barriers: Vec<usize>,
+    writes: Vec<Write<'a>>,
+    /// The conditional branch at its end.
+    branch: Option<Branch<'a>>,
+    next: Vec<usize>,
+}
+
+struct Branch<'a> {
+    line: usize,
+    predicate: &'a str,
+}
+
+/// What an instruction computes, and from what.
+struct Write<'a> {
+    to: Vec<&'a str>,
+    from: Vec<&'a str>,
+    /// Whether threads get different values from equal operands.
+    divergent: bool,
+}
+
+/// One line for every pair of barriers on the two sides of a divergent branch.
+pub fn duplicated_barriers(entry: &Entry<'_>) -> Vec<String> {
+    let blocks = blocks(entry);
+    let joins = immediate_postdominators(&blocks);
+    let sides: Vec<_> = (0..blocks.len()).map(|at| sides(&blocks, at, joins[at])).collect();
+    let tainted = tainted(&blocks, &sides);
+    let mut faults = Vec::new();
+    for (block, sides) in blocks.iter().zip(&sides) {
+        let (Some(branch), [left, right]) = (&block.branch, &sides[..]) else { continue };
+        // Blocks on both sides are common code, which the threads meet in again.
+        let first = |side: &BTreeSet<usize>, other: &BTreeSet<usize>| {
+            side.difference(other).find_map(|&at| blocks[at].barriers.first().copied())
+        };
+        let (Some(a), Some(b)) = (first(left, right), first(right, left)) else { continue };
+        if tainted.contains(branch.predicate) {
+            faults.push(format!(
+                "{}: threads that part at line {} would wait at different barriers, at lines {} and {}",
+                entry.name,
+                branch.line,
+                a.min(b),
+                a.max(b)
+            ));
+        }
+    }
+    faults
+}
+
+fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
+    let mut blocks = vec![Block::default()];
+    // Where each block goes besides the next one; `None` is the end of the kernel.
+    let mut jumps: Vec<Vec<Option<&str>>> = vec![Vec::new()];
+    let mut falls_through = vec![true];
+    let start = |blocks: &mut Vec<Block<'a>>, jumps: &mut Vec<_>, falls: &mut Vec<bool>, label| {
+        blocks.push(Block { label, ..Block::default() });
+        jumps.push(Vec::new());
+        falls.push(true);
+    };
+    for &(line, text) in &entry.body {
+        if let Some(label) = text.strip_suffix(':') {
+            start(&mut blocks, &mut jumps, &mut falls_through, Some(label));
+            continue;
+        }
+        for statement in text.split(';').map(|text| text.trim_matches(['{', '}', ' ', '\t'])) {
+            if statement.is_empty() || statement.starts_with('.') {
+                continue;
+            }
+            let (guard, code) = match statement.strip_prefix('@') {
+                Some(guarded) => guarded.split_once(char::is_whitespace).unwrap_or((guarded, "")),
+                None => ("", statement),
+            };
+            let guard = guard.trim_start_matches('!');
+            let (opcode, operands) = code.trim().split_once(char::is_whitespace).unwrap_or((code, ""));
+            let last = blocks.len() - 1;
+            if is_barrier(opcode) {
+                blocks[last].barriers.push(line);
+            }
+            if matches!(opcode.split('.').next(), Some("bra" | "ret" | "exit" | "trap")) {
+                jumps[last].push((!operands.is_empty()).then(|| operands.trim()));
+                falls_through[last] = !guard.is_empty();
+                if !guard.is_empty() {
+                    blocks[last].branch = Some(Branch { line, predicate: guard });
+                }
+                start(&mut blocks, &mut jumps, &mut falls_through, None);
+            } else {
+                blocks[last].writes.extend(write(opcode, operands, guard));
+            }
+        }
+    }
+    start(&mut blocks, &mut jumps, &mut falls_through, None);
+
+    let end = blocks.len() - 1;
+    let labels: BTreeMap<_, _> = (0..end).filter_map(|at| Some((blocks[at].label?, at))).collect();
+    for at in 0..end {
+        let targets = jumps[at].iter().map(|label| label.and_then(|label| labels.get(label).copied()).unwrap_or(end));
+        blocks[at].next = targets.chain(falls_through[at].then_some(at + 1)).collect();
+    }
+    blocks
+}
+
+/// Instructions that a whole block, or a whole warp, must meet at. `bar.warp.sync` names its threads, and is none of them.
+fn is_barrier(opcode: &str) -> bool {
+    ["bar.sync", "bar.red", "barrier.", "mma.sync", "wmma.", "ldmatrix"].iter().any(|start| opcode.starts_with(start))
+}
+
+fn write<'a>(opcode: &str, operands: &'a str, guard: &'a str) -> Option<Write<'a>> {
+    // The result is the first operand: a register, a pair `a|b`, or a vector `{a, b}`.
+    let end = if operands.starts_with('{') { operands.find('}') } else { operands.find(',') }?;
+    let (result, rest) = operands.split_at(end);
+    if result.starts_with('[') || opcode.starts_with("bar.sync") {
+        return None;
+    }
+    // A reduction over the block gives every thread the same.
+    let uniform = opcode.starts_with("bar.red") || opcode.contains(".red.");
+    let from: Vec<_> = if uniform { Vec::new() } else { registers(rest).chain(registers(guard)).collect() };
+    let own = ["%tid", "%laneid", "%lanemask", "%warpid", "%clock"];
+    let divergent = (opcode.starts_with("ld.") && !opcode.starts_with("ld.param"))
+        || ["atom.", "activemask", "elect."].iter().any(|start| opcode.starts_with(start))
+        || from.iter().any(|register| own.iter().any(|special| register.starts_with(special)));
+    Some(Write { to: registers(result).collect(), from, divergent })
+}
+
+fn registers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || "%_.$".contains(c))).filter(|word| word.starts_with('%'))
+}
+
+/// The registers that may differ between the threads of a block.
+fn tainted<'a>(blocks: &[Block<'a>], sides: &[Vec<BTreeSet<usize>>]) -> BTreeSet<&'a str> {
+    let mut count = BTreeMap::new();
+    for register in blocks.iter().flat_map(|block| &block.writes).flat_map(|write| &write.to) {
+        *count.entry(*register).or_insert(0) += 1;
+    }
+    let mut tainted = BTreeSet::new();
+    loop {
+        let before = tainted.len();
+        for write in blocks.iter().flat_map(|block| &block.writes) {
+            if write.divergent || write.from.iter().any(|register| tainted.contains(register)) {
+                tainted.extend(&write.to);
+            }
+        }
+        // A register that is written on the way of some threads, and elsewhere too, tells which way a thread took.
+        for (block, sides) in blocks.iter().zip(sides) {
+            if block.branch.as_ref().is_some_and(|branch| tainted.contains(branch.predicate)) {
+                let written = sides.iter().flatten().flat_map(|&at| &blocks[at].writes).flat_map(|write| &write.to);
+                tainted.extend(written.filter(|register| count[*register] > 1));
+            }
+        }
+        if tainted.len() == before {
+            return tainted;
+        }
+    }
+}
+
+/// For each way out of a block, the blocks on it before the ways meet again.
+fn sides(blocks: &[Block<'_>], at: usize, join: Option<usize>) -> Vec<BTreeSet<usize>> {
+    if blocks[at].branch.is_none() {
+        return Vec::new();
+    }
+    let side = |&start: &usize| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+        while let Some(block) = open.pop() {
+            if block != at && Some(block) != join && seen.insert(block) {
+                open.extend(&blocks[block].next);
+            }
+        }
+        seen
+    };
+    blocks[at].next.iter().map(side).collect()
+}
+
+/// For each block, the first one that every way from it to the end leads through.
+fn immediate_postdominators(blocks: &[Block<'_>]) -> Vec<Option<usize>> {
+    let end = blocks.len() - 1;
+    let all: BTreeSet<_> = (0..=end).collect();
+    let mut sets = vec![all; end + 1];
+    sets[end] = BTreeSet::from([end]);
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for at in (0..end).rev() {
+            let common = blocks[at].next.iter().map(|&next| sets[next].clone()).reduce(|a, b| &a & &b);
+            let mut set = common.unwrap_or_default();
+            set.insert(at);
+            changed |= set != sets[at];
+            sets[at] = set;
+        }
+    }
+    // The nearest postdominator is the one that all the others postdominate.
+    let nearest =
+        |at: usize| sets[at].iter().copied().filter(|&other| other != at).max_by_key(|&other| sets[other].len());
+    (0..=end).map(nearest).collect()
+}

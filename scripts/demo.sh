@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Solves a grid world of 262144 states, on the GPU where there is one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mkdir -p target/demo
+cargo build --release
+warpkov() { cargo run --quiet --release -- "$@"; }
+warpkov mdp generate grid --width 512 --height 512 --out target/demo/grid.safetensors
+warpkov mdp solve target/demo/grid.safetensors \
+    --plot target/demo/grid.png --plot target/demo/grid.svg --out target/demo/solution.json
+echo "See target/demo/grid.png, grid.svg and solution.json."

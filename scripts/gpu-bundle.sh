@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Packs what a machine with a GPU and no Rust needs to test and measure: target/gpu-bundle/run.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export WARPKOV_REQUIRE_PTX=1
+target=${CARGO_TARGET_DIR:-target}
+bundle=$target/gpu-bundle
+
+# The path of the executable of one cargo target, from cargo's messages.
+executable() {
+    python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and message["target"]["name"] == sys.argv[1]:
+        print(message["executable"])
+' "$1" | tail -n 1
+}
+cli=$(cargo build --release --bin warpkov --message-format=json-render-diagnostics | executable warpkov)
+kernels=$(cargo test --release --test kernels --no-run --message-format=json-render-diagnostics | executable kernels)
+
+rm -rf "$bundle"
+mkdir -p "$bundle/data"
+strip -o "$bundle/warpkov" "$cli"
+strip -o "$bundle/kernels" "$kernels"
+for file in data/*.json; do
+    [[ ! -e $file ]] || cp "$file" "$bundle/data/"
+done
+cat >"$bundle/run.sh" <<'RUN'
+#!/usr/bin/env bash
+# Tests and measures on this machine's GPU.
+set -euo pipefail
+cd "$(dirname "$0")"
+WARPKOV_REQUIRE_GPU=1 ./kernels cuda
+./warpkov devices
+./warpkov bench mdp
+RUN
+chmod +x "$bundle/run.sh"
+
+size=$(du -sm "$bundle" | cut -f1)
+echo "$bundle: $size MB"
+((size < 60)) || { echo "The bundle is larger than 60 MB." >&2; exit 1; }

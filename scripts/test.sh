@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change goes in. Needs no GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+export WARPKOV_REQUIRE_PTX=1
+step() { printf '\n== %s\n' "$*" >&2; "$@"; }
+step cargo fmt --all --check
+step cargo clippy --workspace --all-targets -- -D warnings
+step cargo test --workspace
+RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps
+step scripts/ptx-report.sh
+step scripts/licences.py

@@ -1,0 +1,157 @@
+//! What `build.rs` refuses to embed, on PTX written by hand.
+
+#![allow(dead_code, missing_docs)]
+
+#[path = "../build/audit.rs"]
+mod audit;
+#[path = "../build/compiler.rs"]
+mod compiler;
+#[path = "../build/divergence.rs"]
+mod divergence;
+#[path = "../build/ptx.rs"]
+mod ptx;
+
+use std::collections::BTreeSet;
+
+/// A module of one kernel, `k`, with the given declarations before it and the given body.
+fn module(declarations: &str, body: &str) -> String {
+    format!(
+        ".version 7.4\n.target sm_80\n.address_size 64\n{declarations}\n.visible .entry k(\n\
+         \t.param .u64 .ptr .align 4 k_param_0,\n\t.param .b32 k_param_1\n)\n{{\n{body}\n}}\n"
+    )
+}
+
+fn faults(text: &str, expected: &[&str]) -> Vec<String> {
+    let expected: BTreeSet<_> = expected.iter().map(|&name| name.to_owned()).collect();
+    audit::faults(text, &ptx::parse(text).expect("the module is read"), 80, (7, 4), &expected)
+}
+
+fn body_faults(body: &str) -> Vec<String> {
+    faults(&module("", body), &["k"])
+}
+
+#[track_caller]
+fn assert_one(faults: &[String], part: &str) {
+    assert!(faults.len() == 1 && faults[0].contains(part), "expected one fault with {part:?}, found {faults:?}");
+}
+
+#[test]
+fn reads_entries_with_their_parameters() {
+    let text = ".visible .entry b(\n\t.param .b8 b_param_0[12],\n\t.param .f64 b_param_1\n)\n{\n\t// begin inline asm\n\
+                \t{ .reg .b32 t; }\n\tret;\n}\n.visible .entry a()\n{\n\tret;\n}\n";
+    let module = ptx::parse(text).expect("the module is read");
+    let entries: Vec<_> = module.entries.iter().map(|entry| (entry.name, entry.params.as_slice())).collect();
+    assert_eq!(entries, [("a", &[][..]), ("b", &[12, 8][..])]);
+    assert_eq!(ptx::parse(&self::module("", "ret;")).expect("the module is read").entries[0].params, [8, 4]);
+}
+
+#[test]
+fn accepts_a_clean_module() {
+    assert_eq!(body_faults("\tmov.u32 %r1, %tid.x;\n\tbar.sync 0;\n\tret;"), [""; 0]);
+}
+
+#[test]
+fn refuses_another_version_or_target() {
+    let text = module("", "ret;").replace("7.4", "7.8").replace("sm_80", "sm_52");
+    let faults = faults(&text, &["k"]);
+    assert!(faults.len() == 2 && faults[0].contains("7.8") && faults[1].contains("sm_52"), "{faults:?}");
+}
+
+#[test]
+fn refuses_missing_and_unknown_entries() {
+    assert_one(&faults(&module("", "ret;"), &["k", "other"]), "other");
+    assert_one(&faults(&module("", "ret;"), &[]), "entry k");
+}
+
+#[test]
+fn refuses_functions_elsewhere_and_panics() {
+    assert_one(&faults(&module(".extern .func memcpy", "ret;"), &["k"]), "memcpy");
+    let call = "\tcall.uni \n\t_ZN4core9panicking5panic17h0E, \n\t(\n\tparam0\n\t);\n\tret;";
+    assert_one(&body_faults(call), "may panic");
+}
+
+#[test]
+fn refuses_two_shared_arrays_of_one_name() {
+    let twice = ".shared .align 16 .b8 tile[64];\n.shared .align 16 .b8 sums[64];\n.shared .align 16 .b8 tile[64];";
+    assert_one(&faults(&module(twice, "ret;"), &["k"]), "tile");
+}
+
+#[test]
+fn expects_every_instance() {
+    let source = "mod inner { #[kernel(T = [f32, f64], LANES = [1, 2])] pub fn rows<T, const LANES: u32>() {} }\n\
+                  #[kernel] fn plain() {}\n fn helper() {}";
+    let expected = ["rows_f32_1", "rows_f32_2", "rows_f64_1", "rows_f64_2", "plain"];
+    assert_eq!(audit::entries_of(source).expect("the source is read"), expected);
+    assert!(audit::entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
+}
+
+/// A branch on `predicate` with one barrier on each side, set up by `before`.
+fn two_barriers(before: &str, predicate: &str) -> String {
+    format!(
+        "{before}\n\t@{predicate} bra $L1;\n\tbar.sync 0;\n\tst.global.b32 [%rd1], %r2;\n\tbra.uni $L2;\n$L1:\n\
+         \tbar.sync 0;\n$L2:\n\tret;"
+    )
+}
+
+const BY_THREAD: &str = "\tmov.u32 %r1, %tid.x;\n\tadd.s32 %r2, %r1, 1;\n\tsetp.eq.b32 %p1, %r2, 0;";
+
+#[test]
+fn refuses_a_barrier_on_each_side_of_a_divergent_branch() {
+    assert_one(&body_faults(&two_barriers(BY_THREAD, "%p1")), "different barriers");
+    assert_one(&body_faults(&two_barriers(BY_THREAD, "!%p1")), "different barriers");
+    assert_one(&body_faults(&two_barriers("\tld.shared.b32 %r2, [%r1];\n\tsetp.eq.b32 %p1, %r2, 0;", "%p1")), "wait");
+    let matrices = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "mma.sync.aligned.m16n8k8 {%f1}, {%f2}");
+    assert_one(&body_faults(&matrices), "different barriers");
+}
+
+#[test]
+fn accepts_a_barrier_on_each_side_of_a_uniform_branch() {
+    let block = "\tmov.u32 %r1, %ctaid.x;\n\tld.param.b32 %r2, [k_param_1];\n\tsetp.lt.u32 %p1, %r1, %r2;";
+    assert_eq!(body_faults(&two_barriers(block, "%p1")), [""; 0]);
+    // All threads get the count of a block-wide vote.
+    let vote = format!("{BY_THREAD}\n\tbar.red.popc.u32 %r3, 0, %p1;\n\tsetp.eq.b32 %p2, %r3, 0;");
+    assert_eq!(body_faults(&two_barriers(&vote, "%p2")), [""; 0]);
+}
+
+#[test]
+fn refuses_a_branch_on_which_way_a_thread_took() {
+    let flag =
+        format!("{BY_THREAD}\n\tmov.b32 %r3, 0;\n\t@%p1 bra $L0;\n\tmov.b32 %r3, 1;\n$L0:\n\tsetp.eq.b32 %p2, %r3, 0;");
+    assert_one(&body_faults(&two_barriers(&flag, "%p2")), "different barriers");
+}
+
+#[test]
+fn accepts_a_barrier_on_one_side_only() {
+    let early_exit = format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\tbar.sync 0;\n\tbar.sync 0;\n$L1:\n\tret;");
+    assert_eq!(body_faults(&early_exit), [""; 0]);
+    let early_return = format!("{BY_THREAD}\n\t@%p1 ret;\n\tbar.sync 0;\n\tret;");
+    assert_eq!(body_faults(&early_return), [""; 0]);
+    // Both sides lead to the barrier at $L2, which is one and the same.
+    let common =
+        format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\t@%p9 ret;\n\tbra.uni $L2;\n$L1:\n\tnop;\n$L2:\n\tbar.sync 0;\n\tret;");
+    assert_eq!(body_faults(&common), [""; 0]);
+}
+
+#[test]
+fn looks_into_loops() {
+    let inside = |branch: &str| format!("$L0:\n{BY_THREAD}\n{branch}\n\t@%p3 bra $L0;\n\tbar.sync 0;\n\tret;");
+    let clean = "\t@%p1 bra $L1;\n\tst.global.b32 [%rd1], %r2;\n$L1:\n\tbar.sync 0;";
+    assert_eq!(body_faults(&inside(clean)), [""; 0]);
+    // One side may leave the loop, so that the ways meet only after it.
+    let duplicated = "\t@%p1 bra $L1;\n\tbar.sync 0;\n\t@%p4 bra $L3;\n\tbra.uni $L2;\n$L1:\n\tbar.sync 0;\n$L2:";
+    let text = inside(duplicated).replace("\tbar.sync 0;\n\tret;", "$L3:\n\tret;");
+    assert_one(&body_faults(&text), "different barriers");
+}
+
+#[test]
+fn accepts_barriers_of_named_threads() {
+    let halves = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "bar.warp.sync 1431655765");
+    assert_eq!(body_faults(&halves), [""; 0]);
+}
+
+#[test]
+fn reads_compiler_versions() {
+    assert_eq!(compiler::parse_version("rustc 1.96.0 (ac68faa20 2026-05-25)"), Some((1, 96)));
+    assert_eq!(compiler::parse_version("rustc 1.97.0-nightly"), Some((1, 97)));
+    assert_eq!(compiler::parse_version("clang 19"), None);
+}
