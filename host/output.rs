@@ -7,7 +7,7 @@ use std::path::Path;
 /// Writes a file in one piece: whoever opens `path` finds the old file or all of the new one, and a process killed at
 /// any time leaves nothing else behind.
 ///
-/// On Linux the file has no name until it is whole, where the file system can do that; elsewhere a temporary name in the
+/// On Linux the file has no name until it is whole, where the file system can do that and /proc is there; elsewhere a temporary name in the
 /// same folder, which a killed process may leave. The new file's permissions are those of any new file.
 ///
 /// # Errors
@@ -15,7 +15,9 @@ use std::path::Path;
 pub fn atomic_write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     #[cfg(target_os = "linux")]
-    if let Some(mut file) = nameless::create(folder)? {
+    if Path::new("/proc/self/fd").exists()
+        && let Some(mut file) = nameless::create(folder)?
+    {
         write(&mut file)?;
         return nameless::publish(&file, folder, path);
     }

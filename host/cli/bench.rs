@@ -136,8 +136,9 @@ fn write_header(out: &mut impl Write, arguments: &Arguments) -> std::io::Result<
 }
 
 fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
-    let Measured { case, method, precision, policies, sweeps, milliseconds, sweep_us, sweep_bytes, bound, .. } =
-        measured;
+    let Measured {
+        case, method, precision, policies, sweeps, milliseconds, sweep_us, sweep_bytes, certificate, ..
+    } = measured;
     let source = case.source_ms(*method);
     writeln!(
         out,
@@ -151,7 +152,7 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         milliseconds,
         sweep_us,
         *sweep_bytes as f64 / sweep_us / 1e3,
-        bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1e}")),
+        certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
         source.map_or_else(String::new, |(time, device)| format!("{time:.0} ({device})")),
         source.map_or_else(String::new, |(time, _)| format!("{:.1}×", time / milliseconds)),
     )

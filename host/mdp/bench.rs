@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::certificate::certify;
+use super::certificate::{Certificate, certify};
 use super::dispatch::{Job, SolveError, with_backend};
 use super::generate::SlipGrid;
 use super::model::Mdp;
@@ -122,8 +122,8 @@ pub struct Measured {
     pub sweep_us: f64,
     /// Bytes that a sweep cannot do without: each input read once and each output written once.
     pub sweep_bytes: u64,
-    /// Certified bound on ‖V − V*‖∞ of the last run.
-    pub bound: Option<f64>,
+    /// What is guaranteed about V of the last run.
+    pub certificate: Certificate,
 }
 
 /// Sweeps that are timed together; twice as many are one batch on a device.
@@ -158,7 +158,7 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         setup_ms: milliseconds(done.setup),
         sweep_us: 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(TIMED_SWEEPS),
         sweep_bytes,
-        bound: certify(mdp, &values).bound,
+        certificate: certify(mdp, &values),
     })
 }
 

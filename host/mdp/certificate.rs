@@ -28,6 +28,22 @@ pub struct Certificate {
     pub bound: Option<f64>,
 }
 
+impl Certificate {
+    /// The bound with two digits, rounded up, so that what is printed holds as well.
+    #[must_use]
+    pub fn bound_text(&self) -> Option<String> {
+        let bound = self.bound?;
+        let text = format!("{bound:.1e}");
+        match text.parse::<f64>() {
+            Ok(printed) if printed < bound => {
+                let unit = 10f64.powi(bound.log10().floor() as i32 - 1);
+                Some(format!("{:.1e}", printed + unit))
+            }
+            _ => Some(text),
+        }
+    }
+}
+
 /// Certifies `values`, one per state, on all cores.
 pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
     let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
@@ -99,6 +115,15 @@ fn or_infinite(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_printed_bound_is_never_below_the_bound() {
+        for bound in [0.0, 1e-300, 9.94e-6, 9.96e-6, 1.04e-5, 1.0e-8, 0.123, 5.0, 99.9] {
+            let certificate = Certificate { bellman_residual: 0.0, contraction: 0.5, bound: Some(bound) };
+            let printed: f64 = certificate.bound_text().unwrap().parse().unwrap();
+            assert!(printed >= bound && printed <= 1.11 * bound, "{bound} is printed as {printed}");
+        }
+    }
     use crate::mdp::model::Csr;
 
     /// One state that earns 1 in every step: V* = 1 / (1 − γ).

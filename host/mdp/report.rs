@@ -163,10 +163,11 @@ impl Report<'_> {
 
     /// One sentence on what is known of the values.
     fn guarantee(&self) -> String {
-        let Certificate { bellman_residual, bound, .. } = self.solution.certificate;
+        let certificate = &self.solution.certificate;
+        let bellman_residual = certificate.bellman_residual;
         let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.mdp.gamma);
-        match bound {
-            Some(bound) => format!("Certified: |V − V*| ≤ {bound:.1e} ({known})"),
+        match certificate.bound_text() {
+            Some(bound) => format!("Certified: |V − V*| ≤ {bound} ({known})"),
             None => format!("Not certified ({known})"),
         }
     }

@@ -51,7 +51,7 @@ fn a_thread_that_returns_before_a_barrier() {
 
 #[kernel]
 fn two_branches() {
-    if thread::thread_idx_x() % 2 == 0 {
+    if thread::thread_idx_x().is_multiple_of(2) {
         thread::sync_threads(); // even barrier
     } else {
         thread::sync_threads(); // odd barrier

@@ -23,7 +23,7 @@ pub type Outcome = Result<(), Failed>;
 pub struct Suite<W> {
     device: String,
     with: W,
-    pub trials: Vec<Trial>,
+    trials: Vec<Trial>,
 }
 
 /// A way to run something on a device, from any thread.

@@ -196,9 +196,9 @@ pub fn driver() -> Result<&'static Driver, &'static str> {
 fn open() -> Result<Driver, String> {
     // SAFETY: the driver's initialisers may run in any process.
     let library = unsafe { Library::new("libcuda.so.1").or_else(|_| Library::new("libcuda.so")) };
-    let library: &'static Library = Box::leak(Box::new(library.map_err(|error| error.to_string())?));
+    let library: &'static Library = Box::leak(Box::new(library.map_err(|error| why(&error))?));
     // SAFETY: this is the driver, and it is leaked above.
-    let driver = unsafe { Driver::find(library) }.map_err(|error| error.to_string())?;
+    let driver = unsafe { Driver::find(library) }.map_err(|error| why(&error))?;
     for (name, slot) in SLOTS {
         // SAFETY: the address is only called by the trampoline of this name, with the arguments that cust gives it.
         // A function that an old driver lacks keeps `no_driver`.
@@ -207,6 +207,11 @@ fn open() -> Result<Driver, String> {
         }
     }
     Ok(driver)
+}
+
+/// What the dynamic linker says is in the source of libloading's errors.
+fn why(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]

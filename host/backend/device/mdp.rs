@@ -291,6 +291,14 @@ impl Layout {
         }
     }
 
+    /// Lanes that share a row.
+    fn lanes(self) -> u64 {
+        match self {
+            Self::Slices => 1,
+            Self::Rows { lanes } => u64::from(lanes),
+        }
+    }
+
     /// Elements that P^π of any policy may take.
     #[must_use]
     pub fn capacity(self, model: &Mdp) -> usize {
@@ -424,15 +432,16 @@ impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
         self.project()?;
         let Self { device, resident, layout, offsets, col, prob, reward, .. } = self;
         let device = *device;
-        let states = u64::from(resident.states);
+        let threads = u64::from(resident.states) * layout.lanes();
+        let shape = Shape::grid_stride(threads, THREADS);
         resident.sweep_until(device, theta, max_sweeps, |model, k| {
             macro_rules! launch {
-                ($kernel:expr, $shape:expr) => {
+                ($kernel:expr) => {
                     // SAFETY: `project` has filled these buffers from a validated model.
                     unsafe {
                         $kernel(
                             device,
-                            $shape,
+                            shape,
                             model.states,
                             offsets,
                             col,
@@ -449,12 +458,12 @@ impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
                 };
             }
             match *layout {
-                Layout::Slices => launch!(evaluate_slices, Shape::grid_stride(states, THREADS)),
-                Layout::Rows { lanes: 2 } => launch!(evaluate_rows::<T, O, 2, D>, Shape::grid_stride(2 * states, THREADS)),
-                Layout::Rows { lanes: 4 } => launch!(evaluate_rows::<T, O, 4, D>, Shape::grid_stride(4 * states, THREADS)),
-                Layout::Rows { lanes: 8 } => launch!(evaluate_rows::<T, O, 8, D>, Shape::grid_stride(8 * states, THREADS)),
-                Layout::Rows { lanes: 16 } => launch!(evaluate_rows::<T, O, 16, D>, Shape::grid_stride(16 * states, THREADS)),
-                Layout::Rows { .. } => launch!(evaluate_rows::<T, O, 32, D>, Shape::grid_stride(32 * states, THREADS)),
+                Layout::Slices => launch!(evaluate_slices),
+                Layout::Rows { lanes: 2 } => launch!(evaluate_rows::<T, O, 2, D>),
+                Layout::Rows { lanes: 4 } => launch!(evaluate_rows::<T, O, 4, D>),
+                Layout::Rows { lanes: 8 } => launch!(evaluate_rows::<T, O, 8, D>),
+                Layout::Rows { lanes: 16 } => launch!(evaluate_rows::<T, O, 16, D>),
+                Layout::Rows { .. } => launch!(evaluate_rows::<T, O, 32, D>),
             }
         })
     }

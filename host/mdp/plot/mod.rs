@@ -121,8 +121,8 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
         Anchor::Start,
         &format!("{model}, γ = {}: {outcome} {policies} {plural}", mdp.gamma),
     )?;
-    let bound = match solution.certificate.bound {
-        Some(bound) => format!("|V − V*| ≤ {bound:.1e}"),
+    let bound = match solution.certificate.bound_text() {
+        Some(bound) => format!("|V − V*| ≤ {bound}"),
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
     };
     let seconds = solution.run.elapsed.as_secs_f64();

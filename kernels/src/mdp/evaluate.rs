@@ -101,7 +101,7 @@ pub fn evaluate_rows<T: Real, O: Offset, const LANES: u32>(
         let state = first + (thread::thread_idx_x() / LANES) as usize;
         let inside = state < states;
         let expected = rows.expect::<LANES>(inside.then_some(state), v_old);
-        if inside && thread::thread_idx_x() % LANES == 0 {
+        if inside && thread::thread_idx_x().is_multiple_of(LANES) {
             let value = T::from_f64(math::fma(gamma, expected, reward.get(state).to_f64()));
             change = change.max((value.to_f64() - v_old.get(state).to_f64()).abs());
             v_new.set(state, value);

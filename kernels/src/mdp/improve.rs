@@ -49,7 +49,7 @@ pub fn improve<T: Real, O: Offset, const LANES: u32>(
         let inside = chunk + t / LANES < here * actions;
         let row = first * actions as usize + (chunk + t / LANES) as usize;
         let expected = rows.expect::<LANES>(inside.then_some(row), v);
-        if inside && t % LANES == 0 {
+        if inside && t.is_multiple_of(LANES) {
             q.set(t / LANES, math::fma(gamma, expected, reward.get(row).to_f64()));
         }
         thread::sync_threads();
