@@ -2,3 +2,8 @@
 pub mod backend;
 pub mod mdp;
 pub mod output;
+
+/// The README's Rust compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -353,3 +353,24 @@ fn malformed_models_are_exit_code_2() {
         assert_eq!(stderr(&output), format!("error: {message}\n"));
     }
 }
+
+/// The source's test of correctness, Table 5.3: G1 (64 × 64) by every method, the GPU's ones emulated, and G2 (256 × 256) by
+/// those of the CPU, agree by its rule.
+#[test]
+fn methods_agree_on_the_grids_of_the_source() {
+    let folder = folder();
+    for (side, methods) in [("64", &["parallel", "projected"][..]), ("256", &["parallel"])] {
+        let grid = ["--width", side, "--height", side, "--out", "grid.safetensors"];
+        succeeds(folder.path(), &[&["mdp", "generate", "grid"][..], &grid].concat());
+        let solve = |method, out| {
+            let device = if method == "projected" { "emulated" } else { "cpu" };
+            let how = ["--method", method, "--device", device, "--out", out];
+            succeeds(folder.path(), &[&["mdp", "solve", "grid.safetensors"][..], &how].concat())
+        };
+        solve("serial", "serial.json");
+        for &method in methods {
+            solve(method, "other.json");
+            succeeds(folder.path(), &["mdp", "compare", "serial.json", "other.json"]);
+        }
+    }
+}

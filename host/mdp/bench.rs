@@ -59,13 +59,10 @@ impl Case {
         SlipGrid {
             width: self.side,
             height: self.side,
-            slip: 0.1,
             wall_fraction: self.walls,
             obstacle_fraction: self.obstacles,
             gamma: self.gamma,
-            seed: 42,
-            goal_reward: 1.0,
-            obstacle_penalty: 1.0,
+            ..SlipGrid::default()
         }
         .generate()
     }

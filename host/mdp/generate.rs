@@ -73,6 +73,23 @@ pub enum Error {
     Invalid(#[from] Invalid),
 }
 
+/// The grid of the source's Table 5.3, G1: 64 × 64 cells, slip 0.1, no walls or obstacles, γ = 0.9, seed 42.
+impl Default for SlipGrid {
+    fn default() -> Self {
+        Self {
+            width: 64,
+            height: 64,
+            slip: 0.1,
+            wall_fraction: 0.0,
+            obstacle_fraction: 0.0,
+            gamma: 0.9,
+            seed: 42,
+            goal_reward: 1.0,
+            obstacle_penalty: 1.0,
+        }
+    }
+}
+
 impl SlipGrid {
     /// Makes the model, on all cores. R holds entries only where P does, and neither holds zeros.
     ///

@@ -118,7 +118,8 @@ pub fn partial_warps(x: Global<u32>, out: GlobalMut<u32>) {
     let i = thread::index_1d() as usize;
     let value = x.get(i);
     let positive = value > 0;
-    let numbers = if warp::lane_id().is_multiple_of(2) { among(EVEN, value, positive) } else { among(!EVEN, value, positive) };
+    let numbers =
+        if warp::lane_id().is_multiple_of(2) { among(EVEN, value, positive) } else { among(!EVEN, value, positive) };
     for (j, &number) in numbers.iter().enumerate() {
         out.set(8 * i + j, number);
     }
