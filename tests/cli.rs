@@ -145,7 +145,7 @@ fn wrong_usage_is_exit_code_2() {
 #[test]
 fn absent_device_is_exit_code_3() {
     let folder = folder_with_grid();
-    fails(folder.path(), &["mdp", "solve", "grid.json", "--device", "cuda:4096"], 3, &["error:", "4096"]);
+    fails(folder.path(), &["mdp", "solve", "grid.json", "--device", "cuda:4096"], 3, &["error: there is no"]);
 }
 
 #[test]
@@ -281,11 +281,20 @@ fn info_describes_a_model() {
 }
 
 #[test]
-fn devices_hold_the_cpu_and_the_emulator() {
+fn devices_tell_of_gpus_cores_and_device_code() {
     let listing = succeeds(folder().path(), &["devices", "--json"]);
     let listing: Value = serde_json::from_slice(&listing.stdout).unwrap();
-    let names: Vec<_> = listing["devices"].as_array().unwrap().iter().map(|device| &device["device"]).collect();
-    assert!(names.contains(&&"cpu".into()) && names.contains(&&"emulated".into()), "{names:?}");
+    assert!(listing["cpu_cores"].as_u64().unwrap() >= 1);
+    // Either GPUs, or why there are none.
+    assert_eq!(listing["gpus"].as_array().unwrap().is_empty(), listing["no_gpu"].is_string(), "{listing}");
+    // Either device code with its compiler, or why there is none.
+    let code = &listing["device_code"];
+    let baselines = code["baselines"].as_array().unwrap();
+    assert_eq!(baselines.is_empty(), code["missing"].is_string(), "{listing}");
+    assert_eq!(baselines.is_empty(), code["compiler"].is_null(), "{listing}");
+
+    let text = succeeds(folder().path(), &["devices"]);
+    assert!(stdout(&text).contains("cpu  ") && stdout(&text).contains("Device code: "), "{}", stdout(&text));
 }
 
 #[test]

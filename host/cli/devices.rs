@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::backend::cuda::{CudaError, DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines, driver_version};
+use warpkov::backend::cuda::{DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines};
 
 use super::{Error, Outcome};
 
@@ -52,13 +52,12 @@ struct DeviceCode {
 
 fn list() -> Listing {
     let (gpus, no_gpu) = match Gpu::list() {
-        Ok(gpus) if gpus.is_empty() => (gpus, Some(CudaError::NoGpu.to_string())),
         Ok(gpus) => (gpus, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let baselines = baselines().iter().map(|code| format!("sm_{}, PTX {}.{}", code.sm, code.ptx.0, code.ptx.1));
     Listing {
-        driver: driver_version().ok().map(|(major, minor)| format!("{major}.{minor}")),
+        driver: Gpu::driver_version().ok().map(|(major, minor)| format!("{major}.{minor}")),
         gpus,
         no_gpu,
         cpu_cores: available_parallelism().map_or(1, usize::from),
@@ -77,17 +76,18 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     for gpu in &listing.gpus {
         let (major, minor) = gpu.compute_capability;
         writeln!(out, "{:<10} {}", format!("cuda:{}", gpu.ordinal), gpu.name)?;
+        let free = gpu.free_bytes.map_or_else(|| "?".to_owned(), |free| format!("{:.1}", gibibytes(free)));
         writeln!(
             out,
-            "{:10} {:.1} of {:.1} GiB free, compute capability {major}.{minor}, {} multiprocessors, {:.0} MiB of L2",
+            "{:10} {free} of {:.1} GiB free, compute capability {major}.{minor}, {} multiprocessors, {:.0} MiB of L2, PCI {}",
             "",
-            gibibytes(gpu.free_bytes),
             gibibytes(gpu.total_bytes),
             gpu.multiprocessors,
             1024.0 * gibibytes(gpu.l2_bytes),
+            gpu.pci,
         )?;
         match (&gpu.ptx, &gpu.unsupported) {
-            (Some(ptx), _) => writeln!(out, "{:10} runs the device code for {ptx}", "")?,
+            (Some(sm), _) => writeln!(out, "{:10} runs the device code for sm_{sm}", "")?,
             (None, why) => writeln!(out, "{:10} cannot be used: {}", "", why.as_deref().unwrap_or("no reason given"))?,
         }
     }

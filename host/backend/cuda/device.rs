@@ -1,303 +1,307 @@
-//! A GPU: its memory, its one stream, and launches.
+//! One GPU: its memory, its kernels and its clock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ptr;
+use std::rc::Rc;
 use std::time::Duration;
 
+use cust::CudaApiVersion;
 use cust::context::{Context, CurrentContext};
-use cust::device::{Device as CustDevice, DeviceAttribute};
+use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::event::{Event, EventFlags};
-use cust::memory::{AsyncCopyDestination, DeviceBuffer};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, mem_get_info};
 use cust::stream::{Stream, StreamFlags};
 use serde::Serialize;
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Arg, Buffer, Call, Device};
 
-use super::driver::{Driver, driver};
-use super::error::CudaError;
-use super::module::{self, Module};
+use super::driver::{self, Driver, Handle};
+use super::error::{CudaError, check, from_cust};
+use super::module::{Baseline, Entry, Module, choose};
 
-/// Dynamic shared memory that a kernel gets without asking, in bytes.
-const SHARED_WITHOUT_ASKING: u32 = 48 * 1024;
+/// Shared memory per block, in bytes, that a kernel may use without asking for more.
+const SHARED_BY_DEFAULT: u32 = 48 * 1024;
 
-/// What `warpkov devices` tells of a GPU.
-#[derive(Clone, Debug, Serialize)]
+/// What is known of a GPU without opening it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
-    /// Its number, from 0.
+    /// Its number, from 0, in the driver's order (`CUDA_VISIBLE_DEVICES` applies).
     pub ordinal: u32,
-    /// Its name: "NVIDIA H200".
+    /// Its name, as "NVIDIA H200".
     pub name: String,
-    /// Its compute capability: (9, 0).
+    /// Compute capability (major, minor).
     pub compute_capability: (u32, u32),
-    /// Its streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Bytes of its second-level cache.
-    pub l2_bytes: u64,
-    /// Bytes of its memory that are free.
-    pub free_bytes: u64,
-    /// Bytes of its memory.
+    /// Device memory in bytes.
     pub total_bytes: u64,
-    /// The device code it would get, as in `sm_90`.
-    pub ptx: Option<String>,
-    /// Why it would get none.
+    /// Free device memory in bytes, if the GPU lets itself be used now.
+    pub free_bytes: Option<u64>,
+    /// Number of streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Size of the level-2 cache in bytes.
+    pub l2_bytes: u64,
+    /// Most threads in a block.
+    pub max_threads: u32,
+    /// PCI address, as `0000:1b:00.0`.
+    pub pci: String,
+    /// The device code that it would run: 90 for `sm_90`.
+    pub ptx: Option<u32>,
+    /// Why it would run none.
     pub unsupported: Option<String>,
 }
 
-/// The CUDA version of the driver: (12, 4).
+/// A GPU, opened: it runs one thing after the other, in the order asked for, on a stream of its own.
 ///
-/// # Errors
-/// Without a driver.
-pub fn driver_version() -> Result<(u32, u32), CudaError> {
-    open_driver()?.version().map_err(|code| CudaError::of("cuDriverGetVersion", code))
-}
-
-fn open_driver() -> Result<&'static Driver, CudaError> {
-    driver().map_err(|why| CudaError::NoDriver { why: why.to_owned() })
-}
-
-/// A GPU with a context, a stream and the compiled kernels.
-///
-/// Its context belongs to the thread that opened it, so that it cannot be sent to another.
+/// A `Gpu` and its buffers stay on the thread that opened it (they are not `Send`). Several may be open at a time, on
+/// one thread or on many.
 pub struct Gpu {
-    functions: RefCell<HashMap<&'static str, Function>>,
-    /// Blocks that the GPU holds at one time, by kernel, threads and shared memory.
-    resident: RefCell<HashMap<(*mut c_void, u32, u32), u32>>,
-    multiprocessors: u32,
+    core: Rc<Core>,
+}
+
+/// What the GPU and its buffers share. The fields are dropped in this order, the context last.
+struct Core {
+    functions: RefCell<HashMap<&'static str, Rc<Function>>>,
     module: Module,
     stream: Stream,
+    context: Context,
     driver: &'static Driver,
-    device: CustDevice,
+    device: CudaDevice,
     ordinal: u32,
-    // The last field: everything above is freed while its context still lives.
-    _context: Context,
-    _not_send: PhantomData<*const ()>,
+    baseline: &'static Baseline,
+    limits: Limits,
+    multiprocessors: u32,
 }
 
-/// A kernel, found once.
-#[derive(Clone, Copy)]
-struct Function {
-    handle: *mut c_void,
-    params: &'static [usize],
-    /// Dynamic shared memory that has been asked for.
+/// The largest launch that the GPU takes.
+struct Limits {
+    grid: [u32; 3],
+    block: [u32; 3],
     shared_bytes: u32,
 }
 
+/// A kernel of the loaded module.
+struct Function {
+    handle: Handle,
+    params: &'static [usize],
+    /// Most threads in a block, by the registers that the kernel needs.
+    max_threads: u32,
+    /// Shared memory that the kernel declares itself, in bytes.
+    static_shared: u32,
+    /// Dynamic shared memory that it may have so far, in bytes.
+    dynamic_shared: Cell<u32>,
+    /// Blocks that the GPU holds at one time, by threads and dynamic shared memory of a block.
+    resident: RefCell<HashMap<(u32, u32), u32>>,
+}
+
 impl Gpu {
-    /// Number of GPUs; 0 where there is a driver and no GPU.
+    /// Opens GPU `ordinal`, and has the driver compile the device code for it (it keeps the result in a cache on disk).
     ///
     /// # Errors
-    /// Without a driver.
+    /// No driver, no such GPU, no device code for it, or a driver that refuses.
+    pub fn open(ordinal: u32) -> Result<Self, CudaError> {
+        let count = Self::count()?;
+        if ordinal >= count {
+            return Err(CudaError::BadOrdinal { ordinal, count });
+        }
+        let driver = driver::get()?;
+        let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
+        let baseline = choose(compute_capability(device)?, Self::driver_version()?)?;
+        let limits = Limits::of(device)?;
+        let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
+        // Makes the context current, too.
+        let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
+        let stream = Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"))?;
+        let module = Module::load(driver, baseline)?;
+        let functions = RefCell::default();
+        let core =
+            Core { functions, module, stream, context, driver, device, ordinal, baseline, limits, multiprocessors };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    /// How many GPUs the driver sees: at least one.
+    ///
+    /// # Errors
+    /// No driver, no GPU, or a driver that refuses.
     pub fn count() -> Result<u32, CudaError> {
-        open_driver()?;
-        match cust::init(cust::CudaFlags::empty()) {
-            Ok(()) => CustDevice::num_devices().map_err(CudaError::from_cust("cuDeviceGetCount")),
-            Err(cust::error::CudaError::NoDevice) => Ok(0),
-            Err(error) => Err(CudaError::of("cuInit", error as u32)),
+        driver::get()?;
+        // SAFETY: cuInit may be called any number of times; its flags "must be 0". Not `cust::init`, which loses the
+        // codes for a driver that does not match its kernel module.
+        check("cuInit", unsafe { cust::sys::cuInit(0) } as u32)?;
+        match CudaDevice::num_devices().map_err(from_cust("cuDeviceGetCount"))? {
+            0 => Err(CudaError::NoDevice),
+            count => Ok(count),
         }
     }
 
-    /// Opens a GPU: makes its primary context current, and compiles the kernels that fit it.
+    /// All GPUs that the driver sees.
     ///
     /// # Errors
-    /// Without a driver, without such a GPU, or where no device code of this binary runs on it.
-    pub fn open(ordinal: u32) -> Result<Self, CudaError> {
-        let (device, context) = enter(ordinal)?;
-        let baseline = baseline_for(device)?;
-        let stream = Stream::new(StreamFlags::NON_BLOCKING, None).map_err(CudaError::from_cust("cuStreamCreate"))?;
-        Ok(Self {
-            functions: RefCell::default(),
-            resident: RefCell::default(),
-            multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?,
-            module: Module::load(baseline)?,
-            stream,
-            driver: open_driver()?,
-            device,
-            ordinal,
-            _context: context,
-            _not_send: PhantomData,
-        })
-    }
-
-    /// Every GPU of this machine.
-    ///
-    /// # Errors
-    /// Without a driver, or where it fails.
+    /// As [`count`](Self::count).
     pub fn list() -> Result<Vec<DeviceInfo>, CudaError> {
         (0..Self::count()?)
             .map(|ordinal| {
-                let (device, _context) = enter(ordinal)?;
-                let (free, total) = memory()?;
-                let (ptx, unsupported) = match baseline_for(device) {
-                    Ok(baseline) => (Some(format!("sm_{}", baseline.sm)), None),
-                    Err(error) => (None, Some(error.to_string())),
-                };
-                Ok(DeviceInfo {
-                    ordinal,
-                    name: device.name().map_err(CudaError::from_cust("cuDeviceGetName"))?,
-                    compute_capability: capability(device)?,
-                    multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?,
-                    l2_bytes: u64::from(attribute(device, DeviceAttribute::L2CacheSize)?),
-                    free_bytes: free,
-                    total_bytes: total,
-                    ptx,
-                    unsupported,
-                })
+                let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
+                // Free memory is known to a context only, and a GPU may be taken.
+                let free = Context::new(device).and_then(|_context| mem_get_info()).map(|(free, _)| free as u64);
+                info(device, ordinal, free.ok())
             })
             .collect()
+    }
+
+    /// The newest CUDA version that the driver supports (major, minor).
+    ///
+    /// # Errors
+    /// No driver.
+    pub fn driver_version() -> Result<(u32, u32), CudaError> {
+        driver::get()?;
+        let version = CudaApiVersion::get().map_err(from_cust("cuDriverGetVersion"))?;
+        Ok((version.major().unsigned_abs(), version.minor().unsigned_abs()))
     }
 
     /// Name and number: "NVIDIA H200 (cuda:0)".
     #[must_use]
     pub fn name(&self) -> String {
-        let name = self.device.name().unwrap_or_else(|_| "GPU".to_owned());
-        format!("{name} (cuda:{})", self.ordinal)
+        let name = self.core.device.name().unwrap_or_else(|_| "GPU".to_owned());
+        format!("{name} (cuda:{})", self.core.ordinal)
     }
 
-    /// Checks that `needed` bytes of device memory are free, before anything is allocated.
+    /// Free and total device memory in bytes.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`], which names `what`.
+    /// A driver that refuses.
+    pub fn memory(&self) -> Result<(u64, u64), CudaError> {
+        self.core.enter()?;
+        let (free, total) = mem_get_info().map_err(from_cust("cuMemGetInfo"))?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Checks that `needed` bytes are free, before anything is allocated; `what` they are for begins the message.
+    ///
+    /// Nothing is set aside: another process may still take the memory.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfMemory`], or a driver that refuses.
     pub fn reserve(&self, needed: u64, what: &str) -> Result<(), CudaError> {
-        let (free, total) = memory()?;
+        let (free, total) = self.memory()?;
         if needed > free {
-            return Err(CudaError::OutOfMemory { what: what.to_owned(), needed, free, total });
+            return Err(CudaError::OutOfMemory { needed, free, total, what: what.to_owned() });
         }
         Ok(())
     }
 
-    /// The time between the start and the end of what `work` launches, by the GPU's own clock.
+    /// Does `work`, and says how long the GPU took for what `work` asked of it (about 0.5 µs resolution).
     ///
     /// # Errors
-    /// Those of `work` and of the driver.
-    pub fn time(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Duration, CudaError> {
-        let event = || Event::new(EventFlags::DEFAULT).map_err(CudaError::from_cust("cuEventCreate"));
-        let (start, end) = (event()?, event()?);
-        start.record(&self.stream).map_err(CudaError::from_cust("cuEventRecord"))?;
-        work()?;
-        end.record(&self.stream).map_err(CudaError::from_cust("cuEventRecord"))?;
-        end.synchronize().map_err(CudaError::from_cust("cuEventSynchronize"))?;
-        let milliseconds = end.elapsed_time_f32(&start).map_err(CudaError::from_cust("cuEventElapsedTime"))?;
-        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+    /// Those of `work`, and those of the GPU meanwhile.
+    pub fn time<R>(&self, work: impl FnOnce() -> Result<R, CudaError>) -> Result<(R, Duration), CudaError> {
+        self.core.enter()?;
+        let event = || Event::new(EventFlags::DEFAULT).map_err(from_cust("cuEventCreate"));
+        let (start, stop) = (event()?, event()?);
+        start.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        let result = work()?;
+        self.core.enter()?;
+        stop.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        stop.synchronize().map_err(from_cust("cuEventSynchronize"))?;
+        Ok((result, stop.elapsed(&start).map_err(from_cust("cuEventElapsedTime"))?))
     }
 
-    /// Blocks of `threads` threads that this GPU holds at one time.
-    fn resident_blocks(&self, function: Function, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
-        let key = (function.handle, threads, shared_bytes);
-        if let Some(&blocks) = self.resident.borrow().get(&key) {
-            return Ok(blocks);
-        }
-        let mut blocks: c_int = 0;
-        // SAFETY: the function belongs to a loaded module, and the number is valid for a write.
-        let code = unsafe {
-            (self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor)(
-                &mut blocks,
-                function.handle,
-                threads as c_int,
-                shared_bytes as usize,
-            )
+    fn allocate<T: Plain>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+        self.core.enter()?;
+        let lacking = |needed| {
+            let (free, total) = mem_get_info().unwrap_or_default();
+            CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: "a buffer".to_owned() }
         };
-        CudaError::check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
-        let blocks = blocks.max(1) as u32 * self.multiprocessors;
-        self.resident.borrow_mut().insert(key, blocks);
-        Ok(blocks)
+        let size = len.checked_mul(size_of::<T>()).ok_or_else(|| lacking(u64::MAX))?;
+        // SAFETY: cust asks that the memory be written before it is read; the callers do that. For 0 bytes cust does
+        // not ask the driver.
+        let bytes = unsafe { DeviceBuffer::uninitialized(size) }.map_err(|error| match error {
+            cust::error::CudaError::OutOfMemory => lacking(size as u64),
+            other => from_cust("cuMemAlloc")(other),
+        })?;
+        Ok(GpuBuffer { bytes, len, core: Rc::clone(&self.core), elements: PhantomData })
+    }
+}
+
+impl Core {
+    /// Makes the context current on the calling thread.
+    fn enter(&self) -> Result<(), CudaError> {
+        CurrentContext::set_current(&self.context).map_err(from_cust("cuCtxSetCurrent"))
     }
 
-    fn function(&self, entry: &'static str) -> Result<Function, CudaError> {
-        if let Some(&function) = self.functions.borrow().get(entry) {
-            return Ok(function);
+    fn stream(&self) -> Handle {
+        self.stream.as_inner().cast()
+    }
+
+    /// Waits for everything asked for so far.
+    fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream lives as long as `self`, and its context is current.
+        check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()) })
+    }
+
+    /// The kernel of that name, looked up once.
+    fn function(&self, entry: &str) -> Result<Rc<Function>, CudaError> {
+        if let Some(function) = self.functions.borrow().get(entry) {
+            return Ok(Rc::clone(function));
         }
-        let (handle, params) = self.module.function(entry)?;
-        let function = Function { handle, params, shared_bytes: SHARED_WITHOUT_ASKING };
-        self.functions.borrow_mut().insert(entry, function);
+        let entry: &'static Entry = self.baseline.entry(entry)?;
+        let handle = self.module.function(entry.name)?;
+        let attribute = |kind: i32| {
+            let mut value = 0;
+            // SAFETY: the result has a place, and the function belongs to the loaded module.
+            check("cuFuncGetAttribute", unsafe { (self.driver.func_get_attribute)(&mut value, kind, handle) })?;
+            Ok::<u32, CudaError>(value.unsigned_abs())
+        };
+        // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK and CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES.
+        let (max_threads, static_shared) = (attribute(0)?, attribute(1)?);
+        let dynamic_shared = Cell::new(SHARED_BY_DEFAULT.saturating_sub(static_shared));
+        let resident = RefCell::default();
+        let params = entry.params;
+        let function = Rc::new(Function { handle, params, max_threads, static_shared, dynamic_shared, resident });
+        self.functions.borrow_mut().insert(entry.name, Rc::clone(&function));
         Ok(function)
     }
 
-    /// Asks for more dynamic shared memory than a kernel has by default, where that is needed.
-    fn allow_shared(&self, entry: &'static str, function: Function, bytes: u32) -> Result<(), CudaError> {
-        const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
-        if bytes <= function.shared_bytes {
-            return Ok(());
+    /// Blocks of `threads` threads and `shared_bytes` of dynamic shared memory that the GPU holds at one time.
+    fn resident_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
+        if let Some(&blocks) = function.resident.borrow().get(&(threads, shared_bytes)) {
+            return Ok(blocks);
         }
-        // SAFETY: the function belongs to a loaded module.
-        let code =
-            unsafe { (self.driver.cuFuncSetAttribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int) };
-        if code != 0 {
-            let reason = format!("{bytes} bytes of shared memory per block are more than this GPU has");
-            return Err(CudaError::Launch { entry, reason });
+        let mut blocks = 0;
+        let threads_in = i32::try_from(threads).unwrap_or(i32::MAX);
+        // SAFETY: the result has a place, and the function belongs to the current context.
+        let code = unsafe {
+            (self.driver.occupancy_max_active_blocks)(&mut blocks, function.handle, threads_in, shared_bytes as usize)
+        };
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        let blocks = blocks.unsigned_abs().max(1) * self.multiprocessors;
+        function.resident.borrow_mut().insert((threads, shared_bytes), blocks);
+        Ok(blocks)
+    }
+
+    /// Lets the kernel have `bytes` of dynamic shared memory per block.
+    fn allow_shared(&self, entry: &str, function: &Function, bytes: u32) -> Result<(), CudaError> {
+        const MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
+
+        check_shared(entry, function, &self.limits, bytes)?;
+        if bytes > function.dynamic_shared.get() {
+            let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+            // SAFETY: the function belongs to the loaded module; static and dynamic memory together stay within
+            // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, as the attribute's documentation asks.
+            let code =
+                unsafe { (self.driver.func_set_attribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, value) };
+            check("cuFuncSetAttribute", code)?;
+            function.dynamic_shared.set(bytes);
         }
-        self.functions.borrow_mut().insert(entry, Function { shared_bytes: bytes, ..function });
         Ok(())
     }
-
-    fn bytes(&self, bytes: usize) -> Result<Option<DeviceBuffer<u8>>, CudaError> {
-        if bytes == 0 {
-            return Ok(None);
-        }
-        // SAFETY: every caller writes the whole buffer before anyone can read it.
-        match unsafe { DeviceBuffer::uninitialized(bytes) } {
-            Ok(buffer) => Ok(Some(buffer)),
-            Err(cust::error::CudaError::OutOfMemory) => {
-                let (free, total) = memory()?;
-                Err(CudaError::OutOfMemory { what: "a buffer".to_owned(), needed: bytes as u64, free, total })
-            }
-            Err(error) => Err(CudaError::of("cuMemAlloc", error as u32)),
-        }
-    }
 }
 
-/// Makes the primary context of a GPU current.
-fn enter(ordinal: u32) -> Result<(CustDevice, Context), CudaError> {
-    let count = Gpu::count()?;
-    if count == 0 {
-        return Err(CudaError::NoGpu);
-    }
-    if ordinal >= count {
-        return Err(CudaError::NoSuchGpu { ordinal, count });
-    }
-    let device = CustDevice::get_device(ordinal).map_err(CudaError::from_cust("cuDeviceGet"))?;
-    let context = Context::new(device).map_err(CudaError::from_cust("cuDevicePrimaryCtxRetain"))?;
-    CurrentContext::set_current(&context).map_err(CudaError::from_cust("cuCtxSetCurrent"))?;
-    Ok((device, context))
-}
-
-fn attribute(device: CustDevice, attribute: DeviceAttribute) -> Result<u32, CudaError> {
-    device.get_attribute(attribute).map(|value| value as u32).map_err(CudaError::from_cust("cuDeviceGetAttribute"))
-}
-
-fn capability(device: CustDevice) -> Result<(u32, u32), CudaError> {
-    let major = attribute(device, DeviceAttribute::ComputeCapabilityMajor)?;
-    Ok((major, attribute(device, DeviceAttribute::ComputeCapabilityMinor)?))
-}
-
-fn baseline_for(device: CustDevice) -> Result<&'static module::Baseline, CudaError> {
-    let forced = std::env::var("WARPKOV_PTX").ok();
-    module::choose(module::baselines(), capability(device)?, driver_version()?, forced.as_deref())
-}
-
-/// Free and total bytes of the current GPU's memory.
-fn memory() -> Result<(u64, u64), CudaError> {
-    let (free, total) = cust::memory::mem_get_info().map_err(CudaError::from_cust("cuMemGetInfo"))?;
-    Ok((free as u64, total as u64))
-}
-
-/// Memory of a GPU: `len` elements of `T`.
-pub struct GpuBuffer<T> {
-    /// `None` where there is no element: the driver has no empty allocations.
-    memory: Option<DeviceBuffer<u8>>,
-    len: usize,
-    element: PhantomData<T>,
-}
-
-impl<T: Plain> Buffer<T> for GpuBuffer<T> {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn arg(&self) -> Arg {
-        let address = self.memory.as_ref().map_or(0, |memory| memory.as_device_ptr().as_raw());
-        Arg::Buffer { address, len: self.len }
+impl Drop for Core {
+    fn drop(&mut self) {
+        // The module and the stream are destroyed next, and need their context. Nobody is left to tell of a failure.
+        let _ = self.enter();
     }
 }
 
@@ -306,74 +310,64 @@ impl Device for Gpu {
     type Buffer<T: Plain> = GpuBuffer<T>;
 
     fn zeros<T: Plain>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
-        let mut buffer = GpuBuffer { memory: self.bytes(len * size_of::<T>())?, len, element: PhantomData };
+        let mut buffer = self.allocate(len)?;
         self.clear(&mut buffer)?;
         Ok(buffer)
     }
 
     fn upload<T: Plain>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
-        let mut memory = self.bytes(size_of_val(source))?;
-        if let Some(memory) = &mut memory {
-            // On the stream, so that it comes before the launches that follow.
-            // SAFETY: `source` is ordinary memory, which the driver has copied when the call returns.
-            let copied = unsafe { memory.async_copy_from(bytemuck::cast_slice::<T, u8>(source), &self.stream) };
-            copied.map_err(CudaError::from_cust("cuMemcpyHtoDAsync"))?;
-            self.synchronize()?;
-        }
-        Ok(GpuBuffer { memory, len: source.len(), element: PhantomData })
+        let mut buffer = self.allocate(source.len())?;
+        let bytes: &[u8] = bytemuck::cast_slice(source);
+        // SAFETY: both sides have the same length, and the host's outlives the copy, which is waited for: from pageable
+        // memory "the function might be synchronous with respect to host", that is, it might not.
+        unsafe { buffer.bytes.async_copy_from(bytes, &self.core.stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        self.core.synchronize()?;
+        Ok(buffer)
     }
 
     fn clear<T: Plain>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
-        let Some(memory) = &mut buffer.memory else { return Ok(()) };
-        // SAFETY: the memory is used by this stream only.
-        unsafe { memory.set_8_async(0, &self.stream) }.map_err(CudaError::from_cust("cuMemsetD8Async"))
+        self.core.enter()?;
+        // SAFETY: the memory is the buffer's, and later uses of it follow on the same stream. cust does nothing for a
+        // buffer without memory.
+        unsafe { buffer.bytes.set_8_async(0, &self.core.stream) }.map_err(from_cust("cuMemsetD8Async"))
     }
 
     fn download<T: Plain>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
-        assert!(target.len() <= buffer.len, "a download is longer than its buffer");
-        let Some(memory) = buffer.memory.as_ref().filter(|_| !target.is_empty()) else { return Ok(()) };
-        let target = bytemuck::cast_slice_mut::<T, u8>(target);
-        // SAFETY: `target` is not touched before the stream is synchronised below.
-        let copied = unsafe { memory.index(..target.len()).async_copy_to(target, &self.stream) };
-        copied.map_err(CudaError::from_cust("cuMemcpyDtoHAsync"))?;
-        self.synchronize()
+        assert!(target.len() <= buffer.len, "{} elements wanted of {}", target.len(), buffer.len);
+        self.core.enter()?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(target);
+        if !bytes.is_empty() {
+            let source = buffer.bytes.index(..bytes.len());
+            // SAFETY: both sides have the same length, and the host's outlives the copy, which is waited for. It comes
+            // after everything that the stream was asked for before.
+            unsafe { source.async_copy_to(bytes, &self.core.stream) }.map_err(from_cust("cuMemcpyDtoHAsync"))?;
+        }
+        self.core.synchronize()
     }
 
     fn synchronize(&self) -> Result<(), CudaError> {
-        self.stream.synchronize().map_err(CudaError::from_cust("cuStreamSynchronize"))
+        self.core.enter()?;
+        self.core.synchronize()
     }
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
-        let function = self.function(call.entry)?;
-        let sizes = call.args.iter().map(Arg::param_size);
-        if !sizes.clone().eq(function.params.iter().copied()) {
-            let reason = format!(
-                "its launcher passes parameters of {:?} bytes, and the device code takes {:?}",
-                sizes.collect::<Vec<_>>(),
-                function.params
-            );
-            return Err(CudaError::Launch { entry: call.entry, reason });
-        }
-        self.allow_shared(call.entry, function, call.shape.shared_bytes)?;
-        // Eight bytes hold any parameter; the driver reads as many as the kernel declares.
-        let mut parameters: Vec<[u8; 8]> = call
-            .args
-            .iter()
-            .map(|argument| match argument {
-                Arg::Buffer { address, .. } => address.to_ne_bytes(),
-                Arg::Scalar { bytes, .. } => *bytes,
-            })
-            .collect();
-        let mut pointers: Vec<*mut c_void> =
-            parameters.iter_mut().map(|parameter| parameter.as_mut_ptr().cast()).collect();
+        let core = &*self.core;
+        core.enter()?;
+        let function = core.function(call.entry)?;
+        check_launch(&call, &function, &core.limits)?;
+        core.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
+        let mut values: Vec<u64> = call.args.iter().map(value).collect();
+        let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
         let (mut grid, block) = (call.shape.grid, call.shape.block);
         if call.shape.resident {
-            let threads = u32::try_from(block.count()).unwrap_or(u32::MAX);
-            grid.x = grid.x.min(self.resident_blocks(function, threads, call.shape.shared_bytes)?);
+            let threads = block.x * block.y * block.z;
+            grid.x = grid.x.min(core.resident_blocks(&function, threads, call.shape.shared_bytes)?);
         }
-        // SAFETY: number and sizes of the parameters are the kernel's own, as just checked; the caller promises the rest.
+        // SAFETY: cuLaunchKernel takes one pointer per parameter, to as many bytes as the parameter has: number and
+        // sizes were checked against the device code, and none exceeds the eight bytes of a value. It copies them
+        // before it returns. That the addresses are good is the caller's promise.
         let code = unsafe {
-            (self.driver.cuLaunchKernel)(
+            (core.driver.launch_kernel)(
                 function.handle,
                 grid.x,
                 grid.y,
@@ -382,11 +376,209 @@ impl Device for Gpu {
                 block.y,
                 block.z,
                 call.shape.shared_bytes,
-                self.stream.as_inner().cast(),
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
+                core.stream(),
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
             )
         };
-        CudaError::check(call.entry, code)
+        check("cuLaunchKernel", code)
+    }
+}
+
+/// Memory of a [`Gpu`]: `len` elements of `T`, freed when dropped.
+///
+/// The GPU stays open as long as one of its buffers lives.
+pub struct GpuBuffer<T> {
+    bytes: DeviceBuffer<u8>,
+    len: usize,
+    core: Rc<Core>,
+    elements: PhantomData<T>,
+}
+
+impl<T: Plain> Buffer<T> for GpuBuffer<T> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn arg(&self) -> Arg {
+        Arg::Buffer { address: self.bytes.as_device_ptr().as_raw(), len: self.len }
+    }
+}
+
+impl<T> Drop for GpuBuffer<T> {
+    fn drop(&mut self) {
+        // The memory is freed next, in its context. Memory from cuMemAlloc may be freed while kernels that use it are
+        // in flight: unlike for cuMemAllocAsync, cuMemFree waits for them.
+        let _ = self.core.enter();
+    }
+}
+
+impl Limits {
+    fn of(device: CudaDevice) -> Result<Self, CudaError> {
+        use DeviceAttribute::{MaxBlockDimX, MaxBlockDimY, MaxBlockDimZ, MaxGridDimX, MaxGridDimY, MaxGridDimZ};
+
+        let extents =
+            |x, y, z| Ok::<_, CudaError>([attribute(device, x)?, attribute(device, y)?, attribute(device, z)?]);
+        let optin = cust::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let mut shared_bytes = 0;
+        // SAFETY: the result has a place, and the device came from the driver.
+        let code = unsafe { cust::sys::cuDeviceGetAttribute(&mut shared_bytes, optin, device.as_raw()) };
+        check("cuDeviceGetAttribute", code as u32)?;
+        Ok(Self {
+            grid: extents(MaxGridDimX, MaxGridDimY, MaxGridDimZ)?,
+            block: extents(MaxBlockDimX, MaxBlockDimY, MaxBlockDimZ)?,
+            shared_bytes: shared_bytes.unsigned_abs(),
+        })
+    }
+}
+
+/// The eight bytes that the driver reads an argument from.
+fn value(arg: &Arg) -> u64 {
+    match *arg {
+        Arg::Buffer { address, .. } => address,
+        Arg::Scalar { bytes, .. } => u64::from_ne_bytes(bytes),
+    }
+}
+
+/// Checks the arguments against the device code, and the shape against the GPU.
+fn check_launch(call: &Call<'_>, function: &Function, limits: &Limits) -> Result<(), CudaError> {
+    let bad = |why| Err(CudaError::BadLaunch { entry: call.entry.to_owned(), why });
+    let (args, params) = (call.args, function.params);
+    if args.len() != params.len() {
+        return bad(format!("it was given {} arguments and the device code takes {}", args.len(), params.len()));
+    }
+    if let Some(at) = (0..args.len()).find(|&at| args[at].param_size() != params[at] || params[at] > 8) {
+        let (given, taken) = (args[at].param_size(), params[at]);
+        return bad(format!("argument {at} has {given} bytes and the device code takes {taken}"));
+    }
+    let (grid, block) = (call.shape.grid, call.shape.block);
+    for (name, extent, limit) in [("grid", grid, limits.grid), ("block", block, limits.block)] {
+        let extent = [extent.x, extent.y, extent.z];
+        if (0..3).any(|axis| extent[axis] == 0 || extent[axis] > limit[axis]) {
+            return bad(format!("its {name} is {extent:?}, and this GPU takes 1 to {limit:?}"));
+        }
+    }
+    if block.count() > u64::from(function.max_threads) {
+        let (threads, most) = (block.count(), function.max_threads);
+        return bad(format!("its block has {threads} threads, and on this GPU the kernel takes at most {most}"));
+    }
+    check_shared(call.entry, function, limits, call.shape.shared_bytes)
+}
+
+/// Checks that the GPU has `bytes` of shared memory per block beside what the kernel declares.
+fn check_shared(entry: &str, function: &Function, limits: &Limits, bytes: u32) -> Result<(), CudaError> {
+    let (needed, most) = (u64::from(function.static_shared) + u64::from(bytes), u64::from(limits.shared_bytes));
+    if needed > most {
+        let why = format!("a block needs {needed} bytes of shared memory, and this GPU has {most}");
+        return Err(CudaError::BadLaunch { entry: entry.to_owned(), why });
+    }
+    Ok(())
+}
+
+fn info(device: CudaDevice, ordinal: u32, free_bytes: Option<u64>) -> Result<DeviceInfo, CudaError> {
+    let compute_capability = compute_capability(device)?;
+    let (ptx, unsupported) = match choose(compute_capability, Gpu::driver_version()?) {
+        Ok(baseline) => (Some(baseline.sm), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let [domain, bus, slot] = [DeviceAttribute::PciDomainId, DeviceAttribute::PciBusId, DeviceAttribute::PciDeviceId]
+        .map(|kind| attribute(device, kind));
+    Ok(DeviceInfo {
+        ordinal,
+        name: device.name().map_err(from_cust("cuDeviceGetName"))?,
+        compute_capability,
+        total_bytes: device.total_memory().map_err(from_cust("cuDeviceTotalMem"))? as u64,
+        free_bytes,
+        multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?,
+        l2_bytes: u64::from(attribute(device, DeviceAttribute::L2CacheSize)?),
+        max_threads: attribute(device, DeviceAttribute::MaxThreadsPerBlock)?,
+        pci: format!("{:04x}:{:02x}:{:02x}.0", domain?, bus?, slot?),
+        ptx,
+        unsupported,
+    })
+}
+
+fn compute_capability(device: CudaDevice) -> Result<(u32, u32), CudaError> {
+    let number = |kind| attribute(device, kind);
+    Ok((number(DeviceAttribute::ComputeCapabilityMajor)?, number(DeviceAttribute::ComputeCapabilityMinor)?))
+}
+
+fn attribute(device: CudaDevice, kind: DeviceAttribute) -> Result<u32, CudaError> {
+    let value = device.get_attribute(kind).map_err(from_cust("cuDeviceGetAttribute"))?;
+    Ok(value.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_kernels::launch::{Dim3, Shape};
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { grid: [i32::MAX as u32, 65_535, 65_535], block: [1024, 1024, 64], shared_bytes: 227 * 1024 };
+
+    fn refusal(shape: Shape, args: &[Arg]) -> Option<String> {
+        let function = Function {
+            handle: ptr::null_mut(),
+            params: &[8, 4],
+            max_threads: 768,
+            static_shared: 1024,
+            dynamic_shared: Cell::new(0),
+            resident: RefCell::default(),
+        };
+        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args, body: &|| () };
+        check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
+    }
+
+    fn args() -> [Arg; 2] {
+        [Arg::Buffer { address: 0x7f00_0000_0100, len: 3 }, Arg::scalar(7_u32)]
+    }
+
+    #[test]
+    fn a_good_launch_passes() {
+        assert_eq!(refusal(Shape::new(1, 768), &args()), None);
+        assert_eq!(refusal(Shape::new(i32::MAX as u32, 32).with_shared(226 * 1024), &args()), None);
+    }
+
+    #[test]
+    fn arguments_must_be_those_of_the_device_code() {
+        let shape = Shape::new(1, 32);
+        assert_eq!(
+            refusal(shape, &args()[..1]).as_deref(),
+            Some("kernel `sweep_f32` cannot be launched: it was given 1 arguments and the device code takes 2")
+        );
+        assert_eq!(
+            refusal(shape, &[args()[0], Arg::scalar(7_u64)]).as_deref(),
+            Some("kernel `sweep_f32` cannot be launched: argument 1 has 8 bytes and the device code takes 4")
+        );
+    }
+
+    #[test]
+    fn shapes_must_fit_the_gpu() {
+        let refused = |shape| refusal(shape, &args()).is_some();
+        assert!(refused(Shape::new(0, 32)));
+        assert!(refused(Shape::new(1, 0)));
+        assert!(refused(Shape::cover(u64::MAX, 32)));
+        assert!(refused(Shape::new(1, 769)));
+        assert!(refused(Shape::new(Dim3 { x: 1, y: 65_536, z: 1 }, 32)));
+        assert!(refused(Shape::new(1, Dim3 { x: 1, y: 1, z: 65 })));
+        assert!(refused(Shape::new(1, 32).with_shared(226 * 1024 + 1)));
+    }
+
+    #[test]
+    fn arguments_keep_their_bytes() {
+        assert_eq!(value(&args()[0]), 0x7f00_0000_0100);
+        assert_eq!(value(&Arg::scalar(0.5_f32)).to_ne_bytes()[..4], 0.5_f32.to_ne_bytes());
+        assert_eq!(value(&Arg::scalar(-1.5_f64)), (-1.5_f64).to_bits());
+    }
+
+    #[test]
+    fn without_a_driver_everything_says_so() {
+        if driver::get().is_ok() {
+            return;
+        }
+        for error in [Gpu::count().err(), Gpu::list().err(), Gpu::driver_version().err(), Gpu::open(0).err()] {
+            assert!(matches!(error, Some(CudaError::NoDriver { .. })), "{error:?}");
+        }
     }
 }

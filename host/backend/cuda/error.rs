@@ -1,80 +1,115 @@
-//! What can go wrong on a GPU.
+//! What can go wrong on the way to the GPU and on it.
 
-use super::driver::driver;
+use super::driver;
 
-/// An error of the CUDA backend. Each message says what to do where something can be done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why the GPU did not do what was asked.
+///
+/// Compute capabilities and versions are (major, minor).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CudaError {
-    /// There is no driver on this machine.
-    #[error("there is no NVIDIA driver on this machine ({why})")]
+    /// `libcuda` cannot be loaded.
+    #[error("there is no NVIDIA driver here ({why}): install one, or use the CPU")]
     NoDriver {
-        /// What the dynamic linker said.
+        /// What the loader said.
         why: String,
     },
-    /// There is a driver, and no GPU.
-    #[error("the NVIDIA driver finds no GPU")]
-    NoGpu,
-    /// There is no GPU of this number.
-    #[error("there is no GPU cuda:{ordinal}; this machine has {count}, numbered from 0")]
-    NoSuchGpu {
+    /// The driver sees no GPU.
+    #[error("the NVIDIA driver sees no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use the CPU")]
+    NoDevice,
+    /// There is no GPU of that number.
+    #[error("there is no GPU {ordinal}: this machine has {count}, numbered from 0")]
+    BadOrdinal {
         /// The number asked for.
         ordinal: u32,
-        /// How many there are.
+        /// How many GPUs the driver sees.
         count: u32,
     },
-    /// This binary holds no device code.
-    #[error("this binary was built without device code: {why}")]
-    NoPtx {
-        /// What the build said.
-        why: String,
-    },
-    /// No device code of this binary runs on this GPU with this driver.
+    /// The binary holds no device code.
     #[error(
-        "no device code in this binary fits: the GPU has compute capability {}.{}, the driver is for CUDA {}.{}; \
-         {needs}", capability.0, capability.1, driver.0, driver.1
+        "this binary was built without device code ({reason}): build it again where the kernels compile, or use the CPU"
     )]
-    Unsupported {
+    NoPtx {
+        /// Why the build made none.
+        reason: String,
+    },
+    /// The GPU is older than all device code in the binary.
+    #[error("this GPU has compute capability {}.{}, and the device code needs {}.{} or newer: use another GPU, or the CPU",
+        cc.0, cc.1, needs.0, needs.1)]
+    DeviceTooOld {
         /// Compute capability of the GPU.
-        capability: (u32, u32),
-        /// CUDA version of the driver.
+        cc: (u32, u32),
+        /// The least that the device code runs on.
+        needs: (u32, u32),
+    },
+    /// The driver is older than all device code that the GPU could run.
+    #[error("the NVIDIA driver supports CUDA {}.{}, and the device code for this GPU (compute capability {}.{}) needs \
+        {}.{}: update the driver, or use the CPU", driver.0, driver.1, cc.0, cc.1, needs.0, needs.1)]
+    DriverTooOld {
+        /// The newest CUDA version that the driver supports.
         driver: (u32, u32),
-        /// What would be needed.
-        needs: String,
+        /// The oldest that would do.
+        needs: (u32, u32),
+        /// Compute capability of the GPU.
+        cc: (u32, u32),
+    },
+    /// `WARPKOV_PTX` names device code that the binary does not hold.
+    #[error(
+        "WARPKOV_PTX is `{asked}`, and the binary holds device code for {have}: set it to one of these, or unset it"
+    )]
+    NoSuchBaseline {
+        /// The value of the variable.
+        asked: String,
+        /// What could be asked for.
+        have: String,
     },
     /// The driver's compiler refused the device code.
-    #[error("the driver cannot compile the device code: {text}\n{log}")]
+    #[error(
+        "the NVIDIA driver cannot compile the device code ({text}, code {code}): update the driver; its log says: {log}"
+    )]
     Jit {
-        /// The driver's text for its error code.
+        /// The driver's code.
+        code: u32,
+        /// The driver's text for it.
         text: String,
         /// The compiler's log.
         log: String,
     },
-    /// Not enough device memory.
-    #[error("{what} needs {} of device memory, and {} of {} are free", mebibytes(*needed), mebibytes(*free), mebibytes(*total))]
+    /// The memory of the GPU does not suffice.
+    #[error("{what} needs {} of GPU memory, and {} of {} are free: use a smaller model, f32, or the CPU",
+        size(*needed), size(*free), size(*total))]
     OutOfMemory {
-        /// What needs it.
-        what: String,
-        /// Bytes needed.
+        /// Bytes asked for.
         needed: u64,
         /// Bytes free.
         free: u64,
-        /// Bytes there are.
+        /// Bytes that the GPU has.
         total: u64,
+        /// What they are for.
+        what: String,
     },
-    /// A launch that does not fit the kernel or the GPU.
-    #[error("kernel {entry}: {reason}")]
-    Launch {
+    /// The device code has no such kernel.
+    #[error("the device code for sm_{sm} has no kernel `{entry}`: this is a fault of the build, please report it")]
+    NoKernel {
+        /// The entry point asked for.
+        entry: String,
+        /// The baseline that was loaded.
+        sm: u32,
+    },
+    /// A launch that the GPU cannot make, or whose arguments are not those of the device code.
+    #[error("kernel `{entry}` cannot be launched: {why}")]
+    BadLaunch {
         /// The entry point.
-        entry: &'static str,
-        /// What is wrong.
-        reason: String,
+        entry: String,
+        /// What does not fit.
+        why: String,
     },
-    /// Any other error of the driver.
-    #[error("{call} failed: {text} (error {code})")]
+    /// Any other answer of the driver.
+    #[error("{call} failed: {text} (code {code}); `nvidia-smi` shows the state of the GPU and its driver")]
     Driver {
-        /// What was asked for.
+        /// The function that answered.
         call: &'static str,
-        /// The driver's code.
+        /// Its code.
         code: u32,
         /// The driver's text for it.
         text: String,
@@ -82,33 +117,33 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// The error that a code of the driver stands for.
-    pub(super) fn of(call: &'static str, code: u32) -> Self {
-        Self::Driver { call, code, text: error_text(code) }
-    }
-
-    /// `Ok` for 0, else the error that the code stands for.
-    pub(super) fn check(call: &'static str, code: u32) -> Result<(), Self> {
-        if code == 0 { Ok(()) } else { Err(Self::of(call, code)) }
-    }
-
-    /// For `map_err`: names what was asked of cust.
-    pub(super) fn from_cust(call: &'static str) -> impl Fn(cust::error::CudaError) -> Self {
-        move |error| Self::of(call, error as u32)
+    /// The error for `code`, which `call` returned.
+    pub(super) fn driver(call: &'static str, code: u32) -> Self {
+        match code {
+            100 => Self::NoDevice,
+            driver::STUB_LIBRARY => Self::NoDriver { why: format!("{call} is a stub") },
+            _ => Self::Driver { call, code, text: driver::describe(code) },
+        }
     }
 }
 
-/// The driver's text for an error code.
-pub(super) fn error_text(code: u32) -> String {
-    let text = driver().ok().and_then(|driver| driver.error_string(code));
-    text.map_or_else(|| "unknown error".to_owned(), |text| text.to_string_lossy().into_owned())
+/// Turns a code of the driver into a result.
+pub(super) fn check(call: &'static str, code: u32) -> Result<(), CudaError> {
+    if code == 0 { Ok(()) } else { Err(CudaError::driver(call, code)) }
 }
 
-fn mebibytes(bytes: u64) -> String {
-    if bytes < 10 << 30 {
-        format!("{:.1} MiB", bytes as f64 / (1u64 << 20) as f64)
-    } else {
-        format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+/// Turns an error of cust into ours: `.map_err(from_cust("cuMemAlloc"))`.
+pub(super) fn from_cust(call: &'static str) -> impl FnOnce(cust::error::CudaError) -> CudaError {
+    move |error| CudaError::driver(call, error as u32)
+}
+
+/// A number of bytes for people.
+fn size(bytes: u64) -> String {
+    const MIB: f64 = 1024.0 * 1024.0;
+    match bytes as f64 {
+        b if b >= 1024.0 * MIB => format!("{:.2} GiB", b / (1024.0 * MIB)),
+        b if b >= MIB => format!("{:.1} MiB", b / MIB),
+        _ => format!("{bytes} bytes"),
     }
 }
 
@@ -117,15 +152,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_sizes_in_words() {
-        let error =
-            CudaError::OutOfMemory { what: "the model".to_owned(), needed: 20 << 30, free: 100 << 20, total: 16 << 30 };
-        assert_eq!(error.to_string(), "the model needs 20.0 GiB of device memory, and 100.0 MiB of 16.0 GiB are free");
+    fn sizes_have_units() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(3 << 19), "1.5 MiB");
+        assert_eq!(size(139 << 30), "139.00 GiB");
     }
 
     #[test]
-    fn codes_newer_than_cust_have_a_message() {
-        let text = CudaError::of("cuLaunchKernel", 123_456).to_string();
-        assert!(text.starts_with("cuLaunchKernel failed: ") && text.ends_with("(error 123456)"), "{text}");
+    fn messages_say_what_to_do() {
+        let memory =
+            CudaError::OutOfMemory { needed: 3 << 30, free: 1 << 30, total: 2 << 30, what: "the model".into() };
+        assert_eq!(
+            memory.to_string(),
+            "the model needs 3.00 GiB of GPU memory, and 1.00 GiB of 2.00 GiB are free: use a smaller model, f32, or the CPU"
+        );
+        let driver = CudaError::DriverTooOld { driver: (11, 8), needs: (12, 0), cc: (9, 0) };
+        assert_eq!(
+            driver.to_string(),
+            "the NVIDIA driver supports CUDA 11.8, and the device code for this GPU (compute capability 9.0) needs 12.0: \
+             update the driver, or use the CPU"
+        );
+        assert_eq!(
+            CudaError::BadOrdinal { ordinal: 4, count: 2 }.to_string(),
+            "there is no GPU 4: this machine has 2, numbered from 0"
+        );
+    }
+
+    #[test]
+    fn unknown_codes_are_named_as_such() {
+        let error = check("cuStreamSynchronize", 4321).unwrap_err();
+        assert_eq!(
+            error,
+            CudaError::Driver { call: "cuStreamSynchronize", code: 4321, text: String::from("unknown code") }
+        );
+        assert!(check("cuInit", 0).is_ok());
+        assert_eq!(check("cuInit", 100), Err(CudaError::NoDevice));
+        assert!(matches!(check("cuInit", 34), Err(CudaError::NoDriver { .. })));
     }
 }

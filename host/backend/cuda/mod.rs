@@ -1,13 +1,13 @@
-//! NVIDIA GPUs, through cust. Nothing outside of this module knows cust or the driver.
+//! NVIDIA GPUs, through the CUDA driver: the only place that knows cust.
 //!
-//! Three layers: [`driver`] finds `libcuda` and keeps its error codes harmless, [`module`] loads the PTX that fits, and
-//! [`Gpu`] is the [`Device`](warpkov_kernels::launch::Device) that kernels are launched on.
+//! The binary holds its device code and finds the driver when it runs, so it starts anywhere; [`Gpu::open`] says what is
+//! missing where there is no GPU.
 
 mod device;
 mod driver;
 mod error;
 mod module;
 
-pub use device::{DeviceInfo, Gpu, GpuBuffer, driver_version};
+pub use device::{DeviceInfo, Gpu, GpuBuffer};
 pub use error::CudaError;
 pub use module::{DEVICE_COMPILER, NO_PTX, baselines};

@@ -1,150 +1,159 @@
-//! The PTX that this binary holds, and which of it a GPU gets.
+//! The device code in this binary, and its way to the GPU.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_void};
+use std::ptr;
 
-use super::driver::{Driver, driver};
-use super::error::{CudaError, error_text};
+use super::driver::{Driver, Handle};
+use super::error::{CudaError, check};
 
-/// The device code, compiled for one generation of GPUs and all later ones.
+/// Device code for one generation of GPUs and all later ones.
 pub struct Baseline {
-    /// The oldest compute capability it runs on: 80 for 8.0.
+    /// The least compute capability, as in `sm_80`: ten times the major plus the minor number.
     pub sm: u32,
-    /// The version of the PTX language it is written in.
+    /// PTX ISA version of `text` (major, minor).
     pub ptx: (u32, u32),
     /// The PTX.
     pub text: &'static str,
-    /// Its kernels, by name.
+    /// The kernels in `text`, sorted by name.
     pub entries: &'static [Entry],
 }
 
-/// A kernel's entry point.
-#[derive(Debug)]
+/// One kernel of a [`Baseline`].
 pub struct Entry {
-    /// Its name.
+    /// Name of the entry point.
     pub name: &'static str,
-    /// The sizes of its parameters, in bytes.
+    /// Size of each parameter in bytes.
     pub params: &'static [usize],
 }
 
-// What build.rs made: BASELINES in ascending order, NO_PTX where it made none, and DEVICE_COMPILER.
+impl Baseline {
+    /// The kernel of that name.
+    pub fn entry(&self, name: &str) -> Result<&'static Entry, CudaError> {
+        match self.entries.binary_search_by(|entry| entry.name.cmp(name)) {
+            Ok(at) => Ok(&self.entries[at]),
+            Err(_) => Err(CudaError::NoKernel { entry: name.to_owned(), sm: self.sm }),
+        }
+    }
+}
+
+// `BASELINES` (ascending `sm`), `NO_PTX` (why there are none) and `DEVICE_COMPILER`, written by the build script.
 include!(concat!(env!("OUT_DIR"), "/ptx_table.rs"));
 
-/// The device code of this binary, for the oldest GPUs first.
+/// The device code in this binary, ascending by `sm`.
 #[must_use]
 pub fn baselines() -> &'static [Baseline] {
     BASELINES
 }
 
-/// The newest PTX version that a driver for this version of CUDA compiles, as the PTX documentation lists them.
-fn newest_ptx((major, minor): (u32, u32)) -> (u32, u32) {
-    match (major, minor) {
-        (..=10, _) => (6, 5),
-        (11, minor) => (7, minor.min(8)),
-        (12, ..=5) => (8, minor),
-        (12, 6..=8) => (8, minor - 1),
-        (12, _) => (8, 8),
-        // 13.0 has 9.0, and later ones at least that.
-        _ => (9, minor),
+/// The environment variable that forces a baseline, to test the older ones on a newer GPU: `80`, `90`, …
+const FORCE: &str = "WARPKOV_PTX";
+
+/// The device code for a GPU of compute capability `cc` under a driver for CUDA `driver`.
+pub fn choose(cc: (u32, u32), driver: (u32, u32)) -> Result<&'static Baseline, CudaError> {
+    if let Some(reason) = NO_PTX {
+        return Err(CudaError::NoPtx { reason: reason.to_owned() });
     }
+    let forced = std::env::var_os(FORCE).map(|value| value.to_string_lossy().into_owned());
+    choose_from(BASELINES, cc, driver, forced.as_deref())
 }
 
-/// The newest baseline that runs on a GPU of `capability` with a driver for CUDA `version`.
-///
-/// `forced` is the value of `WARPKOV_PTX`, which limits the choice to one baseline.
-pub fn choose<'a>(
+/// The newest of `baselines` that the GPU can run and the driver can read.
+fn choose_from<'a>(
     baselines: &'a [Baseline],
-    capability: (u32, u32),
-    version: (u32, u32),
+    cc: (u32, u32),
+    driver: (u32, u32),
     forced: Option<&str>,
 ) -> Result<&'a Baseline, CudaError> {
-    if let Some(why) = NO_PTX.filter(|_| baselines.is_empty()) {
-        return Err(CudaError::NoPtx { why: why.to_owned() });
-    }
-    let fits = |baseline: &&Baseline| {
-        baseline.sm <= 10 * capability.0 + capability.1
-            && baseline.ptx <= newest_ptx(version)
-            && forced.is_none_or(|forced| forced == baseline.sm.to_string())
+    let asked: Vec<&Baseline> =
+        baselines.iter().filter(|baseline| forced.is_none_or(|sm| sm == baseline.sm.to_string())).collect();
+    let Some(oldest) = asked.first() else {
+        return Err(match forced {
+            Some(asked) if !baselines.is_empty() => {
+                let have: Vec<String> = baselines.iter().map(|baseline| baseline.sm.to_string()).collect();
+                CudaError::NoSuchBaseline { asked: asked.to_owned(), have: have.join(", ") }
+            }
+            _ => CudaError::NoPtx { reason: "the build made none".to_owned() },
+        });
     };
-    baselines.iter().rev().find(fits).ok_or_else(|| {
-        let offers: Vec<_> = baselines
-            .iter()
-            .filter(|baseline| forced.is_none_or(|forced| forced == baseline.sm.to_string()))
-            .map(|baseline| {
-                format!(
-                    "compute capability {}.{} and PTX {}.{}",
-                    baseline.sm / 10,
-                    baseline.sm % 10,
-                    baseline.ptx.0,
-                    baseline.ptx.1
-                )
-            })
-            .collect();
-        let needs = match (offers.is_empty(), forced) {
-            (true, Some(forced)) => format!("WARPKOV_PTX asks for {forced}, which it does not hold"),
-            _ => format!("it needs {}", offers.join(", or ")),
-        };
-        CudaError::Unsupported { capability, driver: version, needs }
-    })
+    let runs: Vec<&Baseline> = asked.iter().copied().filter(|b| b.sm <= 10 * cc.0 + cc.1).collect();
+    let Some(least) = runs.iter().map(|baseline| cuda_for(baseline.ptx)).min() else {
+        return Err(CudaError::DeviceTooOld { cc, needs: (oldest.sm / 10, oldest.sm % 10) });
+    };
+    let read = runs.into_iter().rfind(|baseline| cuda_for(baseline.ptx) <= driver);
+    read.ok_or(CudaError::DriverTooOld { driver, needs: least, cc })
 }
 
-/// A baseline, compiled and loaded into a context.
+/// The first CUDA version whose driver reads PTX of version `ptx` (7.0 and later).
+///
+/// Source: PTX ISA, *Release Notes*: 7.y came with CUDA 11.y, 8.0 to 8.5 with 12.0 to 12.5, 8.6 to 8.8 with 12.7 to
+/// 12.9 (CUDA 12.6 kept 8.5), and 9.y with 13.y.
+fn cuda_for((major, minor): (u32, u32)) -> (u32, u32) {
+    match (major, minor) {
+        (8, 6..) => (12, minor + 1),
+        _ => (major + 4, minor),
+    }
+}
+
+/// Device code on the GPU, unloaded when dropped.
 pub struct Module {
-    handle: *mut c_void,
+    handle: Handle,
     driver: &'static Driver,
-    pub baseline: &'static Baseline,
 }
 
 impl Module {
-    /// Compiles and loads a baseline into the current context.
-    pub fn load(baseline: &'static Baseline) -> Result<Self, CudaError> {
-        const ERROR_LOG: c_int = 5;
-        const ERROR_LOG_BYTES: c_int = 6;
-        let driver = driver().map_err(|why| CudaError::NoDriver { why: why.to_owned() })?;
-        let Ok(text) = CString::new(baseline.text) else {
-            return Err(CudaError::NoPtx { why: "its PTX is damaged".to_owned() });
-        };
-        let mut log = vec![0u8; 16 * 1024];
-        let mut options = [ERROR_LOG, ERROR_LOG_BYTES];
-        // An option's value is passed in the pointer itself where it is a number.
-        let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the image ends with a zero; the options are those that the two values belong to, and the log outlives
-        // the call.
+    /// Has the driver compile `baseline` into the current context.
+    pub fn load(driver: &'static Driver, baseline: &Baseline) -> Result<Self, CudaError> {
+        const LOG_BYTES: usize = 16 * 1024;
+        const ERROR_LOG_BUFFER: u32 = 5;
+        const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
+
+        let image = CString::new(baseline.text)
+            .map_err(|_| CudaError::NoPtx { reason: "the device code holds a NUL byte".to_owned() })?;
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+        let mut handle = ptr::null_mut();
+        // SAFETY: cuModuleLoadDataEx takes a NUL-terminated PTX image and arrays of two options with their values: a
+        // pointer to a buffer, and its size cast to a pointer. It writes at most that size, and the size that it filled
+        // into the second value. A context is current.
         let code = unsafe {
-            (driver.cuModuleLoadDataEx)(
+            (driver.module_load_data_ex)(
                 &mut handle,
-                text.as_ptr().cast(),
-                options.len() as u32,
-                options.as_mut_ptr(),
+                image.as_ptr().cast(),
+                kinds.len() as u32,
+                kinds.as_mut_ptr(),
                 values.as_mut_ptr(),
             )
         };
-        if code != 0 {
-            let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-            let log = String::from_utf8_lossy(&log[..end]).into_owned();
-            return Err(CudaError::Jit { text: error_text(code), log });
+        match code {
+            0 => Ok(Self { handle, driver }),
+            // No image for this GPU, no valid PTX, no compiler, a PTX version or a feature that it does not have.
+            200 | 209 | 218 | 221..=223 | 300 => {
+                let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+                let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+                let log = if log.is_empty() { "nothing".to_owned() } else { log };
+                Err(CudaError::Jit { code, text: super::driver::describe(code), log })
+            }
+            _ => Err(CudaError::driver("cuModuleLoadDataEx", code)),
         }
-        Ok(Self { handle, driver, baseline })
     }
 
-    /// The kernel of this name, with the sizes of its parameters.
-    pub fn function(&self, name: &'static str) -> Result<(*mut c_void, &'static [usize]), CudaError> {
-        let missing = || CudaError::Launch { entry: name, reason: "the device code has no such entry".to_owned() };
-        let index = self.baseline.entries.binary_search_by(|entry| entry.name.cmp(name)).map_err(|_| missing())?;
-        let text = CString::new(name).map_err(|_| missing())?;
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the module is loaded, and the name ends with a zero.
-        let code = unsafe { (self.driver.cuModuleGetFunction)(&mut function, self.handle, text.as_ptr()) };
-        CudaError::check("cuModuleGetFunction", code)?;
-        Ok((function, self.baseline.entries[index].params))
+    /// The handle of the kernel of that name.
+    pub fn function(&self, name: &str) -> Result<Handle, CudaError> {
+        let missing = || CudaError::driver("cuModuleGetFunction", 500);
+        let name = CString::new(name).map_err(|_| missing())?;
+        let mut function = ptr::null_mut();
+        // SAFETY: the module is loaded, the name is NUL-terminated, and `function` has room for the handle.
+        let code = unsafe { (self.driver.module_get_function)(&mut function, self.handle, name.as_ptr()) };
+        check("cuModuleGetFunction", code)?;
+        Ok(function)
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the module is loaded, and its functions are gone with the device that held them. An error leaves
-        // nothing to do.
-        unsafe { (self.driver.cuModuleUnload)(self.handle) };
+        // SAFETY: the handle came from cuModuleLoadDataEx and is unloaded once. There is nobody to tell of a failure.
+        unsafe { (self.driver.module_unload)(self.handle) };
     }
 }
 
@@ -152,37 +161,71 @@ impl Drop for Module {
 mod tests {
     use super::*;
 
-    const TWO: &[Baseline] = &[
-        Baseline { sm: 80, ptx: (7, 4), text: "", entries: &[] },
-        Baseline { sm: 90, ptx: (8, 0), text: "", entries: &[] },
+    static ENTRIES: &[Entry] = &[Entry { name: "a_f32", params: &[8, 4] }, Entry { name: "b_f64", params: &[8] }];
+    static BASELINES: &[Baseline] = &[
+        Baseline { sm: 80, ptx: (7, 4), text: "", entries: ENTRIES },
+        Baseline { sm: 90, ptx: (8, 0), text: "", entries: ENTRIES },
     ];
 
-    #[test]
-    fn the_newest_that_fits_is_chosen() {
-        let sm = |capability, version| choose(TWO, capability, version, None).map(|baseline| baseline.sm);
-        assert_eq!(sm((9, 0), (12, 0)), Ok(90));
-        assert_eq!(sm((10, 0), (13, 0)), Ok(90));
-        assert_eq!(sm((8, 9), (13, 0)), Ok(80));
-        assert_eq!(sm((8, 0), (11, 4)), Ok(80));
-        // An old driver on a new GPU: what it compiles, though it be for older ones.
-        assert_eq!(sm((9, 0), (11, 8)), Ok(80));
-        assert!(matches!(sm((7, 5), (13, 0)), Err(CudaError::Unsupported { capability: (7, 5), .. })));
-        assert!(matches!(sm((8, 0), (11, 3)), Err(CudaError::Unsupported { .. })));
+    fn chosen(cc: (u32, u32), driver: (u32, u32), forced: Option<&str>) -> Result<u32, CudaError> {
+        choose_from(BASELINES, cc, driver, forced).map(|baseline| baseline.sm)
     }
 
     #[test]
-    fn one_can_be_forced() {
-        assert_eq!(choose(TWO, (9, 0), (13, 0), Some("80")).map(|baseline| baseline.sm), Ok(80));
-        let error = choose(TWO, (9, 0), (13, 0), Some("75")).err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.contains("WARPKOV_PTX asks for 75")));
+    fn the_newest_usable_baseline_is_chosen() {
+        assert_eq!(chosen((9, 0), (13, 0), None), Ok(90));
+        assert_eq!(chosen((12, 1), (14, 2), None), Ok(90));
+        assert_eq!(chosen((8, 9), (12, 4), None), Ok(80));
+        assert_eq!(chosen((9, 0), (11, 8), None), Ok(80));
+        assert_eq!(chosen((9, 0), (13, 0), Some("80")), Ok(80));
     }
 
     #[test]
-    fn ptx_versions_are_those_of_the_documentation() {
-        let pairs = [((11, 0), (7, 0)), ((11, 8), (7, 8)), ((12, 0), (8, 0)), ((12, 5), (8, 5)), ((12, 6), (8, 5))];
-        let later = [((12, 7), (8, 6)), ((12, 8), (8, 7)), ((12, 9), (8, 8)), ((13, 0), (9, 0))];
-        for (cuda, ptx) in pairs.into_iter().chain(later) {
-            assert_eq!(newest_ptx(cuda), ptx, "CUDA {cuda:?}");
+    fn what_is_too_old_is_said() {
+        assert_eq!(chosen((7, 5), (13, 0), None), Err(CudaError::DeviceTooOld { cc: (7, 5), needs: (8, 0) }));
+        assert_eq!(
+            chosen((9, 0), (11, 3), None),
+            Err(CudaError::DriverTooOld { driver: (11, 3), needs: (11, 4), cc: (9, 0) })
+        );
+        assert_eq!(chosen((8, 0), (13, 0), Some("90")), Err(CudaError::DeviceTooOld { cc: (8, 0), needs: (9, 0) }));
+        assert_eq!(
+            chosen((9, 0), (11, 8), Some("90")),
+            Err(CudaError::DriverTooOld { driver: (11, 8), needs: (12, 0), cc: (9, 0) })
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        assert_eq!(
+            chosen((9, 0), (13, 0), Some("sm_90")),
+            Err(CudaError::NoSuchBaseline { asked: "sm_90".into(), have: "80, 90".into() })
+        );
+        assert!(matches!(choose_from(&[], (9, 0), (13, 0), Some("90")), Err(CudaError::NoPtx { .. })));
+        assert_eq!(BASELINES[1].entry("b_f64").map(|entry| entry.params), Ok(&[8_usize][..]));
+        assert_eq!(BASELINES[1].entry("c").map(|_| ()), Err(CudaError::NoKernel { entry: "c".into(), sm: 90 }));
+    }
+
+    #[test]
+    fn ptx_versions_follow_cuda() {
+        for (ptx, cuda) in [
+            ((7, 0), (11, 0)),
+            ((7, 8), (11, 8)),
+            ((8, 0), (12, 0)),
+            ((8, 5), (12, 5)),
+            ((8, 6), (12, 7)),
+            ((8, 8), (12, 9)),
+            ((9, 0), (13, 0)),
+        ] {
+            assert_eq!(cuda_for(ptx), cuda);
+        }
+    }
+
+    #[test]
+    fn the_table_of_this_build_is_in_order() {
+        assert_eq!(NO_PTX.is_some(), BASELINES.is_empty());
+        assert!(BASELINES.windows(2).all(|pair| pair[0].sm < pair[1].sm));
+        for baseline in BASELINES {
+            assert!(baseline.entries.windows(2).all(|pair| pair[0].name < pair[1].name), "sm_{}", baseline.sm);
         }
     }
 }
