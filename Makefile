@@ -8,19 +8,19 @@ help: ## list the targets
 setup: ## install what the build needs: the device compiler, and ptxas to check what it makes
 	@scripts/setup.sh
 
-demo: ## solve a 512 x 512 grid world and draw it, into target/demo
+demo: setup ## solve a 512 x 512 grid world and draw it, into target/demo
 	@scripts/demo.sh
 
-test: ## everything that CI checks; needs no GPU
+test: setup ## everything that CI checks; needs no GPU
 	@scripts/test.sh
 
-bench: ## measure the solvers on this machine's GPU, or its CPU
+bench: setup ## measure the solvers on this machine's GPU, or its CPU
 	cargo run --release -- bench mdp
 
-ptx-report: ## registers, spills and shared memory of every kernel
+ptx-report: setup ## registers, spills and shared memory of every kernel
 	@scripts/ptx-report.sh
 
-gpu-bundle: ## pack target/gpu-bundle, to test and measure on a machine that has a GPU and no Rust
+gpu-bundle: setup ## pack target/gpu-bundle, to test and measure on a machine that has a GPU and no Rust
 	@scripts/gpu-bundle.sh
 
 audit: ## licences of all dependencies, and known vulnerabilities where cargo-deny is installed

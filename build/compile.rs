@@ -38,6 +38,8 @@ fn compile(compiler: &Compiler, baseline: &Baseline, target: &Path) -> Result<St
         .args(["rustc", "--profile", "ptx", "-p", "warpkov-kernels", "--lib", "-Zbuild-std=core"])
         .args(["--target", "nvptx64-nvidia-cuda", "--message-format=json-render-diagnostics", "--target-dir"])
         .arg(target.join(format!("nvptx/sm_{sm}")))
+        // The build around this one has settled the versions.
+        .args(Path::new("Cargo.lock").exists().then_some("--locked"))
         .args(["--", "--emit=asm"]);
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_this_builds_own) {

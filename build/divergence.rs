@@ -15,7 +15,7 @@ struct Block<'a> {
     /// The lines of the barriers in it.
     barriers: Vec<usize>,
     writes: Vec<Write<'a>>,
-    /// The conditional branch at its end.
+    /// The conditional branch, or jump through a table, at its end.
     branch: Option<Branch<'a>>,
     next: Vec<usize>,
 }
@@ -41,13 +41,13 @@ pub fn duplicated_barriers(entry: &Entry<'_>) -> Vec<String> {
     let tainted = tainted(&blocks, &sides);
     let mut faults = Vec::new();
     for (block, sides) in blocks.iter().zip(&sides) {
-        let (Some(branch), [left, right]) = (&block.branch, &sides[..]) else { continue };
+        let Some(branch) = block.branch.as_ref().filter(|branch| tainted.contains(branch.predicate)) else { continue };
         // Blocks on both sides are common code, which the threads meet in again.
         let first = |side: &BTreeSet<usize>, other: &BTreeSet<usize>| {
             side.difference(other).find_map(|&at| blocks[at].barriers.first().copied())
         };
-        let (Some(a), Some(b)) = (first(left, right), first(right, left)) else { continue };
-        if tainted.contains(branch.predicate) {
+        let mut pairs = (0..sides.len()).flat_map(|at| sides[at + 1..].iter().map(move |right| (&sides[at], right)));
+        if let Some((a, b)) = pairs.find_map(|(left, right)| first(left, right).zip(first(right, left))) {
             faults.push(format!(
                 "{}: threads that part at line {} would wait at different barriers, at lines {} and {}",
                 entry.name,
@@ -70,7 +70,19 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
         jumps.push(Vec::new());
         falls.push(true);
     };
+    // The targets of each jump table, and the one that is being read.
+    let mut tables: BTreeMap<&str, Vec<Option<&str>>> = BTreeMap::new();
+    let mut open: Option<&str> = None;
     for &(line, text) in &entry.body {
+        if let Some(table) = open {
+            tables.entry(table).or_default().push(Some(text.trim_end_matches([',', ';'])));
+            open = open.filter(|_| !text.ends_with(';'));
+            continue;
+        }
+        open = text.strip_suffix(": .branchtargets");
+        if open.is_some() {
+            continue;
+        }
         if let Some(label) = text.strip_suffix(':') {
             start(&mut blocks, &mut jumps, &mut falls_through, Some(label));
             continue;
@@ -89,7 +101,12 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             if is_barrier(opcode) {
                 blocks[last].barriers.push(line);
             }
-            if matches!(opcode.split('.').next(), Some("bra" | "ret" | "exit" | "trap")) {
+            if let Some((index, table)) = operands.split_once(',').filter(|_| opcode.starts_with("brx")) {
+                jumps[last] = tables.get(table.trim()).cloned().unwrap_or_default();
+                falls_through[last] = false;
+                blocks[last].branch = Some(Branch { line, predicate: index.trim() });
+                start(&mut blocks, &mut jumps, &mut falls_through, None);
+            } else if matches!(opcode.split('.').next(), Some("bra" | "ret" | "exit" | "trap")) {
                 jumps[last].push((!operands.is_empty()).then(|| operands.trim()));
                 falls_through[last] = !guard.is_empty();
                 if !guard.is_empty() {

@@ -17,28 +17,26 @@ device_compiler() {
     return 1
 }
 
-packages=()
-device_compiler || packages+=(rustc-web rust-web-src)
-command -v cc >/dev/null || packages+=(gcc)
-[[ -e /usr/include/stdlib.h ]] || packages+=(libc6-dev)
-python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+as_root() {
+    if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
 
-if ((${#packages[@]})); then
-    if ! command -v apt-get >/dev/null; then
-        echo "This is not Debian, so please install these yourself:" >&2
-        echo "  Rust 1.96.0 and its source: rustup toolchain install 1.96.0 -c rust-src" >&2
-        echo "  a C linker with the C library's headers, and Python 3.11 or newer with venv" >&2
-        exit 1
-    fi
-    sudo=()
-    ((EUID == 0)) || sudo=(sudo)
-    "${sudo[@]}" apt-get update -qq
-    "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}"
-    device_compiler || {
-        echo "The distribution's rustc is older than 1.96: rustup toolchain install 1.96.0 -c rust-src" >&2
-        exit 1
-    }
+basics=()
+command -v cc >/dev/null || basics+=(gcc)
+[[ -e /usr/include/stdlib.h ]] || basics+=(libc6-dev)
+python3 -c 'import ensurepip' 2>/dev/null || basics+=(python3-venv)
+device=()
+device_compiler || device=(rustc-web rust-web-src)
+
+# What cannot be installed is said and passed over: without a device compiler the build still makes a binary for the CPU.
+if ((${#basics[@]} + ${#device[@]})) && command -v apt-get >/dev/null; then
+    as_root apt-get update -qq
+    ((${#basics[@]} == 0)) || as_root apt-get install -y -qq --no-install-recommends "${basics[@]}"
+    # Not every distribution with apt has these.
+    ((${#device[@]} == 0)) || as_root apt-get install -y -qq --no-install-recommends "${device[@]}" || true
+elif ((${#basics[@]})); then
+    echo "Please install a C linker with the C library's headers, and Python 3.11 or newer with venv." >&2
 fi
-
-scripts/ptxas.sh >/dev/null
-echo "Everything is there: cargo build --release"
+device_compiler || echo "For the GPU code, run: rustup toolchain install 1.96.0 -c rust-src" >&2
+# Only the report on the PTX needs it, and fails where it is missing.
+scripts/ptxas.sh >/dev/null || echo "No ptxas: make ptx-report and make test will not work." >&2

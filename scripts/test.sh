@@ -3,7 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
 export WARPKOV_REQUIRE_PTX=1
 step() { printf '\n== %s\n' "$*" >&2; "$@"; }
 step cargo fmt --all --check

@@ -144,6 +144,19 @@ fn looks_into_loops() {
 }
 
 #[test]
+fn follows_jump_tables() {
+    let table = |last: &str| {
+        format!(
+            "{BY_THREAD}\n\t$L_brx_0: .branchtargets\n\t\t$L1,\n\t\t$L2,\n\t\t$L3;\n\tbrx.idx \t%r2, $L_brx_0;\n\
+             $L1:\n\tbar.sync 0;\n\tbra.uni $L4;\n$L2:\n\tnop;\n\tbra.uni $L4;\n$L3:\n\t{last};\n$L4:\n\tret;"
+        )
+    };
+    assert_eq!(body_faults(&table("nop")), [""; 0]);
+    assert_one(&body_faults(&table("bar.sync 0")), "different barriers");
+    assert_eq!(body_faults(&table("bar.sync 0").replace("%tid.x", "%ctaid.x")), [""; 0]);
+}
+
+#[test]
 fn accepts_barriers_of_named_threads() {
     let halves = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "bar.warp.sync 1431655765");
     assert_eq!(body_faults(&halves), [""; 0]);
