@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -14,7 +15,10 @@ const CHUNK: usize = 4096;
 
 /// The model in precision T, with V and π.
 struct State<'m, T: Precise> {
-    model: &'m Mdp,
+    actions: usize,
+    gamma: f64,
+    row_ptr: &'m [u64],
+    col: &'m [u32],
     prob: Cow<'m, [T]>,
     /// r(s, a).
     reward: Vec<T>,
@@ -27,7 +31,10 @@ impl<'m, T: Precise> State<'m, T> {
     fn new(model: &'m Mdp) -> Self {
         let states = model.states as usize;
         Self {
-            model,
+            actions: model.actions as usize,
+            gamma: model.gamma,
+            row_ptr: &model.transitions.row_ptr,
+            col: &model.transitions.col,
             prob: T::of(&model.transitions.val),
             reward: T::of(&model.expected_rewards()).into_owned(),
             policy: vec![0; states],
@@ -36,23 +43,32 @@ impl<'m, T: Precise> State<'m, T> {
         }
     }
 
+    /// Where the entries of a row are.
+    fn entries(&self, row: usize) -> Range<usize> {
+        self.row_ptr[row] as usize..self.row_ptr[row + 1] as usize
+    }
+
+    /// The row of a state's present action.
+    fn row(&self, state: usize) -> usize {
+        state * self.actions + self.policy[state] as usize
+    }
+
     /// r(s, a) + γ Σ P(s'|s, a) V(s').
     fn q_factor(&self, row: usize) -> f64 {
-        let transitions = &self.model.transitions;
-        let entries = transitions.row_ptr[row] as usize..transitions.row_ptr[row + 1] as usize;
-        let expected: f64 = transitions.col[entries.clone()]
+        let entries = self.entries(row);
+        let expected: f64 = self.col[entries.clone()]
             .iter()
             .zip(&self.prob[entries])
             .map(|(&successor, &prob)| prob.to_f64() * self.v_old[successor as usize].to_f64())
             .sum();
-        self.reward[row].to_f64() + self.model.gamma * expected
+        self.reward[row].to_f64() + self.gamma * expected
     }
 
     /// The greedy action of a state, or its old one where no other is better by more than `tie`.
     fn greedy(&self, state: usize, tie: f64) -> u32 {
-        let (old, first) = (self.policy[state], state * self.model.actions as usize);
+        let (old, first) = (self.policy[state], state * self.actions);
         let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
-        for action in 0..self.model.actions {
+        for action in 0..self.actions as u32 {
             let q = self.q_factor(first + action as usize);
             if action == old {
                 old_q = q;
@@ -75,12 +91,9 @@ impl<'m, T: Precise> State<'m, T> {
 
     /// The entries of the policy's rows, two offsets and a reward for each, and V read and written.
     fn sweep_bytes(&self) -> u64 {
-        let actions = self.model.actions as usize;
-        let row_ptr = &self.model.transitions.row_ptr;
-        let rows = (0..).step_by(actions).zip(&self.policy).map(|(first, &action)| first + action as usize);
-        let entries: u64 = rows.map(|row| row_ptr[row + 1] - row_ptr[row]).sum();
+        let entries: usize = (0..self.policy.len()).map(|state| self.entries(self.row(state)).len()).sum();
         let t = size_of::<T>() as u64;
-        entries * (4 + t) + self.policy.len() as u64 * (8 + 3 * t)
+        entries as u64 * (4 + t) + self.policy.len() as u64 * (8 + 3 * t)
     }
 }
 
@@ -117,7 +130,7 @@ impl<T: Precise> Backend for Serial<'_, T> {
         Ok(sweep_until(theta, max_sweeps, || {
             let mut residual: f64 = 0.0;
             for s in 0..state.policy.len() {
-                let value = T::from_f64(state.q_factor(s * state.model.actions as usize + state.policy[s] as usize));
+                let value = T::from_f64(state.q_factor(state.row(s)));
                 residual = residual.max((value.to_f64() - state.v_old[s].to_f64()).abs());
                 state.v_new[s] = value;
             }
@@ -181,9 +194,7 @@ impl<'m, T: Precise> Parallel<'m, T> {
     /// Gathers the rows of the present policy: lengths, their prefix sum, copy.
     fn project(&mut self) {
         let Self { state, projected } = self;
-        let (transitions, actions) = (&state.model.transitions, state.model.actions as usize);
-        let row = |s: usize| s * actions + state.policy[s] as usize;
-        let entries = |s: usize| transitions.row_ptr[row(s)] as usize..transitions.row_ptr[row(s) + 1] as usize;
+        let entries = |s: usize| state.entries(state.row(s));
         projected.row_ptr[1..].par_iter_mut().enumerate().for_each(|(s, length)| *length = entries(s).len());
         for s in 1..projected.row_ptr.len() {
             projected.row_ptr[s] += projected.row_ptr[s - 1];
@@ -208,9 +219,9 @@ impl<'m, T: Precise> Parallel<'m, T> {
             for (s, reward) in (first..).zip(rewards) {
                 let source = entries(s);
                 let end = target + source.len();
-                col[target..end].copy_from_slice(&transitions.col[source.clone()]);
+                col[target..end].copy_from_slice(&state.col[source.clone()]);
                 prob[target..end].copy_from_slice(&state.prob[source]);
-                *reward = state.reward[row(s)];
+                *reward = state.reward[state.row(s)];
                 target = end;
             }
         });
@@ -228,7 +239,7 @@ impl<T: Precise> Backend for Parallel<'_, T> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
         self.project();
         let Self { state, projected } = self;
-        let gamma = state.model.gamma;
+        let gamma = state.gamma;
         Ok(sweep_until(theta, max_sweeps, || {
             let v_old = &state.v_old[..];
             let residual = state

@@ -63,7 +63,7 @@ pub enum Error {
 /// Reads the model in `path`: `.json`, `.safetensors`, or under another name whichever its content is.
 ///
 /// Safetensors are mapped to memory, not read: the file must not be changed in place while the model lives. (A file that
-/// is replaced, as [`write`] does, is safe.)
+/// is replaced, as [`write()`] does, is safe.)
 ///
 /// # Errors
 /// If the file cannot be read, is neither, or its model is not valid.

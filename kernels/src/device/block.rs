@@ -1,6 +1,6 @@
 //! Reductions and scans among the threads of a block.
 //!
-//! The ladder is thread → [warp](super::warp) → block: warps reduce by shuffles, their results meet in shared memory, and
+//! The ladder is thread → [warp] → block: warps reduce by shuffles, their results meet in shared memory, and
 //! the first warp finishes. Blocks have a whole number of warps here: `block_size()` is a multiple of 32.
 
 use super::{Word, thread, warp};
