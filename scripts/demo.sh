@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 mkdir -p target/demo
 cargo build --release
 warpkov() { cargo run --quiet --release -- "$@"; }
-warpkov mdp generate grid --width 512 --height 512 --out target/demo/grid.safetensors
+warpkov mdp generate grid --width 512 --height 512 --gamma 0.98 --out target/demo/grid.safetensors
 warpkov mdp solve target/demo/grid.safetensors \
     --plot target/demo/grid.png --plot target/demo/grid.svg --out target/demo/solution.json
 echo "See target/demo/grid.png, grid.svg and solution.json."

@@ -63,7 +63,10 @@ impl Chart<'_> {
             canvas.text((frame.right() + 8, y(value)), 17, LEVEL, Anchor::Start, name)?;
         }
         let curve: Vec<Point> = self.points.iter().map(|point| (x(point.0), y(point.1))).collect();
-        canvas.line(&curve, CURVE, 2)?;
+        // Piece by piece: where plotters joins two of them at a sharp angle, it draws a spike far beyond the frame.
+        for piece in curve.windows(2) {
+            canvas.line(piece, CURVE, 2)?;
+        }
         if curve.len() <= MARKED {
             for (x, y) in curve {
                 canvas.fill(Rect { x: x - 3, y: y - 3, width: 6, height: 6 }, CURVE)?;
