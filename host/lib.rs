@@ -1,4 +1,40 @@
 //! Markov models solved on NVIDIA GPUs, with every kernel written in Rust.
+//!
+//! A finite Markov decision process has states s, actions a, probabilities P(s'|s, a), rewards R(s, a, s') and a discount
+//! factor γ ∈ [0, 1). Solving it is to find the optimal value function
+//!
+//! > V\*(s) = maxₐ Σ P(s'|s, a) · (R(s, a, s') + γ V\*(s'))
+//!
+//! and a policy π that attains it. Every solution carries a bound on ‖V − V\*‖∞ that has been computed, not assumed.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use warpkov::mdp::generate::SlipGrid;
+//! use warpkov::mdp::options::{DeviceChoice, Precision, SolveOptions};
+//! use warpkov::mdp::solve::Limits;
+//! use warpkov::mdp::solve_with;
+//!
+//! let model = SlipGrid { width: 16, height: 16, ..SlipGrid::default() }.generate()?;
+//! let options = SolveOptions {
+//!     method: None,
+//!     device: DeviceChoice::Auto, // a GPU where there is one
+//!     precision: Precision::F64,
+//!     limits: Limits { theta: 1e-9, max_sweeps: 10_000, max_policies: 1000, tie: 1e-12 },
+//! };
+//! let solution = solve_with(&model, &options, &mut |_round| ControlFlow::Continue(()))?;
+//! assert!(solution.certificate.bound.is_some_and(|bound| bound < 1e-7));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`mdp`] | models, formats, policy iteration, certificates, reports |
+//! | [`backend`] | where it runs: CPU, GPU, emulator |
+//! | [`output`] | files that are whole or not there |
+//!
+//! The kernels are in the crate [`warpkov_kernels`].
+
 pub mod backend;
 pub mod mdp;
 pub mod output;

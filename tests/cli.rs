@@ -383,3 +383,17 @@ fn methods_agree_on_the_grids_of_the_source() {
         }
     }
 }
+
+#[test]
+fn values_that_overflow_are_no_solution() {
+    let folder = folder();
+    let model = LISTING_A1.replace(&["1"; 16].join(","), &["1e300"; 16].join(","));
+    let solve = |precision| {
+        let arguments = ["mdp", "solve", "-", "--device", "cpu", "--precision", precision];
+        run_with(folder.path(), &arguments, model.as_bytes())
+    };
+    assert_eq!(code(&solve("f64")), Some(0));
+    let output = solve("f32");
+    assert_eq!(code(&output), Some(1));
+    assert!(stdout(&output).contains("the values overflow f32"), "{}", stdout(&output));
+}

@@ -1,7 +1,10 @@
-//! Where models are solved. [`cpu`] is the only place that knows rayon's loops, [`cuda`] the only one that knows cust.
+//! Where models are solved.
 //!
-//! [`device`] holds the host side of the kernels, generic over the [`Device`](warpkov_kernels::launch::Device) they run
-//! on: a GPU, or the emulator.
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`cpu`] | one core, or all of them |
+//! | [`device`] | the host side of the kernels, generic over the [`Device`](warpkov_kernels::launch::Device) they run on |
+//! | [`cuda`] | the device that is a GPU; nothing outside of it knows cust |
 
 pub mod cpu;
 pub mod cuda;

@@ -200,9 +200,10 @@ where
     Ok((job.run(backend)?, setup))
 }
 
-/// Whether offsets into the model, or into any P^π, need 64 bits.
+/// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
+/// before they compare it with the end, and that must not wrap around.
 fn is_wide(mdp: &Mdp, layout: Layout) -> bool {
-    layout.capacity(mdp).max(mdp.transitions.nnz()) > u32::MAX as usize
+    layout.capacity(mdp).max(mdp.transitions.nnz()) > u32::MAX as usize - 1024
 }
 
 fn bytes_on_device(mdp: &Mdp, options: &SolveOptions) -> u64 {

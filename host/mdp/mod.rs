@@ -1,4 +1,8 @@
-//! Markov decision processes.
+//! Markov decision processes: models and their formats, policy iteration, certificates and reports.
+//!
+//! The [loop](solve) is written once, over what it asks of a [backend](solve::Backend); [`solve_with`] chooses the backend
+//! and certifies what comes out.
+
 pub mod bench;
 pub mod certificate;
 pub mod compare;

@@ -154,10 +154,12 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Whether the policy is stable and its last evaluation met θ: the run ended by itself, not by a limit.
+    /// Whether the run ended by itself, not by a limit: the policy is stable, its last evaluation met θ, and its values
+    /// are finite (rewards near the end of a precision's range can overflow it).
     pub fn converged(&self, limits: &Limits) -> bool {
         let evaluated = self.run.rounds.last().is_some_and(|round| round.residual < limits.theta);
-        self.run.status == super::solve::Status::Solved && evaluated
+        let finite = self.certificate.bellman_residual.is_finite();
+        self.run.status == super::solve::Status::Solved && evaluated && finite
     }
 }
 

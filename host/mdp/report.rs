@@ -152,6 +152,9 @@ impl Report<'_> {
         let policies = solution.run.rounds.len();
         match solution.run.status {
             Status::Solved if solution.converged(limits) => format!("Policy converged after {policies} iterations."),
+            Status::Solved if !solution.certificate.bellman_residual.is_finite() => {
+                format!("Not solved: the values overflow {}.", solution.precision)
+            }
             Status::Solved => format!(
                 "Policy stable after {policies} iterations, but not evaluated to θ = {:e} within {} sweeps.",
                 limits.theta, limits.max_sweeps

@@ -26,7 +26,8 @@ const UNROLL: usize = 4;
 /// *Thread mapping*: block b has state b; thread t adds entries t, t + B, … of row s·A + π(s). *Shared memory*: one f64 per
 /// thread, dynamic. *Barriers*: 1 + log₂ B, for B a power of two. The residual is taken by
 /// [`max_change`](super::residual::max_change).
-/// *Safety*: the model has one block's worth of states per block of the grid, and columns below the length of V.
+/// *Safety*: the grid has one block per state; `row_ptr` has S·A + 1 elements, and `policy`, `v_old` and `v_new` have S;
+/// actions are below A, and columns below S.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn evaluate_block_per_state<T: Real, O: Offset>(
     actions: u32,
@@ -142,6 +143,7 @@ pub fn evaluate_slices<T: Real, O: Offset>(
         let slice = state as usize / SLICE;
         if state < states { (slice_ptr.get(slice) + lane, slice_ptr.get(slice + 1)) } else { (lane, lane) }
     };
+    // In T: near convergence the difference of two numbers of T is a number of T.
     let mut change = T::ZERO;
     let mut state = thread::index_1d() as u32;
     let (mut entry, mut end) = bounds(state);

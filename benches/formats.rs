@@ -1,0 +1,60 @@
+//! How fast models are read and written: `cargo bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells (512).
+//!
+//! Each line is the median of five runs. The first is a plain copy of the JSON file, which the others compare with: on a
+//! machine that is not a GPU's own, only such ratios mean something.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::time::Instant;
+
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::io as formats;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Cargo passes --bench to every benchmark.
+    let side = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(512);
+    let folder = tempfile::tempdir()?;
+    let (json, safetensors) = (folder.path().join("grid.json"), folder.path().join("grid.safetensors"));
+    let grid = SlipGrid { width: side, height: side, ..SlipGrid::default() };
+
+    let model = grid.generate()?;
+    formats::write(&json, &model)?;
+    formats::write(&safetensors, &model)?;
+    println!("{side} × {side} cells, {} transitions", model.transitions.nnz());
+    println!("{:<28} {:>9} {:>9} {:>9}", "", "ms", "MB/s", "of a copy");
+
+    let bytes = fs::metadata(&json)?.len();
+    let copy = line("copy of the JSON file", bytes, None, || {
+        let mut target = BufWriter::new(File::create(folder.path().join("copy"))?);
+        io::copy(&mut File::open(&json)?, &mut target)?;
+        Ok(target.flush()?)
+    })?;
+    line("generate", bytes, Some(copy), || Ok(grid.generate().map(drop)?))?;
+    line("write JSON", bytes, Some(copy), || Ok(formats::write(&json, &model)?))?;
+    line("read JSON", bytes, Some(copy), || Ok(formats::read(&json).map(drop)?))?;
+    let bytes = fs::metadata(&safetensors)?.len();
+    line("write safetensors", bytes, Some(copy), || Ok(formats::write(&safetensors, &model)?))?;
+    line("read safetensors", bytes, Some(copy), || Ok(formats::read(&safetensors).map(drop)?))?;
+    Ok(())
+}
+
+/// Measures and prints; the rate in bytes per second.
+fn line(
+    name: &str,
+    bytes: u64,
+    copy: Option<f64>,
+    mut run: impl FnMut() -> Result<(), Box<dyn Error>>,
+) -> Result<f64, Box<dyn Error>> {
+    let mut seconds = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        run()?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    let rate = bytes as f64 / seconds[2];
+    let ratio = copy.map_or_else(String::new, |copy| format!("{:.2}", rate / copy));
+    println!("{name:<28} {:>9.1} {:>9.0} {ratio:>9}", 1e3 * seconds[2], rate / 1e6);
+    Ok(rate)
+}
