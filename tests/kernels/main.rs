@@ -4,6 +4,7 @@
 //! are there; `WARPKOV_REQUIRE_GPU=1` makes that an error.
 
 mod check;
+mod gpu;
 mod lessons;
 mod mdp;
 mod random;
@@ -104,6 +105,9 @@ fn main() -> ExitCode {
     }
     for ordinal in 0..gpus {
         all.extend(trials(format!("cuda:{ordinal}"), OnGpu(ordinal)));
+        let mut suite = Suite { device: format!("cuda:{ordinal}"), with: OnGpu(ordinal), trials: Vec::new() };
+        gpu::add(&mut suite);
+        all.extend(suite.trials);
     }
     libtest_mimic::run(&arguments, all).exit_code()
 }

@@ -1,0 +1,92 @@
+//! What only a GPU has: events, limits, and memory that ends.
+
+use std::time::{Duration, Instant};
+
+use warpkov::backend::cuda::{CudaError, Gpu};
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::lessons;
+
+use crate::check::same;
+use crate::{OnGpu, Outcome, Suite};
+
+pub fn add(suite: &mut Suite<OnGpu>) {
+    suite.add("events", |gpu, _| events(gpu));
+    suite.add("shared_memory_beyond_48_kib", |gpu, _| shared_memory(gpu));
+    suite.add("memory_that_is_not_there", |gpu, _| memory(gpu));
+    suite.add("empty_buffers", |gpu, _| empty(gpu));
+    suite.add("buffers_outlive_their_gpu", |_, _| outlive());
+}
+
+/// The GPU's own clock agrees with the host's: within it, and not far below for work that fills the time.
+fn events(gpu: &Gpu) -> Outcome {
+    let n = 1 << 24;
+    let (x, y) = (gpu.zeros::<f64>(n)?, gpu.zeros::<f64>(n)?);
+    let mut z = gpu.zeros::<f64>(n)?;
+    let mut add = || {
+        for _ in 0..100 {
+            // SAFETY: all three vectors have `n` elements.
+            unsafe { lessons::vector_add(gpu, Shape::cover(n as u64, 256), n as u32, &x, &y, &mut z)? };
+        }
+        Ok::<_, CudaError>(())
+    };
+    add()?;
+    gpu.synchronize()?;
+    let start = Instant::now();
+    let ((), device) = gpu.time(add)?;
+    let host = start.elapsed();
+    if device > host || device < host / 10 || device < Duration::from_micros(100) {
+        return Err(format!("{device:?} by the GPU's clock, {host:?} by the host's").into());
+    }
+    Ok(())
+}
+
+/// A block may have more than the 48 KiB that need no asking, and not more than the GPU has.
+fn shared_memory(gpu: &Gpu) -> Outcome {
+    let x = gpu.upload(&[1i32; 64])?;
+    let mut out = gpu.zeros::<u32>(3)?;
+    for bytes in [96 * 1024, 60 * 1024] {
+        // SAFETY: `x` has one element per thread, `out` three per block.
+        unsafe { lessons::barrier_votes(gpu, Shape::new(1, 64).with_shared(bytes), &x, &mut out)? };
+        same("votes", &gpu.to_vec(&out)?, &[64, 1, 1])?;
+    }
+    // SAFETY: as above.
+    let refused = unsafe { lessons::barrier_votes(gpu, Shape::new(1, 64).with_shared(1 << 20), &x, &mut out) };
+    match refused {
+        Err(CudaError::BadLaunch { .. }) => Ok(()),
+        other => Err(format!("a megabyte of shared memory: {other:?}").into()),
+    }
+}
+
+/// More memory than there is, asked for up front and allocated: an error that names the sizes, and the GPU goes on.
+fn memory(gpu: &Gpu) -> Outcome {
+    let (_, total) = gpu.memory()?;
+    let too_much = total + (1 << 30);
+    match gpu.reserve(too_much, "a test") {
+        Err(CudaError::OutOfMemory { needed, total: all, .. }) if needed == too_much && all == total => {}
+        other => return Err(format!("reserving too much: {other:?}").into()),
+    }
+    match gpu.zeros::<u8>(too_much as usize) {
+        Err(CudaError::OutOfMemory { .. }) => {}
+        Err(other) => return Err(format!("allocating too much: {other}").into()),
+        Ok(_) => return Err("allocated more than there is".into()),
+    }
+    let buffer = gpu.upload(&[1u32, 2, 3])?;
+    same("after the failure", &gpu.to_vec(&buffer)?, &[1, 2, 3])
+}
+
+fn empty(gpu: &Gpu) -> Outcome {
+    let mut nothing = gpu.upload::<f32>(&[])?;
+    gpu.clear(&mut nothing)?;
+    same("nothing", &gpu.to_vec(&nothing)?, &[])
+}
+
+fn outlive() -> Outcome {
+    let buffer = {
+        let gpu = Gpu::open(0)?;
+        gpu.upload(&[7u64; 1000])?
+    };
+    drop(buffer);
+    let gpu = Gpu::open(0)?;
+    let buffer = gpu.upload(&[8u64])?;
+    same("a GPU opened again", &gpu.to_vec(&buffer)?, &[8])
+}
