@@ -28,7 +28,7 @@ pub enum Scope {
     System,
 }
 
-/// The operations of [`AtomicNumber`] and [`AtomicInteger`], as the emulator tells them apart.
+/// What an operation makes of the old value and its operand, for the emulator.
 #[cfg(not(target_arch = "nvptx64"))]
 type Update<T> = fn(T, T) -> T;
 

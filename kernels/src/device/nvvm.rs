@@ -15,8 +15,6 @@ unsafe extern "C" {
     pub fn barrier_or(barrier: u32, predicate: bool) -> bool;
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     pub fn warp_sync(mask: u32);
-    #[link_name = "llvm.nvvm.activemask"]
-    pub fn active_mask() -> u32;
 
     #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
     pub fn shuffle_index(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;

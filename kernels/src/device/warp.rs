@@ -176,17 +176,6 @@ pub fn match_any(mask: u32, value: u32) -> u32 {
     }
 }
 
-/// The lanes that happen to execute this together (`__activemask`): a hint, not a promise that they stay together.
-#[inline(always)]
-#[must_use]
-pub fn active_mask() -> u32 {
-    target! {
-        // SAFETY: reading the mask has no precondition.
-        nvptx => unsafe { nvvm::active_mask() },
-        emulated => 1 << lane_id(),
-    }
-}
-
 #[cfg(not(target_arch = "nvptx64"))]
 fn lanes(mask: u32) -> impl Iterator<Item = u32> {
     (0..SIZE).filter(move |lane| mask & (1 << lane) != 0)
