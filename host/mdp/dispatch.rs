@@ -126,10 +126,7 @@ pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result
             };
             (name, done?)
         }
-        Chosen::Gpu(gpu) => {
-            gpu.reserve(bytes_on_device(mdp, options), "the model")?;
-            (gpu.name(), on_device(&gpu, mdp, method, options.precision, job)?)
-        }
+        Chosen::Gpu(gpu) => (gpu.name(), on_device(&gpu, mdp, method, options.precision, job)?),
         Chosen::Emulated => {
             ("the emulator".to_owned(), on_device(&Emulator::default(), mdp, method, options.precision, job)?)
         }
@@ -165,17 +162,21 @@ fn choose(mdp: &Mdp, options: &SolveOptions) -> Result<Place, SolveError> {
     match options.device {
         DeviceChoice::Cpu => place(Chosen::Cpu),
         DeviceChoice::Emulated => place(Chosen::Emulated),
-        DeviceChoice::Cuda(ordinal) => place(Chosen::Gpu(Gpu::open(ordinal)?)),
+        DeviceChoice::Cuda(ordinal) => place(Chosen::Gpu(open_with_room(ordinal, mdp, options)?)),
         DeviceChoice::Auto if on_cpu => place(Chosen::Cpu),
-        DeviceChoice::Auto => match Gpu::open(0).and_then(|gpu| {
-            gpu.reserve(bytes_on_device(mdp, options), "the model")?;
-            Ok(gpu)
-        }) {
+        DeviceChoice::Auto => match open_with_room(0, mdp, options) {
             Ok(gpu) => place(Chosen::Gpu(gpu)),
             Err(error) if on_gpu => Err(error.into()),
             Err(error) => Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] }),
         },
     }
+}
+
+/// A GPU with enough free memory for the model.
+fn open_with_room(ordinal: u32, mdp: &Mdp, options: &SolveOptions) -> Result<Gpu, CudaError> {
+    let gpu = Gpu::open(ordinal)?;
+    gpu.reserve(bytes_on_device(mdp, options), "the model")?;
+    Ok(gpu)
 }
 
 fn on_cpu<T: Precise, J: Job>(mdp: &Mdp, method: Method, job: J) -> Result<(J::Result, Duration), SolveError> {

@@ -1,5 +1,6 @@
 //! Policy iteration on a device: which kernels run, on what memory, and in what shape.
 
+use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};
@@ -20,7 +21,6 @@ const MAX_BATCH: usize = 256;
 
 /// Row pointers as `O`, into which they must fit.
 fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
-    use rayon::prelude::*;
     row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
 }
 
@@ -316,25 +316,22 @@ fn lanes_for(mean: f64) -> u32 {
 
 /// Elements that the slices of any policy may take: 32 times the longest row among all actions of 32 states, summed.
 fn slice_capacity(model: &Mdp) -> usize {
-    let rows = SLICE * model.actions as usize;
-    model
-        .transitions
-        .row_ptr
-        .windows(2)
-        .map(|ends| (ends[1] - ends[0]) as usize)
-        .collect::<Vec<_>>()
-        .chunks(rows)
-        .map(|slice| SLICE * slice.iter().max().copied().unwrap_or(0))
-        .sum()
+    SLICE * sum_of_longest(model, SLICE * model.actions as usize)
 }
 
 /// Elements that the compressed rows of any policy may take: the longest row among the actions of a state, summed.
 fn row_capacity(model: &Mdp) -> usize {
-    let length = |row: usize| (model.transitions.row_ptr[row + 1] - model.transitions.row_ptr[row]) as usize;
-    let actions = model.actions as usize;
-    (0..model.states as usize)
-        .map(|state| (state * actions..(state + 1) * actions).map(length).max().unwrap_or(0))
-        .sum()
+    sum_of_longest(model, model.actions as usize)
+}
+
+/// The length of the longest row of each group of `rows` neighbouring ones, summed.
+fn sum_of_longest(model: &Mdp, rows: usize) -> usize {
+    let row_ptr = &model.transitions.row_ptr[..];
+    let longest = |first: usize| {
+        let ends = &row_ptr[first..=(first + rows).min(model.rows())];
+        ends.windows(2).map(|ends| (ends[1] - ends[0]) as usize).max().unwrap_or(0)
+    };
+    (0..model.rows().div_ceil(rows)).into_par_iter().map(|group| longest(group * rows)).sum()
 }
 
 /// The projected method: P^π and r^π are gathered on the device for each policy, and sweeps run on them.
