@@ -258,27 +258,16 @@ fn matrix<I: Iterator<Item = (u32, f64)>>(rows: usize, entries: impl Fn(usize) -
 mod tests {
     use super::*;
 
-    const GRID: SlipGrid = SlipGrid {
-        width: 2,
-        height: 2,
-        slip: 0.1,
-        wall_fraction: 0.0,
-        obstacle_fraction: 0.0,
-        gamma: 0.9,
-        seed: 42,
-        goal_reward: 1.0,
-        obstacle_penalty: 1.0,
-    };
-
     #[test]
     fn counts_are_those_of_the_source() {
-        let mdp = SlipGrid { width: 512, height: 512, ..GRID }.generate().unwrap();
+        let mdp = SlipGrid { width: 512, height: 512, ..SlipGrid::default() }.generate().unwrap();
         assert_eq!(mdp.transitions.nnz(), 3_145_720);
     }
 
     #[test]
     fn walls_are_the_same_everywhere() {
-        let grid = SlipGrid { width: 512, height: 512, wall_fraction: 0.3, obstacle_fraction: 0.1, ..GRID };
+        let grid =
+            SlipGrid { width: 512, height: 512, wall_fraction: 0.3, obstacle_fraction: 0.1, ..SlipGrid::default() };
         let Grid { walls, obstacles, .. } = grid.generate().unwrap().grid.unwrap();
         assert_eq!((walls.len(), obstacles.len()), (78_643, 26_214));
         assert_eq!(walls[..8], [2, 4, 8, 9, 10, 13, 16, 19]);
@@ -290,7 +279,7 @@ mod tests {
 
     #[test]
     fn walls_hold_and_obstacles_cost() {
-        let grid = SlipGrid { width: 9, height: 7, wall_fraction: 0.3, obstacle_fraction: 0.2, ..GRID };
+        let grid = SlipGrid { width: 9, height: 7, wall_fraction: 0.3, obstacle_fraction: 0.2, ..SlipGrid::default() };
         let grid = SlipGrid { obstacle_penalty: 2.5, goal_reward: 4.0, ..grid };
         let mdp = grid.generate().unwrap();
         let Grid { walls, obstacles, goal, .. } = mdp.grid.clone().unwrap();
@@ -313,11 +302,11 @@ mod tests {
 
     #[test]
     fn what_has_no_probability_is_no_entry() {
-        let sure = SlipGrid { width: 3, height: 3, slip: 0.0, ..GRID }.generate().unwrap();
+        let sure = SlipGrid { width: 3, height: 3, slip: 0.0, ..SlipGrid::default() }.generate().unwrap();
         assert_eq!(sure.transitions.nnz(), 36);
-        let sideways = SlipGrid { width: 1, height: 1, slip: 1.0, ..GRID }.generate().unwrap();
+        let sideways = SlipGrid { width: 1, height: 1, slip: 1.0, ..SlipGrid::default() }.generate().unwrap();
         assert_eq!(sideways.transitions.val[..], [1.0; 4]);
-        let line = SlipGrid { width: 3, height: 1, ..GRID }.generate().unwrap();
+        let line = SlipGrid { width: 3, height: 1, ..SlipGrid::default() }.generate().unwrap();
         assert_eq!(line.transitions.row(4 + 2), (&[1, 2][..], &[0.1, 0.9][..]));
     }
 
@@ -325,10 +314,13 @@ mod tests {
     fn says_what_is_wrong() {
         let message = |grid: SlipGrid| grid.generate().err().unwrap().to_string();
         let size = "a grid of 65536 × 65536 cells: expected 1 to 4294967295 cells";
-        assert_eq!(message(SlipGrid { width: 65536, height: 65536, ..GRID }), size);
-        assert_eq!(message(SlipGrid { slip: f64::NAN, ..GRID }), "slip is NaN, expected a number in [0, 1]");
-        assert_eq!(message(SlipGrid { gamma: 1.0, ..GRID }), "gamma is 1, expected a number in [0, 1)");
-        let full = SlipGrid { wall_fraction: 0.5, obstacle_fraction: 0.5, ..GRID };
+        assert_eq!(message(SlipGrid { width: 65536, height: 65536, ..SlipGrid::default() }), size);
+        assert_eq!(
+            message(SlipGrid { slip: f64::NAN, ..SlipGrid::default() }),
+            "slip is NaN, expected a number in [0, 1]"
+        );
+        assert_eq!(message(SlipGrid { gamma: 1.0, ..SlipGrid::default() }), "gamma is 1, expected a number in [0, 1)");
+        let full = SlipGrid { width: 2, height: 2, wall_fraction: 0.5, obstacle_fraction: 0.5, ..SlipGrid::default() };
         assert_eq!(message(full), "2 walls and 2 obstacles do not fit in the 3 cells beside the goal");
     }
 }
