@@ -29,21 +29,23 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {msg}") {
             bar.set_style(style);
         }
-        bar.set_message("evaluating policy 1");
+        bar.set_message("round 1");
         let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
         Self { bar, states: f64::from(states), _waiting: waiting }
     }
 
     /// Takes note of a round.
     pub fn observe(&self, round: &Round) {
-        // The number of changed states falls about geometrically, so its logarithm tells how much is left.
-        let left = (round.changed as f64).ln_1p() / self.states.ln_1p();
-        let position = ((1.0 - left) * STEPS as f64) as u64;
-        self.bar.set_position(position.max(self.bar.position()));
-        let Round { policy, sweeps, residual, changed, .. } = round;
-        self.bar.set_message(format!(
-            "policy {policy}: {sweeps} sweeps to residual {residual:.1e}, {changed} states changed"
-        ));
+        let Round { round: number, sweeps, residual, .. } = round;
+        let mut message = format!("round {number}: {sweeps} sweeps to residual {residual:.1e}");
+        if let Some(changed) = round.changed {
+            // The number of changed states falls about geometrically, so its logarithm tells how much is left.
+            let left = (changed as f64).ln_1p() / self.states.ln_1p();
+            let position = ((1.0 - left) * STEPS as f64) as u64;
+            self.bar.set_position(position.max(self.bar.position()));
+            message += &format!(", {changed} states changed");
+        }
+        self.bar.set_message(message);
     }
 }
 

@@ -11,7 +11,7 @@ use warpkov::mdp::certificate::certify;
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io::{read, read_json, write, write_json};
 use warpkov::mdp::model::{Csr, Mdp};
-use warpkov::mdp::solve::{Backend, Limits, policy_iteration};
+use warpkov::mdp::solve::{Evaluate, Limits, Target, policy_iteration};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
@@ -52,7 +52,7 @@ fn q(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
 
 /// V* by policy iteration with exact evaluation.
 fn exact(mdp: &Mdp) -> Vec<f64> {
-    let (states, actions) = (mdp.states as usize, mdp.actions as usize);
+    let (states, actions) = (mdp.states as usize, mdp.choices.max() as usize);
     let mut policy = vec![0; states];
     loop {
         let mut a = vec![vec![0.0; states]; states];
@@ -79,9 +79,9 @@ fn exact(mdp: &Mdp) -> Vec<f64> {
     }
 }
 
-fn solved<B: Backend<Error = std::convert::Infallible>>(mut backend: B, theta: f64) -> Vec<f64> {
-    let limits = Limits { theta, max_sweeps: 3000, max_policies: 100, tie: 1e-12 };
-    let Ok(_) = policy_iteration(&mut backend, &limits, |_| ControlFlow::Continue(()));
+fn solved<B: Evaluate<Error = std::convert::Infallible>>(mut backend: B, theta: f64) -> Vec<f64> {
+    let limits = Limits { target: Target::Theta(theta), max_sweeps: 3000, max_policies: 100, tie: 1e-12 };
+    let Ok(_) = policy_iteration(&mut backend, theta, &limits, |_| ControlFlow::Continue(()));
     let Ok(values) = backend.values();
     values
 }
@@ -92,7 +92,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 
 fn same(a: &Mdp, b: &Mdp) {
     let bits = |matrix: &Csr| matrix.val.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!((a.states, a.actions, a.gamma.to_bits()), (b.states, b.actions, b.gamma.to_bits()));
+    assert_eq!((a.states, a.choices.max(), a.gamma.to_bits()), (b.states, b.choices.max(), b.gamma.to_bits()));
     for (a, b) in [(&a.transitions, &b.transitions), (&a.rewards, &b.rewards)] {
         assert_eq!((&a.row_ptr[..], &a.col[..], bits(a)), (&b.row_ptr[..], &b.col[..], bits(b)));
     }

@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                 steps.say(format!("{}, {method}, {precision}", case.name));
                 let device = match method {
                     Method::Serial | Method::Parallel => DeviceChoice::Cpu,
-                    Method::Plain | Method::Projected => arguments.device,
+                    Method::Plain | Method::Projected | Method::Values => arguments.device,
                 };
                 let options = BenchOptions { device, precision, theta: arguments.theta, runs: arguments.runs as usize };
                 let measured = measure(case, &mdp, method, &options)?;

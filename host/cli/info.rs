@@ -1,10 +1,11 @@
 //! `warpkov mdp info`.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::mdp::model::{Csr, Mdp};
+use warpkov::mdp::model::{Csr, Mdp, Objective};
 
 use super::file::ModelFile;
 use super::{Error, Outcome};
@@ -30,8 +31,15 @@ Examples:
 #[derive(Serialize)]
 struct Info {
     states: u32,
+    /// Of the states that have most.
     actions: u32,
+    rows: usize,
+    /// States without actions.
+    terminal: usize,
     gamma: f64,
+    objective: Objective,
+    /// States of each label.
+    labels: BTreeMap<String, usize>,
     transitions: Transitions,
     rewards: Rewards,
     grid: Option<Geometry>,
@@ -85,8 +93,20 @@ impl From<&Mdp> for Info {
             walls: grid.walls.len(),
             obstacles: grid.obstacles.len(),
         });
-        let Mdp { states, actions, gamma, .. } = *mdp;
-        Self { states, actions, gamma, transitions, rewards, grid, bytes: bytes(p) + bytes(r) }
+        let counts = || (0..mdp.states as usize).map(|state| mdp.choices.count(state));
+        Self {
+            states: mdp.states,
+            actions: mdp.choices.max(),
+            rows: mdp.rows(),
+            terminal: counts().filter(|&count| count == 0).count(),
+            gamma: mdp.gamma,
+            objective: mdp.objective,
+            labels: mdp.labels.iter().map(|(label, states)| (label.clone(), states.len())).collect(),
+            transitions,
+            rewards,
+            grid,
+            bytes: bytes(p) + bytes(r),
+        }
     }
 }
 
@@ -107,10 +127,20 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
 }
 
 fn write(info: &Info, out: &mut impl Write) -> io::Result<()> {
-    let Info { states, actions, gamma, transitions, rewards, grid, bytes } = info;
+    let Info { states, actions, rows, terminal, gamma, objective, labels, transitions, rewards, grid, bytes } = info;
     writeln!(out, "States (S)       {states}")?;
-    writeln!(out, "Actions (A)      {actions}")?;
+    if *rows == *states as usize * *actions as usize {
+        writeln!(out, "Actions (A)      {actions}")?;
+    } else {
+        writeln!(out, "Actions (A)      up to {actions}, {rows} in all, {terminal} states have none")?;
+    }
     writeln!(out, "Discount (γ)     {gamma}")?;
+    if *objective == Objective::Minimize {
+        writeln!(out, "Objective        minimize")?;
+    }
+    for (label, count) in labels {
+        writeln!(out, "Label            {label}, {count} states")?;
+    }
     writeln!(out, "Transitions      {} nonzeros", transitions.nnz)?;
     let Transitions { shortest_row, mean_row, longest_row, row_sum_error, .. } = transitions;
     writeln!(out, "  row lengths    {shortest_row} to {longest_row}, {mean_row:.2} on average")?;

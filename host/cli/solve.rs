@@ -11,17 +11,17 @@ use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
 use warpkov::mdp::plot::{self, Format};
 use warpkov::mdp::report::{Extent, Report};
-use warpkov::mdp::solve::{Limits, Status};
+use warpkov::mdp::solve::{Limits, Status, Target};
 use warpkov::mdp::{SolveError, solve_with};
 
 use super::file::{self, ModelFile};
 use super::{Error, Outcome, number};
 use crate::progress::Progress;
 
-/// Solves a model by policy iteration.
+/// Solves a model: finds its optimal values and an optimal policy.
 ///
-/// A policy is evaluated by Jacobi sweeps until no value changes by θ or more, then improved greedily, until no state
-/// changes its action. Exit code 0 if solved, 1 if a limit was met first.
+/// The result is certified: the sup-norm error of the values is at most ε, rounding errors included. Exit code 0 if that
+/// was reached, 1 if a limit was met first.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Where to solve: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// How to compute [default: projected on a GPU, parallel on the CPU].
+    /// How to compute [default: projected on a GPU, values on the CPU].
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// Floating-point type of the sweeps.
@@ -40,11 +40,14 @@ pub struct Arguments {
     /// Discount factor γ in [0, 1), instead of the model's.
     #[arg(long, value_name = "G", value_parser = number::below_one)]
     gamma: Option<f64>,
-    /// θ: a policy is evaluated until no value changes by this much in a sweep.
-    #[arg(long, value_name = "T", default_value = "1e-5", value_parser = number::positive)]
-    theta: f64,
-    /// Sweeps per policy at most.
-    #[arg(long, value_name = "K", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// ε: the largest error that the values may have.
+    #[arg(long, value_name = "E", default_value = "1e-6", value_parser = number::positive)]
+    epsilon: f64,
+    /// θ: stop when no value changes by this much in a sweep, as textbooks do, and certify what comes out.
+    #[arg(long, value_name = "T", value_parser = number::positive, conflicts_with = "epsilon")]
+    theta: Option<f64>,
+    /// Sweeps at most, per policy or of value iteration.
+    #[arg(long, value_name = "K", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_sweeps: u32,
     /// Policies at most.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -95,9 +98,10 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { precision, theta, max_sweeps, max_policies, json, quiet, .. } = arguments;
+        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, .. } = arguments;
         let tie = arguments.tie.unwrap_or(precision.default_tie());
-        let limits = Limits { theta, max_sweeps, max_policies, tie };
+        let limits =
+            Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
         let out = arguments.out.map(|path| {
             file::folder_exists(&path)?;
             let format = match file::extension(&path, &["json", "txt"])? {

@@ -12,7 +12,7 @@ use super::dispatch::{Job, SolveError, with_backend};
 use super::generate::SlipGrid;
 use super::model::Mdp;
 use super::options::{DeviceChoice, Method, Precision, SolveOptions};
-use super::solve::{Backend, Limits, Run, Status, policy_iteration};
+use super::solve::{Backup, Evaluate, Limits, Run, State, Status, Stop, Target, policy_iteration, value_iteration};
 
 /// A grid of Table 5.4, with the times that the source gives for it.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -72,7 +72,7 @@ impl Case {
     pub fn source_ms(&self, method: Method) -> Option<(f64, &'static str)> {
         match method {
             Method::Serial => Some((self.source_serial_ms, "EPYC 9634")),
-            Method::Parallel => None,
+            Method::Parallel | Method::Values => None,
             Method::Plain => Some((self.source_plain_ms, "L4")),
             Method::Projected => Some((self.source_projected_ms, "H100")),
         }
@@ -131,11 +131,12 @@ const TIMED_SWEEPS: u32 = 128;
 /// # Errors
 /// As [`solve_with`](super::solve_with).
 pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
-    let limits =
-        Limits { theta: options.theta, max_sweeps: 10_000, max_policies: 10_000, tie: options.precision.default_tie() };
+    let target = Target::Theta(options.theta);
+    let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: options.precision.default_tie() };
     let solve = SolveOptions { method: Some(method), device: options.device, precision: options.precision, limits };
-    let warm_up = matches!(method, Method::Plain | Method::Projected);
-    let done = with_backend(mdp, &solve, Repeat { limits, runs: options.runs.max(1), warm_up })?;
+    let warm_up = method.places().gpu;
+    let repeat = Repeat { limits, theta: options.theta, runs: options.runs.max(1), warm_up };
+    let done = with_backend(mdp, &solve, repeat)?;
     let Repeated { run, values, mut times, mut sweep_times, sweep_bytes } = done.result;
     let median = |times: &mut Vec<Duration>| {
         times.sort_unstable();
@@ -162,6 +163,7 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
 /// Runs policy iteration several times from its start, then times sweeps of the policy it ended with.
 struct Repeat {
     limits: Limits,
+    theta: f64,
     runs: usize,
     warm_up: bool,
 }
@@ -177,13 +179,36 @@ struct Repeated {
 impl Job for Repeat {
     type Result = Repeated;
 
-    fn run<B: Backend>(self, mut backend: B) -> Result<Repeated, SolveError>
+    fn policies<B: Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
     where
         SolveError: From<B::Error>,
     {
+        let run = |backend: &mut B| policy_iteration(backend, self.theta, &self.limits, |_| ControlFlow::Continue(()));
+        // No residual is below 0: none of these sweeps is skipped.
+        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
+    }
+
+    fn values<B: Backup>(self, backend: B) -> Result<Repeated, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let run = |backend: &mut B| {
+            value_iteration(backend, Stop::Change(self.theta), &self.limits, |_| ControlFlow::Continue(()))
+        };
+        Ok(self.repeat(backend, run, |backend, sweeps| backend.backup(Stop::Change(0.0), sweeps).map(|_| ()))?)
+    }
+}
+
+impl Repeat {
+    fn repeat<B: State>(
+        &self,
+        mut backend: B,
+        mut run_once: impl FnMut(&mut B) -> Result<Run, B::Error>,
+        mut sweep: impl FnMut(&mut B, u32) -> Result<(), B::Error>,
+    ) -> Result<Repeated, B::Error> {
         let mut once = || {
-            backend.reset()?;
-            policy_iteration(&mut backend, &self.limits, |_| ControlFlow::Continue(()))
+            backend.reset(None)?;
+            run_once(&mut backend)
         };
         if self.warm_up {
             once()?;
@@ -198,8 +223,7 @@ impl Job for Repeat {
         // Two lengths, so that what an evaluation does besides sweeping drops out of the difference.
         let mut timed = |sweeps| {
             let start = Instant::now();
-            // No residual is below 0: none of these sweeps is skipped.
-            backend.evaluate(0.0, sweeps).map(|_| start.elapsed())
+            sweep(&mut backend, sweeps).map(|()| start.elapsed())
         };
         let mut sweep_times = Vec::new();
         for _ in 0..self.runs {

@@ -3,6 +3,10 @@
 //! The Bellman operator (TV)(s) = maxₐ r(s, a) + γ Σ P(s'|s, a)·V(s') contracts in the maximum norm with the modulus
 //! γ' = γ · max Σ P(s'|s, a), where the sum is that of a row. So ‖V − V*‖∞ ≤ ‖TV − V‖∞ / (1 − γ') for every V.
 //!
+//! Where all states go on for ever, adding c to V moves TV − V by between c(γσ − 1) and c(γσ' − 1), σ and σ' the least and
+//! the largest row sum: [`certify_centred`] chooses c so that the extremes of TV − V become opposite, which
+//! makes the bound one of their difference, the span (MacQueen 1966; Puterman, *Markov Decision Processes*, 6.6.3).
+//!
 //! ‖TV − V‖∞ is computed in `f64`, of unit roundoff u = 2⁻⁵³. For a row of n entries, a dot product carries a relative
 //! error of at most nu/(1 − nu) of Σ|pᵢxᵢ|, and one product and two sums follow. With N the length of the longest row
 //! and M the largest Σ P·|R| + γ Σ P·|V| + |V(s)| of all rows, the computed norm is off by at most
@@ -22,6 +26,8 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 pub struct Certificate {
     /// ρ = ‖TV − V‖∞, as computed; infinite if V is not finite.
     pub bellman_residual: f64,
+    /// Least and greatest TV − V.
+    pub range: [f64; 2],
     /// γ', the modulus of contraction: γ times the largest row sum of P.
     pub contraction: f64,
     /// A number that ‖V − V*‖∞ does not exceed, rounding errors included; `None` if γ' ≥ 1 or V is not finite.
@@ -46,50 +52,101 @@ impl Certificate {
 
 /// Certifies `values`, one per state, on all cores.
 pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
-    let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
-    let extremes = states.map(|s| of_state(mdp, values, s)).reduce(Extremes::default, Extremes::max);
-    let Extremes { residual, magnitude, row_sum, length } = extremes;
-
-    let terms = (length + 4) as f64;
-    let slack = 2.0 * terms * (UNIT * magnitude + f64::MIN_POSITIVE);
-    let contraction = mdp.gamma * row_sum;
-    // A row sum is off by (n − 1)u at most; the factor of the whole covers the last few operations.
-    let margin = 1.0 - contraction * (1.0 + 2.0 * terms * UNIT);
-    let bound = (residual + slack) / margin * (1.0 + 4.0 * f64::EPSILON);
-    Certificate { bellman_residual: residual, contraction, bound: (margin > 0.0 && bound.is_finite()).then_some(bound) }
+    measure(mdp, values).certificate(mdp, 0.0)
 }
 
-/// Maxima over states.
-#[derive(Default)]
+/// Shifts `values` to where their certificate is best, and certifies them. In a model that can end they stay.
+pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
+    let found = measure(mdp, values);
+    let plain = found.certificate(mdp, 0.0);
+    let [least, greatest] = plain.range;
+    let shift = (least + greatest) / 2.0 / (1.0 - mdp.gamma);
+    if found.goes_on && mdp.gamma < 1.0 && shift.is_finite() {
+        let centred = found.certificate(mdp, shift);
+        if centred.bound.is_some_and(|bound| plain.bound.is_none_or(|plain| bound < plain)) {
+            values.par_iter_mut().for_each(|value| *value += shift);
+            return centred;
+        }
+    }
+    plain
+}
+
+fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
+    let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
+    states.map(|s| of_state(mdp, values, s)).reduce(Extremes::default, Extremes::max)
+}
+
+/// Extremes over states.
 struct Extremes {
-    /// |(TV)(s) − V(s)|
-    residual: f64,
-    /// Σ P·|R| + γ Σ P·|V| + |V(s)|
+    /// Least (TV)(s) − V(s)
+    least: f64,
+    /// Greatest (TV)(s) − V(s)
+    greatest: f64,
+    /// Greatest Σ P·|R| + γ Σ P·|V| + |V(s)|
     magnitude: f64,
-    /// Σ P
-    row_sum: f64,
-    /// Number of successors.
+    /// Least and greatest Σ P
+    row_sum: [f64; 2],
+    /// Greatest number of successors.
     length: usize,
+    /// No row ends, and every state has one.
+    goes_on: bool,
+}
+
+impl Default for Extremes {
+    fn default() -> Self {
+        Self {
+            least: f64::INFINITY,
+            greatest: f64::NEG_INFINITY,
+            magnitude: 0.0,
+            row_sum: [f64::INFINITY, 0.0],
+            length: 0,
+            goes_on: true,
+        }
+    }
 }
 
 impl Extremes {
     fn max(self, other: Self) -> Self {
         Self {
-            residual: self.residual.max(other.residual),
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
             magnitude: self.magnitude.max(other.magnitude),
-            row_sum: self.row_sum.max(other.row_sum),
+            row_sum: [self.row_sum[0].min(other.row_sum[0]), self.row_sum[1].max(other.row_sum[1])],
             length: self.length.max(other.length),
+            goes_on: self.goes_on && other.goes_on,
         }
+    }
+
+    /// The certificate of V + `shift`.
+    fn certificate(&self, mdp: &Mdp, shift: f64) -> Certificate {
+        let [low, high] = self.row_sum.map(|sum| shift * mdp.gamma * sum);
+        let range = [self.least + low.min(high) - shift, self.greatest + low.max(high) - shift];
+        let residual = or_infinite(range[0].abs()).max(or_infinite(range[1].abs()));
+        let terms = (self.length + 4) as f64;
+        // The shift adds to V on both sides of the residual; a few more operations find the range.
+        let magnitude = self.magnitude + 4.0 * shift.abs() + residual;
+        let slack = 2.0 * terms * (UNIT * magnitude + f64::MIN_POSITIVE);
+        let contraction = mdp.gamma * self.row_sum[1];
+        // A row sum is off by (n − 1)u at most; the factor of the whole covers the last few operations.
+        let margin = 1.0 - contraction * (1.0 + 2.0 * terms * UNIT);
+        let bound = (residual + slack) / margin * (1.0 + 4.0 * f64::EPSILON);
+        let bound = (margin > 0.0 && bound.is_finite()).then_some(bound);
+        Certificate { bellman_residual: residual, range, contraction, bound }
     }
 }
 
 fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> Extremes {
-    let (gamma, value, actions) = (mdp.gamma, values[state], mdp.actions as usize);
-    let mut best = f64::NEG_INFINITY;
-    let mut found = Extremes::default();
-    for row in state * actions..(state + 1) * actions {
+    let (gamma, value, sign) = (mdp.gamma, values[state], mdp.objective.sign());
+    let rows = mdp.choices.rows(state);
+    // The best Q-factor, as a maximum; that of a state where the process has ended is 0.
+    let mut best = if rows.is_empty() { 0.0 } else { f64::NEG_INFINITY };
+    let mut found = Extremes { goes_on: !rows.is_empty() && mdp.ends.is_empty(), ..Extremes::default() };
+    found.magnitude = or_infinite(value.abs());
+    for row in rows {
         let (successors, probs) = mdp.transitions.row(row);
-        let [mut reward, mut reward_size, mut next, mut next_size, mut sum] = [0.0; 5];
+        let [mut next, mut next_size, mut sum] = [0.0; 3];
+        let mut reward = mdp.action_reward(row);
+        let mut reward_size = reward.abs();
         for ((&successor, &p), r) in successors.iter().zip(probs).zip(mdp.rewards_of(row)) {
             let v = values[successor as usize];
             reward += p * r;
@@ -98,12 +155,14 @@ fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> Extremes {
             next_size += p * v.abs();
             sum += p;
         }
-        best = or_infinite(reward + gamma * next).max(best);
+        best = or_infinite(sign * (reward + gamma * next)).max(best);
         found.magnitude = found.magnitude.max(or_infinite(reward_size + gamma * next_size + value.abs()));
-        found.row_sum = found.row_sum.max(sum);
+        found.row_sum = [found.row_sum[0].min(sum), found.row_sum[1].max(sum)];
         found.length = found.length.max(probs.len());
     }
-    found.residual = or_infinite((best - value).abs());
+    let residual = sign * best - value;
+    found.least = if residual.is_nan() { f64::NEG_INFINITY } else { residual };
+    found.greatest = or_infinite(residual);
     found
 }
 
@@ -119,7 +178,8 @@ mod tests {
     #[test]
     fn a_printed_bound_is_never_below_the_bound() {
         for bound in [0.0, 1e-300, 9.94e-6, 9.96e-6, 1.04e-5, 1.0e-8, 0.123, 5.0, 99.9] {
-            let certificate = Certificate { bellman_residual: 0.0, contraction: 0.5, bound: Some(bound) };
+            let certificate =
+                Certificate { bellman_residual: 0.0, range: [0.0; 2], contraction: 0.5, bound: Some(bound) };
             let printed: f64 = certificate.bound_text().unwrap().parse().unwrap();
             assert!(printed >= bound && printed <= 1.11 * bound, "{bound} is printed as {printed}");
         }

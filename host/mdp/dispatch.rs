@@ -8,10 +8,14 @@ use warpkov_kernels::device::Offset;
 use warpkov_kernels::emulator::{Emulator, EmulatorError};
 use warpkov_kernels::launch::Device;
 
-use super::certificate::certify;
+use rayon::prelude::*;
+
+use super::certificate::{Certificate, certify, certify_centred};
 use super::model::Mdp;
-use super::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
-use super::solve::{Backend, Limits, Round, Run, policy_iteration};
+use super::options::{DeviceChoice, Method, Places, Precision, Solution, SolveOptions};
+use super::solve::{
+    Backup, Evaluate, Limits, Round, Run, State, Status, Stop, Target, policy_iteration, value_iteration,
+};
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::{Layout, Plain, Projected};
 use crate::backend::{Precise, cpu};
@@ -29,6 +33,17 @@ pub enum SolveError {
         /// What would.
         instead: &'static str,
     },
+    /// A start of another number of states.
+    #[error("{found} initial values, expected one per state, {expected}")]
+    Initial {
+        /// Values given.
+        found: usize,
+        /// States of the model.
+        expected: u32,
+    },
+    /// γ = 1, and no criterion that makes sense of it.
+    #[error("gamma is 1: discounted methods need less; see --criterion for undiscounted ones, or --gamma")]
+    Undiscounted,
     /// No such device, not enough of its memory, or it failed.
     #[error(transparent)]
     Device(#[from] CudaError),
@@ -46,19 +61,45 @@ impl From<Infallible> for SolveError {
 /// Called after each round; breaks to stop the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
-/// Solves a model by policy iteration, and certifies the result.
+/// Solves a model, and certifies the result. `initial`, one value per state, is where to start, if not at V = 0.
 ///
 /// # Errors
 /// [`SolveError`]; that a run meets a limit is no error but its [`Status`](super::solve::Status).
-pub fn solve_with(mdp: &Mdp, options: &SolveOptions, observe: Observer) -> Result<Solution, SolveError> {
-    let Done { result, method, device, notes, setup } =
-        with_backend(mdp, options, Solve { limits: &options.limits, observe })?;
-    let Solved { values, policy, run } = result;
-    let certificate = certify(mdp, &values);
+pub fn solve_from(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states as usize) {
+        return Err(SolveError::Initial { found, expected: mdp.states });
+    }
+    if mdp.gamma >= 1.0 {
+        return Err(SolveError::Undiscounted);
+    }
+    let maximized = mdp.to_maximize();
+    let sign = mdp.objective.sign();
+    let initial = initial.map(|values| values.iter().map(|value| sign * value).collect::<Vec<_>>());
+    let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, observe };
+    let Done { result, method, device, notes, setup } = with_backend(&maximized, options, job)?;
+    let Solved { mut values, policy, run, certificate } = result;
+    if sign < 0.0 {
+        values.par_iter_mut().for_each(|value| *value = -*value);
+    }
     Ok(Solution { values, policy, run, certificate, method, precision: options.precision, device, notes, setup })
 }
 
+/// [`solve_from`] V = 0.
+///
+/// # Errors
+/// As there.
+pub fn solve_with(mdp: &Mdp, options: &SolveOptions, observe: Observer) -> Result<Solution, SolveError> {
+    solve_from(mdp, None, options, observe)
+}
+
 struct Solve<'a> {
+    mdp: &'a Mdp,
+    initial: Option<&'a [f64]>,
     limits: &'a Limits,
     observe: Observer<'a>,
 }
@@ -67,17 +108,76 @@ struct Solved {
     values: Vec<f64>,
     policy: Vec<u32>,
     run: Run,
+    certificate: Certificate,
+}
+
+/// How often a target of ε is aimed at, closer each time: what is certified includes rounding errors, which no sweep shows.
+const ATTEMPTS: u32 = 4;
+
+impl Solve<'_> {
+    /// What a sweep of Jacobi or value iteration may change at most, for ε: a little less than theory asks for.
+    fn change(&self, epsilon: f64) -> f64 {
+        0.9 * epsilon * (1.0 - self.mdp.gamma)
+    }
+
+    /// Runs until the target is met. `run` is given how much closer than theory asks for it has to come.
+    fn run<B: State>(
+        &mut self,
+        backend: &mut B,
+        mut run: impl FnMut(&mut Self, &mut B, f64) -> Result<Run, B::Error>,
+    ) -> Result<Solved, B::Error> {
+        backend.reset(self.initial)?;
+        let mut closer = 1.0;
+        let mut all = Run::default();
+        for _ in 0..ATTEMPTS {
+            let last = run(self, backend, closer)?;
+            let ended = !matches!(last.status, Status::Solved);
+            all.append(last);
+            let Target::Epsilon(epsilon) = self.limits.target else { break };
+            if ended || certify_centred(self.mdp, &mut backend.values()?).bound.is_none_or(|bound| bound <= epsilon) {
+                break;
+            }
+            closer /= 4.0;
+        }
+        let mut values = backend.values()?;
+        let certificate = match self.limits.target {
+            Target::Epsilon(_) => certify_centred(self.mdp, &mut values),
+            Target::Theta(_) => certify(self.mdp, &values),
+        };
+        Ok(Solved { values, policy: backend.policy()?, run: all, certificate })
+    }
 }
 
 impl Job for Solve<'_> {
     type Result = Solved;
 
-    fn run<B: Backend>(self, mut backend: B) -> Result<Solved, SolveError>
+    fn policies<B: Evaluate>(mut self, mut backend: B) -> Result<Solved, SolveError>
     where
         SolveError: From<B::Error>,
     {
-        let run = policy_iteration(&mut backend, self.limits, self.observe)?;
-        Ok(Solved { values: backend.values()?, policy: backend.policy()?, run })
+        Ok(self.run(&mut backend, |solve, backend, closer| {
+            let theta = match solve.limits.target {
+                Target::Theta(theta) => theta,
+                Target::Epsilon(epsilon) => closer * solve.change(epsilon),
+            };
+            policy_iteration(backend, theta, solve.limits, &mut *solve.observe)
+        })?)
+    }
+
+    fn values<B: Backup>(mut self, mut backend: B) -> Result<Solved, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let goes_on = self.mdp.goes_on();
+        Ok(self.run(&mut backend, |solve, backend, closer| {
+            let stop = match solve.limits.target {
+                Target::Theta(theta) => Stop::Change(theta),
+                // The span may be twice as large, as V will be shifted to the middle of it.
+                Target::Epsilon(epsilon) if goes_on => Stop::Span(2.0 * closer * solve.change(epsilon)),
+                Target::Epsilon(epsilon) => Stop::Change(closer * solve.change(epsilon)),
+            };
+            value_iteration(backend, stop, solve.limits, &mut *solve.observe)
+        })?)
     }
 }
 
@@ -86,8 +186,13 @@ pub trait Job {
     /// What comes of it.
     type Result;
 
-    /// Does it.
-    fn run<B: Backend>(self, backend: B) -> Result<Self::Result, SolveError>
+    /// Does it with a backend for policy iteration.
+    fn policies<B: Evaluate>(self, backend: B) -> Result<Self::Result, SolveError>
+    where
+        SolveError: From<B::Error>;
+
+    /// Does it with a backend for value iteration.
+    fn values<B: Backup>(self, backend: B) -> Result<Self::Result, SolveError>
     where
         SolveError: From<B::Error>;
 }
@@ -113,7 +218,7 @@ pub struct Done<R> {
 pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
     let Place { device, notes } = choose(mdp, options)?;
     let method = options.method.unwrap_or(match device {
-        Chosen::Cpu => Method::Parallel,
+        Chosen::Cpu => Method::Values,
         Chosen::Gpu(_) | Chosen::Emulated => Method::Projected,
     });
     let (device, (result, setup)) = match device {
@@ -147,26 +252,26 @@ enum Chosen {
 }
 
 fn choose(mdp: &Mdp, options: &SolveOptions) -> Result<Place, SolveError> {
-    let on_cpu = matches!(options.method, Some(Method::Serial | Method::Parallel));
-    let on_gpu = matches!(options.method, Some(Method::Plain | Method::Projected));
+    let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
+    let (only_cpu, only_gpu) = (!places.gpu, !places.cpu);
     let unsupported = |instead| match options.method {
         Some(method) => Err(SolveError::Unsupported { method, device: options.device, instead }),
         None => Ok(()),
     };
     let place = |device| Ok(Place { device, notes: Vec::new() });
     match options.device {
-        DeviceChoice::Cpu if on_gpu => unsupported("it needs --device cuda:N or emulated")?,
-        DeviceChoice::Cuda(_) | DeviceChoice::Emulated if on_cpu => unsupported("it needs --device cpu")?,
+        DeviceChoice::Cpu if only_gpu => unsupported("it needs --device cuda:N or emulated")?,
+        DeviceChoice::Cuda(_) | DeviceChoice::Emulated if only_cpu => unsupported("it needs --device cpu")?,
         _ => {}
     }
     match options.device {
         DeviceChoice::Cpu => place(Chosen::Cpu),
         DeviceChoice::Emulated => place(Chosen::Emulated),
         DeviceChoice::Cuda(ordinal) => place(Chosen::Gpu(open_with_room(ordinal, mdp, options)?)),
-        DeviceChoice::Auto if on_cpu => place(Chosen::Cpu),
+        DeviceChoice::Auto if only_cpu => place(Chosen::Cpu),
         DeviceChoice::Auto => match open_with_room(0, mdp, options) {
             Ok(gpu) => place(Chosen::Gpu(gpu)),
-            Err(error) if on_gpu => Err(error.into()),
+            Err(error) if only_gpu => Err(error.into()),
             Err(error) => Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] }),
         },
     }
@@ -182,13 +287,14 @@ fn open_with_room(ordinal: u32, mdp: &Mdp, options: &SolveOptions) -> Result<Gpu
 fn on_cpu<T: Precise, J: Job>(mdp: &Mdp, method: Method, job: J) -> Result<(J::Result, Duration), SolveError> {
     let start = Instant::now();
     match method {
-        Method::Serial => timed(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
-        _ => timed(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
+        Method::Serial => policies(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
+        Method::Values => values(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
+        _ => policies(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
     }
 }
 
-/// Does the job on a backend whose making began at `start`.
-fn timed<B: Backend, J: Job>(
+/// Does the job on a backend for policy iteration, whose making began at `start`.
+fn policies<B: Evaluate, J: Job>(
     start: Instant,
     backend: Result<B, B::Error>,
     job: J,
@@ -198,7 +304,21 @@ where
 {
     let backend = backend?;
     let setup = start.elapsed();
-    Ok((job.run(backend)?, setup))
+    Ok((job.policies(backend)?, setup))
+}
+
+/// Does the job on a backend for value iteration, whose making began at `start`.
+fn values<B: Backup, J: Job>(
+    start: Instant,
+    backend: Result<B, B::Error>,
+    job: J,
+) -> Result<(J::Result, Duration), SolveError>
+where
+    SolveError: From<B::Error>,
+{
+    let backend = backend?;
+    let setup = start.elapsed();
+    Ok((job.values(backend)?, setup))
 }
 
 /// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
@@ -245,8 +365,8 @@ where
     {
         let start = Instant::now();
         match method {
-            Method::Plain => timed(start, Plain::<T, O, D>::new(device, mdp), job),
-            _ => timed(start, Projected::<T, O, D>::new(device, mdp, layout), job),
+            Method::Plain => policies(start, Plain::<T, O, D>::new(device, mdp), job),
+            _ => policies(start, Projected::<T, O, D>::new(device, mdp, layout), job),
         }
     }
     let layout = Layout::choose(mdp);

@@ -1,6 +1,6 @@
-//! Markov decision processes: models and their formats, policy iteration, certificates and reports.
+//! Markov decision processes: models and their formats, policy and value iteration, certificates and reports.
 //!
-//! The [loop](solve) is written once, over what it asks of a [backend](solve::Backend); [`solve_with`] chooses the backend
+//! The [loop](solve) is written once, over what it asks of a [backend](solve::State); [`solve_with`] chooses the backend
 //! and certifies what comes out.
 
 pub mod bench;
@@ -16,4 +16,4 @@ pub mod report;
 pub mod solve;
 pub mod validate;
 
-pub use dispatch::{Observer, SolveError, solve_with};
+pub use dispatch::{Observer, SolveError, solve_from, solve_with};

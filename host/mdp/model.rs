@@ -1,10 +1,13 @@
 //! The model: a finite Markov decision process over compressed sparse rows.
 //!
-//! States s ∈ {0 … S−1}, actions a ∈ {0 … A−1}, discount γ ∈ [0, 1). Transition probabilities P(s'|s, a) are a CSR matrix
-//! over rows s·A + a. Rewards R(s, a, s') are a CSR matrix of their own over the same rows, and may hold entries where P
-//! has none: the expected reward is r(s, a) = Σ P·R over the entries that both hold.
+//! States s ∈ {0 … S−1}, each with some actions a or none, discount γ ∈ [0, 1]. Transition probabilities P(s'|s, a) are a
+//! CSR matrix with one row per state-action pair, the actions of a state side by side. Rewards R(s, a, s') are a CSR matrix
+//! of their own over the same rows, and may hold entries where P has none: the expected reward is
+//! r(s, a) = Σ P·R over the entries that both hold, and what the action itself earns.
 
-use std::ops::Deref;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -16,13 +19,13 @@ use super::validate::{self, Invalid};
 /// Rows that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
 pub(super) const CHUNK: usize = 4096;
 
-/// An array that is either owned or a view of a memory-mapped file.
+/// An array in memory, or a view of a memory-mapped file. A clone shares the elements.
 #[derive(Clone)]
 pub struct Array<T>(Storage<T>);
 
 #[derive(Clone)]
 enum Storage<T> {
-    Owned(Vec<T>),
+    Owned(Arc<Vec<T>>),
     Mapped { map: Arc<Mmap>, start: usize, end: usize },
 }
 
@@ -37,15 +40,21 @@ impl<T: Pod> Array<T> {
     /// The elements; copied only where they are a file's.
     pub fn into_vec(self) -> Vec<T> {
         match self.0 {
-            Storage::Owned(elements) => elements,
+            Storage::Owned(elements) => Arc::unwrap_or_clone(elements),
             Storage::Mapped { .. } => self.to_vec(),
         }
     }
 }
 
+impl<T> Default for Array<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
 impl<T> From<Vec<T>> for Array<T> {
     fn from(elements: Vec<T>) -> Self {
-        Self(Storage::Owned(elements))
+        Self(Storage::Owned(Arc::new(elements)))
     }
 }
 
@@ -60,7 +69,7 @@ impl<T: Pod> Deref for Array<T> {
 }
 
 /// A sparse matrix in compressed sparse row form.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Csr {
     /// Row r holds entries `row_ptr[r]..row_ptr[r + 1]`.
     pub row_ptr: Array<u64>,
@@ -71,9 +80,15 @@ pub struct Csr {
 }
 
 impl Csr {
+    /// A matrix of `rows` rows without entries.
+    #[must_use]
+    pub fn empty(rows: usize) -> Self {
+        Self { row_ptr: vec![0; rows + 1].into(), ..Self::default() }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
-        self.row_ptr.len() - 1
+        self.row_ptr.len().saturating_sub(1)
     }
 
     /// Number of stored entries.
@@ -128,31 +143,143 @@ pub(super) fn split<'e, T>(row_ptr: &[u64], mut elements: &'e mut [T]) -> Vec<(u
         .collect()
 }
 
-/// A finite Markov decision process. Its fields satisfy what the readers validate.
+/// The action of a state that has none, in a policy.
+pub const NO_ACTION: u32 = u32::MAX;
+
+/// Which rows, that is state-action pairs, belong to which state.
 #[derive(Clone)]
+pub enum Choices {
+    /// Every state has this many: row s·A + a.
+    Uniform(u32),
+    /// State s has rows `offsets[s]..offsets[s + 1]`. One without rows is terminal: the process ends there, and V = 0.
+    Ragged(Array<u64>),
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        Self::Uniform(1)
+    }
+}
+
+impl Choices {
+    /// The rows of a state; action a is the a-th of them.
+    #[inline]
+    #[must_use]
+    pub fn rows(&self, state: usize) -> Range<usize> {
+        match self {
+            Self::Uniform(actions) => state * *actions as usize..(state + 1) * *actions as usize,
+            Self::Ragged(offsets) => offsets[state] as usize..offsets[state + 1] as usize,
+        }
+    }
+
+    /// The first row of a state; that of the state S, which is not there, is the number of all rows.
+    #[inline]
+    #[must_use]
+    pub fn first(&self, state: usize) -> usize {
+        match self {
+            Self::Uniform(actions) => state * *actions as usize,
+            Self::Ragged(offsets) => offsets[state] as usize,
+        }
+    }
+
+    /// The number of actions of a state.
+    #[must_use]
+    pub fn count(&self, state: usize) -> usize {
+        self.rows(state).len()
+    }
+
+    /// The largest number of actions of any state.
+    #[must_use]
+    pub fn max(&self) -> u32 {
+        match self {
+            Self::Uniform(actions) => *actions,
+            Self::Ragged(offsets) => {
+                offsets.par_windows(2).map(|ends| (ends[1] - ends[0]) as u32).max().unwrap_or_default()
+            }
+        }
+    }
+
+    /// The number of rows of all `states` states.
+    #[must_use]
+    pub fn total(&self, states: u32) -> usize {
+        self.first(states as usize)
+    }
+
+    /// The state that a row belongs to.
+    #[must_use]
+    pub fn state_of(&self, row: usize) -> usize {
+        match self {
+            Self::Uniform(actions) => row / *actions as usize,
+            Self::Ragged(offsets) => offsets.partition_point(|&first| first <= row as u64) - 1,
+        }
+    }
+}
+
+/// Whether rewards are wanted or costs are to be avoided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// V* is the largest expected sum.
+    #[default]
+    Maximize,
+    /// V* is the smallest expected sum: rewards are costs.
+    Minimize,
+}
+
+impl Objective {
+    /// What makes a maximum of it: 1 or −1.
+    #[must_use]
+    pub fn sign(self) -> f64 {
+        match self {
+            Self::Maximize => 1.0,
+            Self::Minimize => -1.0,
+        }
+    }
+}
+
+/// What actions are called.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub struct ActionNames {
+    /// Names, each once.
+    pub names: Vec<String>,
+    /// The name of each row, as an index into `names`.
+    pub of_row: Vec<u32>,
+}
+
+/// A finite Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.
+#[derive(Clone, Default)]
 pub struct Mdp {
     /// S, the number of states.
     pub states: u32,
-    /// A, the number of actions of every state.
-    pub actions: u32,
-    /// γ, the discount factor, in [0, 1).
+    /// Which rows belong to which state.
+    pub choices: Choices,
+    /// γ, the discount factor, in [0, 1]. Only some methods take 1.
     pub gamma: f64,
-    /// P(s'|s, a): S·A rows, S columns.
+    /// Whether to maximise or to minimise.
+    pub objective: Objective,
+    /// P(s'|s, a): one row per state-action pair, S columns.
     pub transitions: Csr,
-    /// R(s, a, s'): S·A rows, S columns.
+    /// The probability that the process ends with a row, beside those of P; empty where it never does.
+    pub ends: Array<f64>,
+    /// R(s, a, s'): rows and columns as P.
     pub rewards: Csr,
+    /// What a row earns beside R, whatever comes next; empty where that is nothing.
+    pub action_rewards: Array<f64>,
+    /// Named sets of states, ascending. Those of "init" are where the process starts.
+    pub labels: BTreeMap<String, Vec<u32>>,
+    /// What actions are called, if they have names.
+    pub action_names: Option<ActionNames>,
     /// Where the states stand, if they are the cells of a grid.
     pub grid: Option<Grid>,
 }
 
 impl Mdp {
-    /// A model of these parts. Rows whose columns do not ascend are sorted.
+    /// A model in which all states have `actions` actions and the process never ends.
     ///
-    /// `transitions` and `rewards` have S·A rows and S columns. Every row of `transitions` is a distribution: entries in
-    /// [0, 1] that sum to 1 within [`ROW_SUM_TOLERANCE`](validate::ROW_SUM_TOLERANCE).
+    /// `transitions` and `rewards` have S·A rows and S columns.
     ///
     /// # Errors
-    /// The first violation found; see [`Invalid`].
+    /// As [`validated`](Self::validated).
     pub fn new(
         states: u32,
         actions: u32,
@@ -161,29 +288,85 @@ impl Mdp {
         rewards: Csr,
         grid: Option<Grid>,
     ) -> Result<Self, Invalid> {
-        let mdp = Self { states, actions, gamma, transitions, rewards, grid };
-        validate::check(&mdp)?;
-        let mdp = Self { transitions: mdp.transitions.sorted(), rewards: mdp.rewards.sorted(), ..mdp };
+        let choices = Choices::Uniform(actions);
+        Self { states, choices, gamma, transitions, rewards, grid, ..Self::default() }.validated()
+    }
+
+    /// The model, if it is one. Rows whose columns do not ascend are sorted; rewards that are left out are 0.
+    ///
+    /// Every row of P is a distribution with what it ends with: entries in [0, 1] that sum to 1 within
+    /// [`ROW_SUM_TOLERANCE`](validate::ROW_SUM_TOLERANCE).
+    ///
+    /// # Errors
+    /// The first violation found; see [`Invalid`].
+    pub fn validated(mut self) -> Result<Self, Invalid> {
+        if self.rewards.row_ptr.is_empty() {
+            self.rewards = Csr::empty(self.transitions.rows());
+        }
+        validate::check(&self)?;
+        let mdp = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
         validate::check_distinct(&mdp)?;
         Ok(mdp)
     }
 
-    /// S·A, the number of state-action pairs.
+    /// The number of state-action pairs.
     pub fn rows(&self) -> usize {
-        self.states as usize * self.actions as usize
+        self.transitions.rows()
     }
 
-    /// r(s, a) = Σ P(s'|s, a)·R(s, a, s') over the s' that both matrices hold: one entry per row s·A + a.
+    /// What the process ends with after a row.
+    pub fn end(&self, row: usize) -> f64 {
+        self.ends.get(row).copied().unwrap_or_default()
+    }
+
+    /// What a row earns beside R.
+    pub fn action_reward(&self, row: usize) -> f64 {
+        self.action_rewards.get(row).copied().unwrap_or_default()
+    }
+
+    /// Whether the process never ends: every state has an action, and no row ends.
+    pub fn goes_on(&self) -> bool {
+        let ragged =
+            matches!(&self.choices, Choices::Ragged(offsets) if offsets.windows(2).any(|ends| ends[0] == ends[1]));
+        self.ends.is_empty() && !ragged
+    }
+
+    /// A policy that takes the first action of every state.
+    pub fn first_policy(&self) -> Vec<u32> {
+        let first = |state| if self.choices.count(state) == 0 { NO_ACTION } else { 0 };
+        match self.choices {
+            Choices::Uniform(_) => vec![0; self.states as usize],
+            Choices::Ragged(_) => (0..self.states as usize).into_par_iter().map(first).collect(),
+        }
+    }
+
+    /// The same model as one to be maximised: rewards are negated where they are costs. Its V is that of this model,
+    /// negated likewise.
+    pub fn to_maximize(&self) -> Cow<'_, Self> {
+        if self.objective == Objective::Maximize {
+            return Cow::Borrowed(self);
+        }
+        let negated = |rewards: &[f64]| rewards.par_iter().map(|&reward| -reward).collect::<Vec<_>>().into();
+        Cow::Owned(Self {
+            objective: Objective::Maximize,
+            rewards: Csr { val: negated(&self.rewards.val), ..self.rewards.clone() },
+            action_rewards: negated(&self.action_rewards),
+            ..self.clone()
+        })
+    }
+
+    /// r(s, a): Σ P(s'|s, a)·R(s, a, s') over the s' that both matrices hold, and what the action earns; one entry per row.
     pub fn expected_rewards(&self) -> Vec<f64> {
         let expected = |row: usize| {
             let (_, probs) = self.transitions.row(row);
             // From +0, where an empty f64 sum would be −0.
-            self.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward)
+            let transitions = self.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward);
+            transitions + self.action_reward(row)
         };
         (0..self.rows()).into_par_iter().with_min_len(CHUNK).map(expected).collect()
     }
 
-    /// R(s, a, s') for each entry of P, in P's order; 0 where R has none.
+    /// R(s, a, s') for each entry of P, in P's order; 0 where R has none. What actions earn is not in it.
     pub fn transition_rewards(&self) -> Vec<f64> {
         let mut rewards = vec![0.0; self.transitions.nnz()];
         split(&self.transitions.row_ptr, &mut rewards).into_par_iter().for_each(|(first, rewards)| {

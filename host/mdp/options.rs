@@ -8,20 +8,49 @@ use clap::ValueEnum;
 use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
-use super::solve::{Limits, Run};
+use super::solve::{Limits, Run, Status, Target};
 
-/// How policy iteration is computed.
+/// How a model is solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// One CPU core; the baseline.
+    /// Policy iteration on one CPU core; the baseline.
     Serial,
-    /// All CPU cores.
+    /// Policy iteration on all CPU cores.
     Parallel,
-    /// On the GPU: every sweep reads the rows of the whole model that the policy selects.
+    /// Policy iteration on the GPU: every sweep reads the rows of the whole model that the policy selects.
     Plain,
-    /// On the GPU: the rows that the policy selects are first gathered into a matrix of their own.
+    /// Policy iteration on the GPU: the rows that the policy selects are first gathered into a matrix of their own.
     Projected,
+    /// Value iteration, on all CPU cores or on the GPU.
+    Values,
+}
+
+impl Method {
+    /// Whether a round ends with the improvement of a policy.
+    #[must_use]
+    pub fn has_policies(self) -> bool {
+        !matches!(self, Self::Values)
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn places(self) -> Places {
+        match self {
+            Self::Serial | Self::Parallel => Places { cpu: true, gpu: false },
+            Self::Plain | Self::Projected => Places { cpu: false, gpu: true },
+            Self::Values => Places { cpu: true, gpu: true },
+        }
+    }
+}
+
+/// Where a method runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// On the CPU.
+    pub cpu: bool,
+    /// On a GPU, or emulated.
+    pub gpu: bool,
 }
 
 impl fmt::Display for Method {
@@ -31,6 +60,7 @@ impl fmt::Display for Method {
             Self::Parallel => "parallel",
             Self::Plain => "plain",
             Self::Projected => "projected",
+            Self::Values => "values",
         })
     }
 }
@@ -120,7 +150,7 @@ impl Serialize for DeviceChoice {
 /// What a solve is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
-    /// How to compute; `None` is [`Method::Projected`] on a GPU (or emulated) and [`Method::Parallel`] on the CPU.
+    /// How to compute; `None` is [`Method::Projected`] on a GPU (or emulated) and [`Method::Values`] on the CPU.
     pub method: Option<Method>,
     /// Where to compute.
     pub device: DeviceChoice,
@@ -154,12 +184,16 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Whether the run ended by itself, not by a limit: the policy is stable, its last evaluation met θ, and its values
-    /// are finite (rewards near the end of a precision's range can overflow it).
+    /// Whether the target was met: ‖V − V*‖∞ ≤ ε is certain, or the run ended by itself, its last sweep met θ, and its
+    /// values are finite (rewards near the end of a precision's range can overflow it).
     pub fn converged(&self, limits: &Limits) -> bool {
-        let evaluated = self.run.rounds.last().is_some_and(|round| round.residual < limits.theta);
-        let finite = self.certificate.bellman_residual.is_finite();
-        self.run.status == super::solve::Status::Solved && evaluated && finite
+        match limits.target {
+            Target::Epsilon(epsilon) => self.certificate.bound.is_some_and(|bound| bound <= epsilon),
+            Target::Theta(theta) => {
+                let swept = self.run.rounds.last().is_some_and(|round| round.residual < theta);
+                self.run.status == Status::Solved && swept && self.certificate.bellman_residual.is_finite()
+            }
+        }
     }
 }
 

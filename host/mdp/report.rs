@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::certificate::Certificate;
-use super::model::Mdp;
+use super::model::{Mdp, NO_ACTION};
 use super::options::{Method, Precision, Solution};
-use super::solve::{Limits, Round, Status};
+use super::solve::{Limits, Round, Status, Target};
 
 /// States that a shortened line shows.
 const SHOWN_STATES: usize = 10;
@@ -55,18 +55,20 @@ struct Record<'a> {
     actions: u32,
     gamma: f64,
     nnz: usize,
-    theta: f64,
+    target: Target,
     max_sweeps: u32,
     max_policies: u32,
     tie: f64,
-    policies: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policies: Option<usize>,
     sweeps: u64,
     setup_seconds: f64,
     compute_seconds: f64,
     certificate: &'a Certificate,
     rounds: &'a [Round],
+    /// `null` where a state has no action.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<&'a [u32]>,
+    policy: Option<Vec<Option<u32>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<&'a [f64]>,
 }
@@ -86,20 +88,20 @@ impl Report<'_> {
             precision: solution.precision,
             notes: &solution.notes,
             states: mdp.states,
-            actions: mdp.actions,
+            actions: mdp.choices.max(),
             gamma: mdp.gamma,
             nnz: mdp.transitions.nnz(),
-            theta: limits.theta,
+            target: limits.target,
             max_sweeps: limits.max_sweeps,
             max_policies: limits.max_policies,
             tie: limits.tie,
-            policies: solution.run.rounds.len(),
+            policies: solution.method.has_policies().then_some(solution.run.rounds.len()),
             sweeps: solution.run.sweeps(),
             setup_seconds: solution.setup.as_secs_f64(),
             compute_seconds: solution.run.elapsed.as_secs_f64(),
             certificate: &solution.certificate,
             rounds: &solution.run.rounds,
-            policy: with_solution.then_some(&solution.policy),
+            policy: with_solution.then(|| solution.policy.iter().map(|&a| (a != NO_ACTION).then_some(a)).collect()),
             values: with_solution.then_some(&solution.values),
         };
         serde_json::to_writer(&mut *out, &record)?;
@@ -111,7 +113,7 @@ impl Report<'_> {
     /// # Errors
     /// Those of `out`.
     pub fn write_solution(&self, out: &mut (impl Write + ?Sized), extent: Extent) -> io::Result<()> {
-        write_line(out, "Optimal policy:", extent, &self.solution.policy)?;
+        write_line(out, "Optimal policy:", extent, self.solution.policy.iter().map(|&action| Action(action)))?;
         write_line(out, "Optimal value:", extent, self.solution.values.iter().map(SixDecimals))
     }
 
@@ -121,7 +123,7 @@ impl Report<'_> {
     /// Those of `out`.
     pub fn write_summary(&self, out: &mut impl Write) -> io::Result<()> {
         let Self { mdp, solution, .. } = *self;
-        let (states, actions, nnz) = (mdp.states, mdp.actions, mdp.transitions.nnz());
+        let (states, actions, nnz) = (mdp.states, mdp.choices.max(), mdp.transitions.nnz());
         let precision = match solution.precision {
             Precision::F32 => "FP32 (float)",
             Precision::F64 => "FP64 (double)",
@@ -133,13 +135,15 @@ impl Report<'_> {
         }
         writeln!(out, "\n— Problem Summary —")?;
         writeln!(out, "S={states}, A={actions}, gamma={}", mdp.gamma)?;
-        writeln!(out, "Rows (S*A)={}, nnz={nnz}", u64::from(states) * u64::from(actions))?;
+        writeln!(out, "Rows (S*A)={}, nnz={nnz}", mdp.rows())?;
         writeln!(out, "{}", self.outcome())?;
         writeln!(out, "\n— Rounds —")?;
         write_rounds(out, &solution.run.rounds)?;
         writeln!(out, "\n— Performance Metrics —")?;
         writeln!(out, "MDP dimensions: {states} states, {actions} actions")?;
-        writeln!(out, "Policy iterations completed: {}", solution.run.rounds.len())?;
+        if solution.method.has_policies() {
+            writeln!(out, "Policy iterations completed: {}", solution.run.rounds.len())?;
+        }
         writeln!(out, "Sweeps completed: {}", solution.run.sweeps())?;
         writeln!(out, "Computation time: {:.2} ms", 1e3 * solution.run.elapsed.as_secs_f64())?;
         writeln!(out, "Setup time: {:.2} ms", 1e3 * solution.setup.as_secs_f64())?;
@@ -149,18 +153,28 @@ impl Report<'_> {
     /// One sentence on how the run ended.
     fn outcome(&self) -> String {
         let Self { limits, solution, .. } = *self;
-        let policies = solution.run.rounds.len();
+        let after = match solution.method.has_policies() {
+            true => format!("{} iterations", solution.run.rounds.len()),
+            false => format!("{} sweeps", solution.run.sweeps()),
+        };
+        let what = if solution.method.has_policies() { "Policy" } else { "Values" };
         match solution.run.status {
-            Status::Solved if solution.converged(limits) => format!("Policy converged after {policies} iterations."),
-            Status::Solved if !solution.certificate.bellman_residual.is_finite() => {
+            Status::Interrupted => format!("Interrupted after {after}."),
+            _ if solution.converged(limits) => format!("{what} converged after {after}."),
+            _ if !solution.certificate.bellman_residual.is_finite() => {
                 format!("Not solved: the values overflow {}.", solution.precision)
             }
-            Status::Solved => format!(
-                "Policy stable after {policies} iterations, but not evaluated to θ = {:e} within {} sweeps.",
-                limits.theta, limits.max_sweeps
-            ),
-            Status::PolicyLimit => format!("Not converged: the policy still changed after {policies} iterations."),
-            Status::Interrupted => format!("Interrupted after {policies} iterations; the policy still changed."),
+            Status::PolicyLimit => format!("Not converged: the policy still changed after {after}."),
+            Status::SweepLimit => format!("Not converged: the values still changed after {after}."),
+            Status::Solved | Status::Stalled => match limits.target {
+                Target::Theta(theta) => format!(
+                    "{what} stable after {after}, but not to θ = {theta:e} within {} sweeps.",
+                    limits.max_sweeps
+                ),
+                Target::Epsilon(epsilon) => {
+                    format!("Not solved to ε = {epsilon:e}: rounding errors of {} are larger.", solution.precision)
+                }
+            },
         }
     }
 
@@ -173,6 +187,15 @@ impl Report<'_> {
             Some(bound) => format!("Certified: |V − V*| ≤ {bound} ({known})"),
             None => format!("Not certified ({known})"),
         }
+    }
+}
+
+/// An action, or that there is none.
+struct Action(u32);
+
+impl Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 == NO_ACTION { f.write_str("-") } else { self.0.fmt(f) }
     }
 }
 
@@ -208,10 +231,11 @@ fn write_line<T: Display>(
 }
 
 fn write_rounds(out: &mut impl Write, rounds: &[Round]) -> io::Result<()> {
-    writeln!(out, "{:>7} {:>8} {:>11} {:>12} {:>10}", "policy", "sweeps", "residual", "changed", "seconds")?;
+    writeln!(out, "{:>7} {:>8} {:>11} {:>12} {:>10}", "round", "sweeps", "residual", "changed", "seconds")?;
     for index in thinned(rounds.len(), SHOWN_ROUNDS) {
-        let Round { policy, sweeps, residual, changed, seconds } = rounds[index];
-        writeln!(out, "{policy:>7} {sweeps:>8} {residual:>11.3e} {changed:>12} {seconds:>10.3}")?;
+        let Round { round, sweeps, residual, changed, seconds } = rounds[index];
+        let changed = changed.map_or_else(|| "-".to_owned(), |changed| changed.to_string());
+        writeln!(out, "{round:>7} {sweeps:>8} {residual:>11.3e} {changed:>12} {seconds:>10.3}")?;
     }
     Ok(())
 }

@@ -1,36 +1,88 @@
-//! Policy iteration: the loop, written once for every backend.
+//! The loops, written once for every backend.
 //!
-//! Algorithm 1 of the source: evaluate the policy by synchronous Jacobi sweeps until ‖Vₖ₊₁ − Vₖ‖∞ < θ, improve it
-//! greedily, and stop when no state changes its action.
+//! [`policy_iteration`] evaluates a policy by synchronous Jacobi sweeps until ‖Vₖ₊₁ − Vₖ‖∞ < θ, improves it greedily, and
+//! stops when no state changes its action. [`value_iteration`] does greedy sweeps V ← TV until the changes of a sweep tell
+//! that V is close enough to V*.
+//!
+//! Backends maximise. They own their copy of the model, V and π, and start at V = 0 and the first action of every state.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// What policy iteration asks of a backend. A backend owns its copy of the model, V and π, and starts at V = 0, π = 0.
-pub trait Backend {
+/// What every backend has: V and π.
+pub trait State {
     /// What can go wrong on this backend.
     type Error;
 
-    /// Goes back to V = 0, π = 0.
-    fn reset(&mut self) -> Result<(), Self::Error>;
+    /// Goes back to the first action of every state, and to V = `initial`, one value per state, or V = 0.
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Self::Error>;
 
+    /// The present V, one entry per state.
+    fn values(&mut self) -> Result<Vec<f64>, Self::Error>;
+
+    /// The present π: an action per state, [`NO_ACTION`](super::model::NO_ACTION) where it has none.
+    fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
+
+    /// Bytes that a sweep like the last one must move: each input read once, each output written once.
+    fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
+}
+
+/// What policy iteration asks of a backend.
+pub trait Evaluate: State {
     /// Jacobi sweeps V ← r^π + γ P^π V from the present V, until ‖ΔV‖∞ < `theta` or `max_sweeps` are done.
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Self::Error>;
 
     /// Greedy improvement. A state keeps its action unless another's Q-factor exceeds its own by more than `tie`; among
     /// those, the lowest-numbered action of the largest Q-factor wins. Returns the number of states that changed.
     fn improve(&mut self, tie: f64) -> Result<u64, Self::Error>;
+}
 
-    /// The present V, one entry per state.
-    fn values(&mut self) -> Result<Vec<f64>, Self::Error>;
+/// What value iteration asks of a backend.
+pub trait Backup: State {
+    /// Greedy sweeps from the present V until `stop` is met or `max_sweeps` are done; at least one. Afterwards π is greedy
+    /// with respect to the V before the last sweep.
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
+}
 
-    /// The present π, one action per state.
-    fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
+/// When greedy sweeps end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stop {
+    /// ‖ΔV‖∞ of a sweep is below this.
+    Change(f64),
+    /// max ΔV − min ΔV of a sweep is below this.
+    Span(f64),
+}
 
-    /// Bytes that a sweep of the last evaluated policy must move: each input read once, each output written once.
-    fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
+impl Stop {
+    /// Whether a sweep meets it whose changes have these extremes.
+    #[must_use]
+    pub fn is_met(self, least: f64, greatest: f64) -> bool {
+        match self {
+            Self::Change(bound) => least.abs().max(greatest.abs()) < bound,
+            Self::Span(bound) => greatest - least < bound,
+        }
+    }
+}
+
+/// What greedy sweeps did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backups {
+    /// Sweeps done.
+    pub sweeps: u32,
+    /// The least ΔV of a state in the last sweep; of states that have actions.
+    pub least: f64,
+    /// The greatest ΔV.
+    pub greatest: f64,
+}
+
+impl Backups {
+    /// ‖ΔV‖∞ of the last sweep.
+    #[must_use]
+    pub fn residual(&self) -> f64 {
+        self.least.abs().max(self.greatest.abs())
+    }
 }
 
 /// What one policy evaluation did.
@@ -42,12 +94,22 @@ pub struct Evaluation {
     pub residual: f64,
 }
 
+/// How close to come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// ε: until it is certain that ‖V − V*‖∞ ≤ ε.
+    Epsilon(f64),
+    /// θ: until ‖ΔV‖∞ < θ in a sweep, of each policy or of value iteration; the rule of the sources.
+    Theta(f64),
+}
+
 /// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// θ: a policy is evaluated until ‖ΔV‖∞ < θ.
-    pub theta: f64,
-    /// K_max: sweeps per policy at most.
+    /// How close to come.
+    pub target: Target,
+    /// K_max: sweeps at most, per policy or of value iteration.
     pub max_sweeps: u32,
     /// Policies at most.
     pub max_policies: u32,
@@ -56,34 +118,40 @@ pub struct Limits {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// No state changed its action: the policy is stable.
+    /// The policy is stable, or the values are.
     Solved,
     /// `max_policies` were evaluated and the policy still changed.
     PolicyLimit,
+    /// `max_sweeps` were done and the values still changed.
+    SweepLimit,
+    /// Rounding errors keep the values from coming closer.
+    Stalled,
     /// The observer asked to stop.
+    #[default]
     Interrupted,
 }
 
-/// One round of evaluation and improvement.
+/// One round: an evaluation and an improvement, or some greedy sweeps.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
-    /// Number of the policy, from 1.
-    pub policy: u32,
-    /// Jacobi sweeps of its evaluation.
+    /// Its number, from 1.
+    pub round: u32,
+    /// Sweeps.
     pub sweeps: u32,
     /// ‖ΔV‖∞ of the last sweep.
     pub residual: f64,
-    /// States whose action changed in the improvement that followed.
-    pub changed: u64,
+    /// States whose action changed in the improvement that followed, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<u64>,
     /// Seconds since the start of the run.
     pub seconds: f64,
 }
 
-/// What the loop returns.
-#[derive(Clone, Debug)]
+/// What a loop returns.
+#[derive(Clone, Debug, Default)]
 pub struct Run {
     /// How it ended.
     pub status: Status,
@@ -94,43 +162,110 @@ pub struct Run {
 }
 
 impl Run {
-    /// Jacobi sweeps in all rounds.
+    /// Sweeps in all rounds.
     pub fn sweeps(&self) -> u64 {
         self.rounds.iter().map(|round| u64::from(round.sweeps)).sum()
     }
 }
 
-/// Runs policy iteration on `backend` until the policy is stable, a limit is met, or `observe` breaks.
+/// Runs policy iteration on `backend`, each policy evaluated to `theta`, until the policy is stable, a limit is met, or
+/// `observe` breaks.
 ///
 /// # Errors
 /// Those of the backend.
-pub fn policy_iteration<B: Backend + ?Sized>(
+pub fn policy_iteration<B: Evaluate + ?Sized>(
     backend: &mut B,
+    theta: f64,
     limits: &Limits,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
-    let start = Instant::now();
-    let mut rounds = Vec::new();
-    let mut status = Status::PolicyLimit;
-    for policy in 1..=limits.max_policies {
-        let evaluation = backend.evaluate(limits.theta, limits.max_sweeps)?;
+    let mut run = Run::start();
+    for _ in 0..limits.max_policies {
+        let evaluation = backend.evaluate(theta, limits.max_sweeps)?;
         let changed = backend.improve(limits.tie)?;
-        let round = Round {
-            policy,
-            sweeps: evaluation.sweeps,
-            residual: evaluation.residual,
-            changed,
-            seconds: start.elapsed().as_secs_f64(),
-        };
-        rounds.push(round);
+        let round = run.push(evaluation.sweeps, evaluation.residual, Some(changed));
         if changed == 0 {
-            status = Status::Solved;
-            break;
+            return Ok(run.end(Status::Solved));
         }
         if observe(&round).is_break() {
-            status = Status::Interrupted;
-            break;
+            return Ok(run.end(Status::Interrupted));
         }
     }
-    Ok(Run { status, rounds, elapsed: start.elapsed() })
+    Ok(run.end(Status::PolicyLimit))
+}
+
+/// Sweeps of value iteration between two looks at the outside world.
+const SWEEPS_PER_ROUND: u32 = 128;
+
+/// Runs value iteration on `backend` until `stop` is met, rounding errors keep it from that, a limit is met, or `observe`
+/// breaks.
+///
+/// # Errors
+/// Those of the backend.
+pub fn value_iteration<B: Backup + ?Sized>(
+    backend: &mut B,
+    stop: Stop,
+    limits: &Limits,
+    mut observe: impl FnMut(&Round) -> ControlFlow<()>,
+) -> Result<Run, B::Error> {
+    let mut run = Run::start();
+    let mut left = limits.max_sweeps;
+    // The smallest spread of changes so far, and rounds since it was seen.
+    let (mut smallest, mut stalled) = (f64::INFINITY, 0);
+    while left > 0 {
+        let backups = backend.backup(stop, left.min(SWEEPS_PER_ROUND))?;
+        left -= backups.sweeps;
+        let round = run.push(backups.sweeps, backups.residual(), None);
+        if stop.is_met(backups.least, backups.greatest) {
+            return Ok(run.end(Status::Solved));
+        }
+        let spread = match stop {
+            Stop::Change(_) => backups.residual(),
+            Stop::Span(_) => backups.greatest - backups.least,
+        };
+        stalled = if spread < smallest { 0 } else { stalled + 1 };
+        smallest = smallest.min(spread);
+        if stalled == 2 {
+            return Ok(run.end(Status::Stalled));
+        }
+        if observe(&round).is_break() {
+            return Ok(run.end(Status::Interrupted));
+        }
+    }
+    Ok(run.end(Status::SweepLimit))
+}
+
+impl Run {
+    /// A run that begins now.
+    fn start() -> Timed {
+        Timed { run: Self::default(), start: Instant::now() }
+    }
+
+    /// What came after this run on the same backend.
+    pub(super) fn append(&mut self, next: Self) {
+        let (count, seconds) = (self.rounds.len() as u32, self.elapsed.as_secs_f64());
+        let shifted = |round: Round| Round { round: count + round.round, seconds: seconds + round.seconds, ..round };
+        self.rounds.extend(next.rounds.into_iter().map(shifted));
+        self.status = next.status;
+        self.elapsed += next.elapsed;
+    }
+}
+
+/// A run, as it goes.
+struct Timed {
+    run: Run,
+    start: Instant,
+}
+
+impl Timed {
+    fn push(&mut self, sweeps: u32, residual: f64, changed: Option<u64>) -> Round {
+        let number = self.run.rounds.len() as u32 + 1;
+        let round = Round { round: number, sweeps, residual, changed, seconds: self.start.elapsed().as_secs_f64() };
+        self.run.rounds.push(round);
+        round
+    }
+
+    fn end(self, status: Status) -> Run {
+        Run { status, elapsed: self.start.elapsed(), ..self.run }
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rayon::prelude::*;
 
-use super::model::{CHUNK, Csr, Grid, Mdp};
+use super::model::{ActionNames, CHUNK, Choices, Csr, Grid, Mdp, NO_ACTION};
 
 /// How far the probabilities of a row may be from summing to 1.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-6;
@@ -30,7 +30,7 @@ impl fmt::Display for Matrix {
 /// A row of a matrix, and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// s·A + a.
+    /// Its number.
     pub row: usize,
     /// s.
     pub state: usize,
@@ -56,9 +56,19 @@ pub enum Invalid {
     NoActions,
     #[error("S = {states}, A = {actions}: S·A rows cannot be numbered on this machine")]
     TooLarge { states: u32, actions: u32 },
-    #[error("gamma is {gamma}, expected a number in [0, 1)")]
+    #[error("gamma is {gamma}, expected a number in [0, 1]")]
     Gamma { gamma: f64 },
-    #[error("{matrix}.indptr has {found} elements, expected S·A + 1 = {expected}")]
+    #[error("choices has {found} elements, expected S + 1 = {expected}")]
+    ChoicesLength { found: usize, expected: usize },
+    #[error("choices[0] is {found}, expected 0")]
+    ChoicesStart { found: u64 },
+    #[error(
+        "choices[{position}] is {found} after {previous}, expected offsets that do not fall by up to 2³² − 1 actions"
+    )]
+    ChoicesOrder { position: usize, found: u64, previous: u64 },
+    #[error("no state has an action, expected at least one")]
+    NoRows,
+    #[error("{matrix}.indptr has {found} elements, expected a row per state and action and one more, {expected}")]
     RowPtrLength { matrix: Matrix, found: usize, expected: usize },
     #[error("{matrix}.indptr[0] is {found}, expected 0")]
     RowPtrStart { matrix: Matrix, found: u64 },
@@ -74,6 +84,14 @@ pub enum Invalid {
     Value { matrix: Matrix, row: Row, position: usize, found: f64, expected: &'static str },
     #[error("P {row}: no successors, expected probabilities that sum to 1")]
     EmptyRow { row: Row },
+    #[error("{array} has {found} elements, expected none or one per row, {expected}")]
+    PerRow { array: &'static str, found: usize, expected: usize },
+    #[error("{array}[{row}] is {found}, expected {expected}", row = .row.row)]
+    RowValue { array: &'static str, row: Row, found: f64, expected: &'static str },
+    #[error("label \"{label}\"[{position}] is {found}, expected ascending states below {states}")]
+    Label { label: String, position: usize, found: u32, states: u32 },
+    #[error("action_names.of_row[{position}] is {found}, expected the number of one of {names} names")]
+    ActionName { position: usize, found: u32, names: usize },
     #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
     RowSum { row: Row, sum: f64 },
     #[error("{matrix} {row}: state {column} appears more than once")]
@@ -90,30 +108,67 @@ pub enum Invalid {
 
 /// Everything but [`check_distinct`]; the rows need not be sorted.
 pub(super) fn check(mdp: &Mdp) -> Result<(), Invalid> {
-    let Mdp { states, actions, gamma, .. } = *mdp;
+    let Mdp { states, gamma, ref choices, .. } = *mdp;
     if states == 0 {
         return Err(Invalid::NoStates);
     }
-    if actions == 0 {
-        return Err(Invalid::NoActions);
-    }
-    let rows = (states as usize).checked_mul(actions as usize).filter(|&rows| rows < usize::MAX);
-    let rows = rows.ok_or(Invalid::TooLarge { states, actions })?;
-    if !(0.0..1.0).contains(&gamma) {
+    let rows = match choices {
+        Choices::Uniform(0) => return Err(Invalid::NoActions),
+        Choices::Uniform(actions) => {
+            let rows = (states as usize).checked_mul(*actions as usize).filter(|&rows| rows < usize::MAX);
+            rows.ok_or(Invalid::TooLarge { states, actions: *actions })?
+        }
+        Choices::Ragged(offsets) => ragged_rows(offsets, states as usize + 1)?,
+    };
+    if !(0.0..=1.0).contains(&gamma) {
         return Err(Invalid::Gamma { gamma });
     }
-    let checker = Checker { states, actions: actions as usize, rows };
+    let checker = Checker { states, choices, rows };
     checker.structure(Matrix::P, &mdp.transitions)?;
     checker.structure(Matrix::R, &mdp.rewards)?;
     checker.values(Matrix::P, &mdp.transitions, "a probability in [0, 1]", |p| (0.0..=1.0).contains(&p))?;
     checker.values(Matrix::R, &mdp.rewards, "a finite number", f64::is_finite)?;
-    checker.row_sums(&mdp.transitions)?;
+    checker.per_row("ends", &mdp.ends, "a probability in [0, 1]", |p| (0.0..=1.0).contains(&p))?;
+    checker.per_row("action_rewards", &mdp.action_rewards, "a finite number", f64::is_finite)?;
+    checker.row_sums(mdp)?;
+    for (label, members) in &mdp.labels {
+        let wrong = |i: usize| members[i] >= states || (i > 0 && members[i] <= members[i - 1]);
+        if let Some(position) = (0..members.len()).find(|&i| wrong(i)) {
+            return Err(Invalid::Label { label: label.clone(), position, found: members[position], states });
+        }
+    }
+    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+        if of_row.len() != rows {
+            return Err(Invalid::PerRow { array: "action_names.of_row", found: of_row.len(), expected: rows });
+        }
+        if let Some(position) = of_row.iter().position(|&name| name as usize >= names.len()) {
+            return Err(Invalid::ActionName { position, found: of_row[position], names: names.len() });
+        }
+    }
     mdp.grid.as_ref().map_or(Ok(()), |grid| check_grid(grid, states))
+}
+
+/// The number of rows that these offsets, of which there must be `expected`, give to states.
+fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
+    if offsets.len() != expected {
+        return Err(Invalid::ChoicesLength { found: offsets.len(), expected });
+    }
+    if offsets[0] != 0 {
+        return Err(Invalid::ChoicesStart { found: offsets[0] });
+    }
+    let wrong = |pair: &[u64]| pair[1].checked_sub(pair[0]).is_none_or(|count| count >= u64::from(NO_ACTION));
+    if let Some(i) = offsets.windows(2).position(wrong) {
+        return Err(Invalid::ChoicesOrder { position: i + 1, found: offsets[i + 1], previous: offsets[i] });
+    }
+    match usize::try_from(offsets[expected - 1]) {
+        Ok(0) | Err(_) => Err(Invalid::NoRows),
+        Ok(rows) => Ok(rows),
+    }
 }
 
 /// No column appears twice in a row. The rows are sorted.
 pub(super) fn check_distinct(mdp: &Mdp) -> Result<(), Invalid> {
-    let checker = Checker { states: mdp.states, actions: mdp.actions as usize, rows: mdp.rows() };
+    let checker = Checker { states: mdp.states, choices: &mdp.choices, rows: mdp.rows() };
     for (matrix, csr) in [(Matrix::P, &mdp.transitions), (Matrix::R, &mdp.rewards)] {
         checker.first(|row| {
             let (columns, _) = csr.row(row);
@@ -124,15 +179,36 @@ pub(super) fn check_distinct(mdp: &Mdp) -> Result<(), Invalid> {
     Ok(())
 }
 
-struct Checker {
+struct Checker<'m> {
     states: u32,
-    actions: usize,
+    choices: &'m Choices,
     rows: usize,
 }
 
-impl Checker {
+impl Checker<'_> {
     fn row(&self, row: usize) -> Row {
-        Row { row, state: row / self.actions, action: row % self.actions }
+        let state = self.choices.state_of(row);
+        Row { row, state, action: row - self.choices.first(state) }
+    }
+
+    /// An array of nothing, or of one valid number per row.
+    fn per_row(
+        &self,
+        array: &'static str,
+        values: &[f64],
+        expected: &'static str,
+        valid: impl Fn(f64) -> bool + Sync,
+    ) -> Result<(), Invalid> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        if values.len() != self.rows {
+            return Err(Invalid::PerRow { array, found: values.len(), expected: self.rows });
+        }
+        self.first(|row| {
+            let found = values[row];
+            (!valid(found)).then(|| Invalid::RowValue { array, row: self.row(row), found, expected })
+        })
     }
 
     /// The violation of the lowest-numbered row.
@@ -185,12 +261,13 @@ impl Checker {
         })
     }
 
-    fn row_sums(&self, transitions: &Csr) -> Result<(), Invalid> {
+    fn row_sums(&self, mdp: &Mdp) -> Result<(), Invalid> {
         self.first(|row| {
-            let (_, probabilities) = transitions.row(row);
-            let sum: f64 = probabilities.iter().sum();
+            let (_, probabilities) = mdp.transitions.row(row);
+            let end = mdp.end(row);
+            let sum = probabilities.iter().sum::<f64>() + end;
             match probabilities {
-                [] => Some(Invalid::EmptyRow { row: self.row(row) }),
+                [] if end == 0.0 => Some(Invalid::EmptyRow { row: self.row(row) }),
                 _ if (sum - 1.0).abs() > ROW_SUM_TOLERANCE => Some(Invalid::RowSum { row: self.row(row), sum }),
                 _ => None,
             }

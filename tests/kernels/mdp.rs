@@ -10,7 +10,7 @@ use warpkov::mdp::certificate::certify;
 use warpkov::mdp::compare::{Solved, Tolerance, compare};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::Mdp;
-use warpkov::mdp::solve::{Backend, Limits, Status, policy_iteration};
+use warpkov::mdp::solve::{Evaluate, Limits, State, Status, Target, policy_iteration};
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::Device;
 
@@ -44,7 +44,7 @@ fn backend<'d, T: Precise, O: Offset, D: Device>(
     device: &'d D,
     model: &Mdp,
     layout: Option<Layout>,
-) -> Result<Box<dyn Backend<Error = D::Error> + 'd>, D::Error> {
+) -> Result<Box<dyn Evaluate<Error = D::Error> + 'd>, D::Error> {
     Ok(match layout {
         None => Box::new(Plain::<T, O, D>::new(device, model)?),
         Some(layout) => Box::new(Projected::<T, O, D>::new(device, model, layout)?),
@@ -96,6 +96,9 @@ fn models(scale: usize) -> Vec<Mdp> {
         random.mdp(90, 2, 80, 0.8),
         random.mdp(40 * n, 1, 6, 0.7),
         random.mdp(5, 300, 5, 0.6),
+        // Terminal states, rows that end, and states with up to as many actions as a block has threads, and more.
+        random.ragged(75 * n, 4, 5, 0.9),
+        random.ragged(6, 300, 4, 0.7),
     ]
 }
 
@@ -143,9 +146,9 @@ fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcom
 /// Runs policy iteration to its end: the certificate must hold, and the policy be optimal.
 fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<Layout>) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-5 };
-    let limits = Limits { theta, max_sweeps: 10_000, max_policies: 1000, tie: theta };
+    let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1000, tie: theta };
     let mut tested = backend::<T, O, D>(device, model, layout)?;
-    let run = policy_iteration(tested.as_mut(), &limits, |_| ControlFlow::Continue(()))?;
+    let run = policy_iteration(tested.as_mut(), theta, &limits, |_| ControlFlow::Continue(()))?;
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values()?;
     let bound = certify(model, &values).bound.ok_or("no certificate")?;
@@ -154,8 +157,8 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Opt
         return Err(format!("certified to {bound}, expected {allowed}").into());
     }
     let mut reference = cpu::Parallel::<f64>::new(model);
-    let strict = Limits { theta: 1e-12, max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
-    let Ok(_) = policy_iteration(&mut reference, &strict, |_| ControlFlow::Continue(()));
+    let strict = Limits { target: Target::Theta(1e-12), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
+    let Ok(_) = policy_iteration(&mut reference, 1e-12, &strict, |_| ControlFlow::Continue(()));
     let Ok(optimal) = reference.values();
     close("V", &values, &optimal, bound + 1e-9, 0.0)
 }
@@ -194,14 +197,14 @@ fn table_5_3<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
     for &side in sides {
         let model = SlipGrid { width: side, height: side, ..SlipGrid::default() }.generate()?;
         let tie = if T::WIDE { 1e-9 } else { 1e-6 };
-        let limits = Limits { theta: 1e-5, max_sweeps: 10_000, max_policies: 10_000, tie };
+        let limits = Limits { target: Target::Theta(1e-5), max_sweeps: 10_000, max_policies: 10_000, tie };
         let mut serial = cpu::Serial::<T>::new(&model);
-        let Ok(_) = policy_iteration(&mut serial, &limits, |_| ControlFlow::Continue(()));
+        let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, |_| ControlFlow::Continue(()));
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
         let expected = Solved { policy, values };
         for layout in [None, Some(Layout::choose(&model))] {
             let mut tested = backend::<T, O, D>(device, &model, layout)?;
-            policy_iteration(tested.as_mut(), &limits, |_| ControlFlow::Continue(()))?;
+            policy_iteration(tested.as_mut(), 1e-5, &limits, |_| ControlFlow::Continue(()))?;
             let got = Solved { policy: tested.policy()?, values: tested.values()? };
             let comparison = compare(&got, &expected, Tolerance::default());
             if !comparison.agree {

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use warpkov::mdp::model::Mdp;
+use warpkov::mdp::model::{Choices, Mdp};
 
 pub struct Random(ChaCha8Rng);
 
@@ -28,9 +28,40 @@ impl Random {
 
     /// A random model: rows of 1 to `longest` successors, rewards in [−1, 1) on about half of them.
     pub fn mdp(&mut self, states: u32, actions: u32, longest: u32, gamma: f64) -> Mdp {
+        let (p, r) = self.rows((states * actions) as usize, states, longest, |_| 1.0);
+        Mdp::new(states, actions, gamma, p.csr(), r.csr(), None).expect("a valid model")
+    }
+
+    /// A random model in which states have 0 to `actions` actions, some rows end the process with some probability, and
+    /// actions earn something.
+    pub fn ragged(&mut self, states: u32, actions: u32, longest: u32, gamma: f64) -> Mdp {
+        let mut offsets = vec![0];
+        for state in 0..u64::from(states) {
+            let count = self.below(u64::from(actions) + 1);
+            offsets.push(offsets[state as usize] + if state == 0 { count.max(1) } else { count });
+        }
+        let rows = offsets[states as usize] as usize;
+        let ends: Vec<f64> =
+            (0..rows).map(|_| if self.below(4) == 0 { 0.25 * self.below(5) as f64 } else { 0.0 }).collect();
+        let (p, r) = self.rows(rows, states, longest, |row| 1.0 - ends[row]);
+        let mdp = Mdp {
+            states,
+            choices: Choices::Ragged(offsets.into()),
+            gamma,
+            transitions: p.csr(),
+            rewards: r.csr(),
+            ends: ends.into(),
+            action_rewards: self.signed(rows).into(),
+            ..Mdp::default()
+        };
+        mdp.validated().expect("a valid model")
+    }
+
+    /// Rows of 1 to `longest` successors, none where the sum of a row is to be 0; and rewards on about half of them.
+    fn rows(&mut self, count: usize, states: u32, longest: u32, sum: impl Fn(usize) -> f64) -> (Rows, Rows) {
         let (mut p, mut r) = (Rows::default(), Rows::default());
-        for _ in 0..states * actions {
-            let length = 1 + self.below(u64::from(longest.min(states))) as usize;
+        for row in 0..count {
+            let length = if sum(row) > 0.0 { 1 + self.below(u64::from(longest.min(states))) as usize } else { 0 };
             let mut successors = std::collections::BTreeSet::new();
             while successors.len() < length {
                 successors.insert(self.below(u64::from(states)) as u32);
@@ -38,7 +69,7 @@ impl Random {
             let weights: Vec<f64> = successors.iter().map(|_| 0.05 + self.unit()).collect();
             let total: f64 = weights.iter().sum();
             for (&successor, weight) in successors.iter().zip(weights) {
-                p.push(successor, weight / total);
+                p.push(successor, sum(row) * weight / total);
                 if self.below(2) == 0 {
                     r.push(successor, 2.0 * self.unit() - 1.0);
                 }
@@ -46,7 +77,7 @@ impl Random {
             p.end_row();
             r.end_row();
         }
-        Mdp::new(states, actions, gamma, p.csr(), r.csr(), None).expect("a valid model")
+        (p, r)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Policy iteration on the CPU.
+//! Policy and value iteration on the CPU.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -7,15 +7,15 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Precise;
-use crate::mdp::model::Mdp;
-use crate::mdp::solve::{Backend, Evaluation};
+use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::mdp::solve::{Backup, Backups, Evaluate, Evaluation, State, Stop};
 
 /// States that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
 const CHUNK: usize = 4096;
 
 /// The model in precision T, with V and π.
-struct State<'m, T: Precise> {
-    actions: usize,
+struct Working<'m, T: Precise> {
+    model: &'m Mdp,
     gamma: f64,
     row_ptr: &'m [u64],
     col: &'m [u32],
@@ -27,17 +27,17 @@ struct State<'m, T: Precise> {
     v_new: Vec<T>,
 }
 
-impl<'m, T: Precise> State<'m, T> {
+impl<'m, T: Precise> Working<'m, T> {
     fn new(model: &'m Mdp) -> Self {
         let states = model.states as usize;
         Self {
-            actions: model.actions as usize,
+            model,
             gamma: model.gamma,
             row_ptr: &model.transitions.row_ptr,
             col: &model.transitions.col,
             prob: T::of(&model.transitions.val),
             reward: T::of(&model.expected_rewards()).into_owned(),
-            policy: vec![0; states],
+            policy: model.first_policy(),
             v_old: vec![T::ZERO; states],
             v_new: vec![T::ZERO; states],
         }
@@ -48,9 +48,26 @@ impl<'m, T: Precise> State<'m, T> {
         self.row_ptr[row] as usize..self.row_ptr[row + 1] as usize
     }
 
-    /// The row of a state's present action.
-    fn row(&self, state: usize) -> usize {
-        state * self.actions + self.policy[state] as usize
+    /// The row of a state's present action; `None` where it has none.
+    fn row(&self, state: usize) -> Option<usize> {
+        let action = self.policy[state];
+        (action != NO_ACTION).then(|| self.model.choices.first(state) + action as usize)
+    }
+
+    /// The entries of that row.
+    fn selected(&self, state: usize) -> Range<usize> {
+        self.row(state).map_or(0..0, |row| self.entries(row))
+    }
+
+    /// r(s, π(s)) + γ Σ P(s'|s, π(s)) V(s'), or 0 where the process has ended.
+    fn backup(&self, state: usize) -> f64 {
+        self.row(state).map_or(0.0, |row| self.q_factor(row))
+    }
+
+    /// The largest Q-factor of a state and its action, the lowest-numbered of equal ones.
+    fn best(&self, state: usize) -> Option<(f64, u32)> {
+        let factors = self.model.choices.rows(state).map(|row| self.q_factor(row)).zip(0..);
+        factors.reduce(|best, next| if next.0 > best.0 { next } else { best })
     }
 
     /// r(s, a) + γ Σ P(s'|s, a) V(s').
@@ -66,10 +83,10 @@ impl<'m, T: Precise> State<'m, T> {
 
     /// The greedy action of a state, or its old one where no other is better by more than `tie`.
     fn greedy(&self, state: usize, tie: f64) -> u32 {
-        let (old, first) = (self.policy[state], state * self.actions);
-        let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
-        for action in 0..self.actions as u32 {
-            let q = self.q_factor(first + action as usize);
+        let old = self.policy[state];
+        let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, old);
+        for (row, action) in self.model.choices.rows(state).zip(0..) {
+            let q = self.q_factor(row);
             if action == old {
                 old_q = q;
             }
@@ -80,9 +97,12 @@ impl<'m, T: Precise> State<'m, T> {
         if best_q > old_q + tie { best } else { old }
     }
 
-    fn reset(&mut self) {
-        self.policy.fill(0);
-        self.v_old.fill(T::ZERO);
+    fn reset(&mut self, initial: Option<&[f64]>) {
+        self.policy = self.model.first_policy();
+        match initial {
+            Some(values) => self.v_old.copy_from_slice(&T::of(values)),
+            None => self.v_old.fill(T::ZERO),
+        }
     }
 
     fn values(&self) -> Vec<f64> {
@@ -91,7 +111,7 @@ impl<'m, T: Precise> State<'m, T> {
 
     /// The entries of the policy's rows, two offsets and a reward for each, and V read and written.
     fn sweep_bytes(&self) -> u64 {
-        let entries: usize = (0..self.policy.len()).map(|state| self.entries(self.row(state)).len()).sum();
+        let entries: usize = (0..self.policy.len()).map(|state| self.selected(state).len()).sum();
         let t = size_of::<T>() as u64;
         entries as u64 * (4 + t) + self.policy.len() as u64 * (8 + 3 * t)
     }
@@ -106,31 +126,71 @@ fn sweep_until(theta: f64, max_sweeps: u32, mut sweep: impl FnMut() -> f64) -> E
     evaluation
 }
 
+/// Greedy sweeps until `stop` is met or `max_sweeps` are done. `sweep` does one and returns the extremes of its changes.
+fn backup_until(stop: Stop, max_sweeps: u32, mut sweep: impl FnMut() -> (f64, f64)) -> Backups {
+    let mut sweeps = 0;
+    loop {
+        let (least, greatest) = sweep();
+        sweeps += 1;
+        if sweeps >= max_sweeps || stop.is_met(least, greatest) {
+            // Without a state that has an action nothing changes.
+            let none = least > greatest;
+            return Backups {
+                sweeps,
+                least: if none { 0.0 } else { least },
+                greatest: if none { 0.0 } else { greatest },
+            };
+        }
+    }
+}
+
+/// The extremes of no change at all.
+const NO_CHANGE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
+
+/// The extremes of both.
+fn extremes(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
 /// One core, straight from the algorithm: the baseline that others are compared with.
-pub struct Serial<'m, T: Precise>(State<'m, T>);
+pub struct Serial<'m, T: Precise>(Working<'m, T>);
 
 impl<'m, T: Precise> Serial<'m, T> {
     /// Starts at V = 0, π = 0.
     #[must_use]
     pub fn new(model: &'m Mdp) -> Self {
-        Self(State::new(model))
+        Self(Working::new(model))
     }
 }
 
-impl<T: Precise> Backend for Serial<'_, T> {
+impl<T: Precise> State for Serial<'_, T> {
     type Error = Infallible;
 
-    fn reset(&mut self) -> Result<(), Infallible> {
-        self.0.reset();
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
+        self.0.reset(initial);
         Ok(())
     }
 
+    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+        Ok(self.0.values())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+        Ok(self.0.policy.clone())
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+        Ok(self.0.sweep_bytes())
+    }
+}
+
+impl<T: Precise> Evaluate for Serial<'_, T> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
         let state = &mut self.0;
         Ok(sweep_until(theta, max_sweeps, || {
             let mut residual: f64 = 0.0;
             for s in 0..state.policy.len() {
-                let value = T::from_f64(state.q_factor(state.row(s)));
+                let value = T::from_f64(state.backup(s));
                 residual = residual.max((value.to_f64() - state.v_old[s].to_f64()).abs());
                 state.v_new[s] = value;
             }
@@ -149,23 +209,29 @@ impl<T: Precise> Backend for Serial<'_, T> {
         }
         Ok(changed)
     }
+}
 
-    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
-        Ok(self.0.values())
-    }
-
-    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
-        Ok(self.0.policy.clone())
-    }
-
-    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
-        Ok(self.0.sweep_bytes())
+impl<T: Precise> Backup for Serial<'_, T> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
+        let state = &mut self.0;
+        Ok(backup_until(stop, max_sweeps, || {
+            let mut change = NO_CHANGE;
+            for s in 0..state.policy.len() {
+                let Some((q, action)) = state.best(s) else { continue };
+                let value = T::from_f64(q);
+                let delta = value.to_f64() - state.v_old[s].to_f64();
+                change = extremes(change, (delta, delta));
+                (state.v_new[s], state.policy[s]) = (value, action);
+            }
+            std::mem::swap(&mut state.v_old, &mut state.v_new);
+            change
+        }))
     }
 }
 
 /// All cores, on the projected matrix P^π.
 pub struct Parallel<'m, T: Precise> {
-    state: State<'m, T>,
+    state: Working<'m, T>,
     projected: Projected<T>,
 }
 
@@ -188,13 +254,13 @@ impl<'m, T: Precise> Parallel<'m, T> {
             prob: Vec::new(),
             reward: vec![T::ZERO; states],
         };
-        Self { state: State::new(model), projected }
+        Self { state: Working::new(model), projected }
     }
 
     /// Gathers the rows of the present policy: lengths, their prefix sum, copy.
     fn project(&mut self) {
         let Self { state, projected } = self;
-        let entries = |s: usize| state.entries(state.row(s));
+        let entries = |s: usize| state.selected(s);
         projected.row_ptr[1..].par_iter_mut().enumerate().for_each(|(s, length)| *length = entries(s).len());
         for s in 1..projected.row_ptr.len() {
             projected.row_ptr[s] += projected.row_ptr[s - 1];
@@ -221,21 +287,35 @@ impl<'m, T: Precise> Parallel<'m, T> {
                 let end = target + source.len();
                 col[target..end].copy_from_slice(&state.col[source.clone()]);
                 prob[target..end].copy_from_slice(&state.prob[source]);
-                *reward = state.reward[state.row(s)];
+                *reward = state.row(s).map_or(T::ZERO, |row| state.reward[row]);
                 target = end;
             }
         });
     }
 }
 
-impl<T: Precise> Backend for Parallel<'_, T> {
+impl<T: Precise> State for Parallel<'_, T> {
     type Error = Infallible;
 
-    fn reset(&mut self) -> Result<(), Infallible> {
-        self.state.reset();
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
+        self.state.reset(initial);
         Ok(())
     }
 
+    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+        Ok(self.state.values())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+        Ok(self.state.policy.clone())
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+        Ok(self.state.sweep_bytes())
+    }
+}
+
+impl<T: Precise> Evaluate for Parallel<'_, T> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
         self.project();
         let Self { state, projected } = self;
@@ -277,16 +357,29 @@ impl<T: Precise> Backend for Parallel<'_, T> {
         self.state.policy = policy;
         Ok(changed as u64)
     }
+}
 
-    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
-        Ok(self.state.values())
-    }
-
-    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
-        Ok(self.state.policy.clone())
-    }
-
-    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
-        Ok(self.state.sweep_bytes())
+impl<T: Precise> Backup for Parallel<'_, T> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
+        let state = &mut self.state;
+        Ok(backup_until(stop, max_sweeps, || {
+            let (mut v_new, mut policy) = (std::mem::take(&mut state.v_new), std::mem::take(&mut state.policy));
+            let parts = v_new.par_chunks_mut(CHUNK).zip(policy.par_chunks_mut(CHUNK)).enumerate();
+            let change = parts.map(|(chunk, (values, actions))| {
+                let mut change = NO_CHANGE;
+                for (s, (target, action)) in (chunk * CHUNK..).zip(values.iter_mut().zip(actions)) {
+                    let Some((q, best)) = state.best(s) else { continue };
+                    let value = T::from_f64(q);
+                    let delta = value.to_f64() - state.v_old[s].to_f64();
+                    change = extremes(change, (delta, delta));
+                    (*target, *action) = (value, best);
+                }
+                change
+            });
+            let change = change.reduce(|| NO_CHANGE, extremes);
+            (state.v_new, state.policy) = (v_new, policy);
+            std::mem::swap(&mut state.v_old, &mut state.v_new);
+            change
+        }))
     }
 }

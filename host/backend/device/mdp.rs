@@ -10,8 +10,8 @@ use warpkov_kernels::mdp::residual::max_change;
 
 use super::scan::{exclusive_scan, scratch_len};
 use crate::backend::Precise;
-use crate::mdp::model::Mdp;
-use crate::mdp::solve::{Backend, Evaluation};
+use crate::mdp::model::{Choices, Mdp, NO_ACTION};
+use crate::mdp::solve::{Evaluate, Evaluation, State};
 
 /// Threads of a block, where a kernel leaves the choice.
 const THREADS: u32 = 256;
@@ -27,7 +27,11 @@ fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
 /// The model, V and π in a device's memory.
 struct Resident<T: Precise, O: Offset, D: Device> {
     states: u32,
+    /// A, or 0 where states differ.
     actions: u32,
+    /// Rows per state where they differ.
+    choices: D::Buffer<O>,
+    first_policy: Vec<u32>,
     gamma: f64,
     row_ptr: D::Buffer<O>,
     col: D::Buffer<u32>,
@@ -46,15 +50,22 @@ struct Resident<T: Precise, O: Offset, D: Device> {
 impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
         let states = model.states as usize;
+        let (actions, choices) = match &model.choices {
+            Choices::Uniform(actions) => (*actions, Vec::new()),
+            Choices::Ragged(choices) => (0, offsets(choices)),
+        };
+        let first_policy = model.first_policy();
         Ok(Self {
             states: model.states,
-            actions: model.actions,
+            actions,
+            choices: device.upload(&choices)?,
             gamma: model.gamma,
             row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
             col: device.upload(&model.transitions.col)?,
             prob: device.upload(&T::of(&model.transitions.val))?,
             reward: device.upload(&T::of(&model.expected_rewards()))?,
-            policy: device.zeros(states)?,
+            policy: device.upload(&first_policy)?,
+            first_policy,
             v_old: device.zeros(states)?,
             v_new: device.zeros(states)?,
             residuals: device.zeros(MAX_BATCH)?,
@@ -67,7 +78,8 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     fn bytes(model: &Mdp) -> u64 {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
         let (states, rows, nnz) = (u64::from(model.states), model.rows() as u64, model.transitions.nnz() as u64);
-        (rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
+        let choices = if matches!(model.choices, Choices::Ragged(_)) { states + 1 } else { 0 };
+        (choices + rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
     }
 
     /// Launches sweeps in batches until one has met `theta`. A batch is launched ahead; sweeps that are not needed return
@@ -125,6 +137,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
                         shape,
                         self.states,
                         self.actions,
+                        &self.choices,
                         states_per_block,
                         &self.row_ptr,
                         &self.col,
@@ -152,9 +165,13 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         Ok(changed[0])
     }
 
-    fn reset(&mut self, device: &D) -> Result<(), D::Error> {
-        device.clear(&mut self.policy)?;
-        device.clear(&mut self.v_old)
+    fn reset(&mut self, device: &D, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.policy = device.upload(&self.first_policy)?;
+        match initial {
+            Some(values) => self.v_old = device.upload(&T::of(values))?,
+            None => device.clear(&mut self.v_old)?,
+        }
+        Ok(())
     }
 
     fn values(&self, device: &D) -> Result<Vec<f64>, D::Error> {
@@ -168,6 +185,8 @@ pub struct Plain<'d, T: Precise, O: Offset, D: Device> {
     resident: Resident<T, O, D>,
     /// R(s, a, s') for each entry of P.
     transition_reward: D::Buffer<T>,
+    /// What each row earns beside that.
+    action_reward: D::Buffer<T>,
     evaluate_threads: u32,
     improve_threads: u32,
 }
@@ -179,32 +198,61 @@ impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
     /// Those of the device.
     pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
         let longest = model.transitions.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
+        let action_reward: Vec<f64> = (0..model.rows()).into_par_iter().map(|row| model.action_reward(row)).collect();
         let whole_warps = |n: u64| (n.next_power_of_two() as u32).clamp(32, THREADS);
         Ok(Self {
             device,
             resident: Resident::upload(device, model)?,
             transition_reward: device.upload(&T::of(&model.transition_rewards()))?,
+            action_reward: device.upload(&T::of(&action_reward))?,
             evaluate_threads: whole_warps(longest),
-            improve_threads: whole_warps(u64::from(model.actions)),
+            improve_threads: whole_warps(u64::from(model.choices.max())),
         })
     }
 
     /// Bytes of device memory that this method takes.
     #[must_use]
     pub fn bytes(model: &Mdp) -> u64 {
-        Resident::<T, O, D>::bytes(model) + (model.transitions.nnz() * size_of::<T>()) as u64
+        Resident::<T, O, D>::bytes(model) + ((model.transitions.nnz() + model.rows()) * size_of::<T>()) as u64
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> State for Plain<'_, T, O, D> {
     type Error = D::Error;
 
-    fn reset(&mut self) -> Result<(), D::Error> {
-        self.resident.reset(self.device)
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.resident.reset(self.device, initial)
     }
 
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        self.resident.values(self.device)
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        self.device.to_vec(&self.resident.policy)
+    }
+
+    /// The entries of the policy's rows with their rewards, two offsets, an action and its reward for each, V read and written, and
+    /// both read again for the residual.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        let policy = self.policy()?;
+        let row_ptr = self.device.to_vec(&self.resident.row_ptr)?;
+        let choices = self.device.to_vec(&self.resident.choices)?;
+        let first = |state: usize| match self.resident.actions {
+            0 => choices[state].to_usize(),
+            actions => state * actions as usize,
+        };
+        let length = |row: usize| row_ptr[row + 1].to_usize() - row_ptr[row].to_usize();
+        let taken = policy.iter().enumerate().filter(|&(_, &action)| action != NO_ACTION);
+        let entries: usize = taken.map(|(state, &action)| length(first(state) + action as usize)).sum();
+        let (t, o) = (size_of::<T>(), size_of::<O>());
+        Ok((entries * (4 + 2 * t) + policy.len() * (2 * o + 4 + 5 * t)) as u64)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Evaluate for Plain<'_, T, O, D> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
-        let Self { device, resident, transition_reward, evaluate_threads, .. } = self;
+        let Self { device, resident, transition_reward, action_reward, evaluate_threads, .. } = self;
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
         let reduction = Shape::grid_stride(u64::from(resident.states), THREADS);
         resident.sweep_until(device, theta, max_sweeps, |model, k| {
@@ -214,10 +262,12 @@ impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
                     *device,
                     shape,
                     model.actions,
+                    &model.choices,
                     &model.row_ptr,
                     &model.col,
                     &model.prob,
                     transition_reward,
+                    action_reward,
                     model.gamma,
                     &model.policy,
                     &model.v_old,
@@ -233,26 +283,6 @@ impl<T: Precise, O: Offset, D: Device> Backend for Plain<'_, T, O, D> {
 
     fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
         self.resident.improve(self.device, tie, 1, self.improve_threads, 1)
-    }
-
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
-        self.resident.values(self.device)
-    }
-
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
-        self.device.to_vec(&self.resident.policy)
-    }
-
-    /// The entries of the policy's rows with their rewards, two offsets and an action for each, V read and written, and
-    /// both read again for the residual.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
-        let policy = self.policy()?;
-        let row_ptr = self.device.to_vec(&self.resident.row_ptr)?;
-        let rows = policy.iter().zip((0..).step_by(self.resident.actions as usize));
-        let length = |row: usize| row_ptr[row + 1].to_usize() - row_ptr[row].to_usize();
-        let entries: usize = rows.map(|(&action, first): (_, usize)| length(first + action as usize)).sum();
-        let (t, o) = (size_of::<T>(), size_of::<O>());
-        Ok((entries * (4 + 2 * t) + policy.len() * (2 * o + 4 + 4 * t)) as u64)
     }
 }
 
@@ -316,22 +346,22 @@ fn lanes_for(mean: f64) -> u32 {
 
 /// Elements that the slices of any policy may take: 32 times the longest row among all actions of 32 states, summed.
 fn slice_capacity(model: &Mdp) -> usize {
-    SLICE * sum_of_longest(model, SLICE * model.actions as usize)
+    SLICE * sum_of_longest(model, SLICE)
 }
 
 /// Elements that the compressed rows of any policy may take: the longest row among the actions of a state, summed.
 fn row_capacity(model: &Mdp) -> usize {
-    sum_of_longest(model, model.actions as usize)
+    sum_of_longest(model, 1)
 }
 
-/// The length of the longest row of each group of `rows` neighbouring ones, summed.
-fn sum_of_longest(model: &Mdp, rows: usize) -> usize {
-    let row_ptr = &model.transitions.row_ptr[..];
-    let longest = |first: usize| {
-        let ends = &row_ptr[first..=(first + rows).min(model.rows())];
-        ends.windows(2).map(|ends| (ends[1] - ends[0]) as usize).max().unwrap_or(0)
+/// The length of the longest row of each group of `states` neighbouring ones, summed.
+fn sum_of_longest(model: &Mdp, states: usize) -> usize {
+    let (row_ptr, all) = (&model.transitions.row_ptr[..], model.states as usize);
+    let longest = |group: usize| {
+        let rows = model.choices.first(group * states)..=model.choices.first(all.min((group + 1) * states));
+        row_ptr[rows].windows(2).map(|ends| (ends[1] - ends[0]) as usize).max().unwrap_or(0)
     };
-    (0..model.rows().div_ceil(rows)).into_par_iter().map(|group| longest(group * rows)).sum()
+    (0..all.div_ceil(states)).into_par_iter().map(longest).sum()
 }
 
 /// The projected method: P^π and r^π are gathered on the device for each policy, and sweeps run on them.
@@ -340,6 +370,8 @@ pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     resident: Resident<T, O, D>,
     layout: Layout,
     improve_lanes: u32,
+    /// States of a block.
+    improve_states: u32,
     counts: D::Buffer<O>,
     offsets: D::Buffer<O>,
     scratch: D::Buffer<O>,
@@ -356,11 +388,14 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
         let groups = layout.groups(model);
         let capacity = layout.capacity(model);
+        let improve_lanes = lanes_for(model.transitions.nnz() as f64 / model.rows() as f64 / 2.0);
+        let actions = model.rows().div_ceil(model.states as usize) as u32;
         Ok(Self {
             device,
             resident: Resident::upload(device, model)?,
             layout,
-            improve_lanes: lanes_for(model.transitions.nnz() as f64 / model.rows() as f64 / 2.0),
+            improve_lanes,
+            improve_states: (THREADS / improve_lanes / actions).max(1),
             counts: device.zeros(groups)?,
             offsets: device.zeros(groups + 1)?,
             scratch: device.zeros(scratch_len(groups))?,
@@ -391,13 +426,23 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
             ($count:ident, $copy:ident, $shape:expr) => {{
                 // SAFETY: the model has been validated, the buffers have its sizes, and P^π has room for any policy.
                 unsafe {
-                    $count(device, per_state, model.states, model.actions, &model.row_ptr, &model.policy, counts)?;
+                    $count(
+                        device,
+                        per_state,
+                        model.states,
+                        model.actions,
+                        &model.choices,
+                        &model.row_ptr,
+                        &model.policy,
+                        counts,
+                    )?;
                     exclusive_scan(device, groups, counts, offsets, scratch)?;
                     $copy(
                         device,
                         $shape,
                         model.states,
                         model.actions,
+                        &model.choices,
                         &model.row_ptr,
                         &model.col,
                         &model.prob,
@@ -418,13 +463,31 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> State for Projected<'_, T, O, D> {
     type Error = D::Error;
 
-    fn reset(&mut self) -> Result<(), D::Error> {
-        self.resident.reset(self.device)
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.resident.reset(self.device, initial)
     }
 
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        self.resident.values(self.device)
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        self.device.to_vec(&self.resident.policy)
+    }
+
+    /// The stored entries of P^π, padding included; its offsets; r^π; and V read and written.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        let offsets = self.device.to_vec(&self.offsets)?;
+        let entries = offsets.last().map_or(0, |last| last.to_usize());
+        let t = size_of::<T>();
+        Ok((entries * (4 + t) + offsets.len() * size_of::<O>() + self.resident.states as usize * 3 * t) as u64)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
         self.project()?;
         let Self { device, resident, layout, offsets, col, prob, reward, .. } = self;
@@ -466,24 +529,6 @@ impl<T: Precise, O: Offset, D: Device> Backend for Projected<'_, T, O, D> {
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
-        let lanes = self.improve_lanes;
-        let states_per_block = (THREADS / lanes / self.resident.actions).max(1);
-        self.resident.improve(self.device, tie, lanes, THREADS, states_per_block)
-    }
-
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
-        self.resident.values(self.device)
-    }
-
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
-        self.device.to_vec(&self.resident.policy)
-    }
-
-    /// The stored entries of P^π, padding included; its offsets; r^π; and V read and written.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
-        let offsets = self.device.to_vec(&self.offsets)?;
-        let entries = offsets.last().map_or(0, |last| last.to_usize());
-        let t = size_of::<T>();
-        Ok((entries * (4 + t) + offsets.len() * size_of::<O>() + self.resident.states as usize * 3 * t) as u64)
+        self.resident.improve(self.device, tie, self.improve_lanes, THREADS, self.improve_states)
     }
 }

@@ -1,9 +1,13 @@
 //! The JSON of Aydin, *Policy Iteration on the GPU* (2025), Listing A.1.
 //!
-//! An object with `S`, `A`, `gamma`, the matrices `P` and `R` (each an object of `indptr`, `indices` and `data`), and
-//! optionally `"format": "CSR"` and `grid`, the fields of [`Grid`]. Keys come in any order; others are ignored.
+//! An object with `S`, `A`, `gamma` and the matrices `P` and `R` (each an object of `indptr`, `indices` and `data`).
+//! Where states have different numbers of actions, `choices` stands for `A`: row s of it to row s + 1 are those of state s.
+//! Optional are `"format": "CSR"`, `"objective": "minimize"`, `ends` and `action_rewards` (one number per row), `labels`
+//! (an object of arrays of states), `action_names` (`names`, and `of_row`) and `grid`, the fields of [`Grid`]; and where
+//! there is no `R`, `action_rewards` are all there is. Keys come in any order; others are ignored.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::marker::PhantomData;
@@ -12,7 +16,7 @@ use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::Error;
-use crate::mdp::model::{Csr, Grid, Mdp};
+use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
 
 /// Bytes read or written at a time.
 const BUFFER: usize = 1 << 17;
@@ -23,10 +27,7 @@ pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, reader));
     let parsed = Object::<Model>::at(&path).deserialize(&mut json).and_then(|model| json.end().map(|()| model));
     match parsed {
-        Ok(Model { states, actions, gamma, transitions, rewards, grid }) => {
-            Mdp::new(states, actions, gamma, transitions.into(), rewards.into(), grid)
-                .map_err(|source| Error::Invalid { file, source })
-        }
+        Ok(model) => Mdp::from(model).validated().map_err(|source| Error::Invalid { file, source }),
         Err(error) if error.is_io() => Err(Error::Read { file, source: error.into() }),
         Err(error) => {
             let (line, column) = (error.line(), error.column());
@@ -82,33 +83,93 @@ trait Fields: Default {
 
     /// Reads the value of a key.
     fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error>;
+
+    /// What is missing beside the required keys.
+    fn complete(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
 }
 
 #[derive(Default)]
 struct Model {
     states: u32,
-    actions: u32,
+    actions: Option<u32>,
+    choices: Option<Vec<u64>>,
     gamma: f64,
+    objective: Objective,
     transitions: Matrix,
+    ends: Vec<f64>,
     rewards: Matrix,
+    action_rewards: Vec<f64>,
+    labels: BTreeMap<String, Vec<u32>>,
+    action_names: Option<ActionNames>,
     grid: Option<Grid>,
 }
 
 impl Fields for Model {
-    const KEYS: &'static [&'static str] = &["S", "A", "gamma", "P", "R", "format", "grid"];
-    const REQUIRED: usize = 5;
+    const KEYS: &'static [&'static str] = &[
+        "S",
+        "gamma",
+        "P",
+        "A",
+        "choices",
+        "R",
+        "action_rewards",
+        "ends",
+        "objective",
+        "labels",
+        "action_names",
+        "format",
+        "grid",
+    ];
+    const REQUIRED: usize = 3;
 
     fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
         match key {
             "S" => self.states = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
-            "A" => self.actions = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
+            "A" => self.actions = Some(map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?),
+            "choices" => self.choices = Some(map.next_value_seed(Array::at(path, "a number of rows"))?),
             "gamma" => self.gamma = map.next_value_seed(Number::new("a number"))?,
+            "objective" => self.objective = map.next_value_seed(Word(&OBJECTIVES))?,
             "P" => self.transitions = map.next_value_seed(Object::at(path))?,
+            "ends" => self.ends = map.next_value_seed(Array::at(path, "a probability"))?,
             "R" => self.rewards = map.next_value_seed(Object::at(path))?,
+            "action_rewards" => self.action_rewards = map.next_value_seed(Array::at(path, "a number"))?,
+            "labels" => self.labels = map.next_value()?,
+            "action_names" => self.action_names = Some(map.next_value_seed(Object::at(path))?),
             "grid" => self.grid = Some(map.next_value_seed(Object::at(path))?),
-            _ => map.next_value_seed(Format)?,
+            _ => map.next_value_seed(Word(&[("CSR", ())]))?,
         }
         Ok(())
+    }
+
+    fn complete(&self) -> Result<(), &'static str> {
+        match (self.actions, &self.choices) {
+            (Some(_), None) | (None, Some(_)) => Ok(()),
+            (None, None) => Err("neither key \"A\" nor key \"choices\" is there, expected one of them"),
+            (Some(_), Some(_)) => Err("both key \"A\" and key \"choices\" are there, expected one of them"),
+        }
+    }
+}
+
+const OBJECTIVES: [(&str, Objective); 2] = [("maximize", Objective::Maximize), ("minimize", Objective::Minimize)];
+
+impl From<Model> for Mdp {
+    fn from(model: Model) -> Self {
+        let uniform = Choices::Uniform(model.actions.unwrap_or_default());
+        Self {
+            states: model.states,
+            choices: model.choices.map_or(uniform, |offsets| Choices::Ragged(offsets.into())),
+            gamma: model.gamma,
+            objective: model.objective,
+            transitions: model.transitions.into(),
+            ends: model.ends.into(),
+            rewards: model.rewards.into(),
+            action_rewards: model.action_rewards.into(),
+            labels: model.labels,
+            action_names: model.action_names,
+            grid: model.grid,
+        }
     }
 }
 
@@ -136,6 +197,19 @@ impl Fields for Matrix {
 impl From<Matrix> for Csr {
     fn from(Matrix { indptr, indices, data }: Matrix) -> Self {
         Self { row_ptr: indptr.into(), col: indices.into(), val: data.into() }
+    }
+}
+
+impl Fields for ActionNames {
+    const KEYS: &'static [&'static str] = &["names", "of_row"];
+    const REQUIRED: usize = 2;
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
+        match key {
+            "names" => self.names = map.next_value()?,
+            _ => self.of_row = map.next_value_seed(Array::at(path, "the number of a name"))?,
+        }
+        Ok(())
     }
 }
 
@@ -200,7 +274,7 @@ impl<'de, T: Fields> Visitor<'de> for Object<'_, T> {
         }
         match T::KEYS[..T::REQUIRED].iter().find(|key| !seen.contains(key)) {
             Some(key) => Err(A::Error::custom(format_args!("key \"{key}\" is missing"))),
-            None => Ok(fields),
+            None => fields.complete().map(|()| fields).map_err(A::Error::custom),
         }
     }
 }
@@ -228,26 +302,30 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Reads the name of the only format there is.
-struct Format;
+/// Reads one of some words, and gives what it stands for.
+struct Word<'w, T>(&'w [(&'static str, T)]);
 
-impl<'de> DeserializeSeed<'de> for Format {
-    type Value = ();
+impl<'de, T: Copy> DeserializeSeed<'de> for Word<'_, T> {
+    type Value = T;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl Visitor<'_> for Format {
-    type Value = ();
+impl<T: Copy> Visitor<'_> for Word<'_, T> {
+    type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("\"CSR\"")
+        for (i, (word, _)) in self.0.iter().enumerate() {
+            write!(f, "{}\"{word}\"", if i == 0 { "" } else { " or " })?;
+        }
+        Ok(())
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        if text == "CSR" { Ok(()) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        let found = self.0.iter().find(|(word, _)| *word == text);
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
 
@@ -372,25 +450,47 @@ impl<'de, T: Numeric> Visitor<'de> for Array<'_, T> {
 /// Writes a model.
 pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
-    let Mdp { states, actions, gamma, transitions, rewards, grid } = mdp;
-    write!(out, "{{\"S\":{states},\"A\":{actions},\"gamma\":")?;
-    value(&mut out, gamma)?;
-    write!(out, ",\"format\":\"CSR\"")?;
-    for (name, matrix) in [("P", transitions), ("R", rewards)] {
+    write!(out, "{{\"S\":{}", mdp.states)?;
+    match &mdp.choices {
+        Choices::Uniform(actions) => field(&mut out, "A", actions)?,
+        Choices::Ragged(offsets) => field(&mut out, "choices", &offsets[..])?,
+    }
+    field(&mut out, "gamma", &mdp.gamma)?;
+    field(&mut out, "format", "CSR")?;
+    if mdp.objective != Objective::default() {
+        field(&mut out, "objective", &mdp.objective)?;
+    }
+    for (name, matrix) in [("P", &mdp.transitions), ("R", &mdp.rewards)] {
         write!(out, ",\n\"{name}\":{{\"indptr\":")?;
         value(&mut out, &matrix.row_ptr[..])?;
-        write!(out, ",\n\"indices\":")?;
-        value(&mut out, &matrix.col[..])?;
-        write!(out, ",\n\"data\":")?;
-        value(&mut out, &matrix.val[..])?;
+        field(&mut out, "indices", &matrix.col[..])?;
+        field(&mut out, "data", &matrix.val[..])?;
         write!(out, "}}")?;
     }
-    if let Some(grid) = grid {
-        write!(out, ",\n\"grid\":")?;
-        value(&mut out, grid)?;
+    for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
+        if !numbers.is_empty() {
+            field(&mut out, name, &numbers[..])?;
+        }
+    }
+    if !mdp.labels.is_empty() {
+        field(&mut out, "labels", &mdp.labels)?;
+    }
+    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+        write!(out, ",\n\"action_names\":{{\"names\":")?;
+        value(&mut out, names)?;
+        field(&mut out, "of_row", of_row)?;
+        write!(out, "}}")?;
+    }
+    if let Some(grid) = &mdp.grid {
+        field(&mut out, "grid", grid)?;
     }
     writeln!(out, "}}")?;
     out.flush()
+}
+
+fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    write!(out, ",\n\"{name}\":")?;
+    value(out, content)
 }
 
 fn value(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {

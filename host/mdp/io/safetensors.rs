@@ -1,13 +1,15 @@
 //! Models as safetensors: the arrays as they are in memory, so that a file is mapped, not parsed.
 //!
 //! Tensors of one dimension: `P.indptr` and `R.indptr` (U64), `P.indices` and `R.indices` (U32), `P.data` and `R.data`
-//! (F64), and of a grid that has them `grid.walls` and `grid.obstacles` (U32). Metadata: `format` = `warpkov-mdp`,
-//! `version` = `1`, `S`, `A`, `gamma`, and of a grid `grid.width`, `grid.height` and `grid.goal`.
+//! (F64); where the model has them, `choices` (U64), `ends` and `action_rewards` (F64), `labels.NAME`, `action_names.of_row`,
+//! `grid.walls` and `grid.obstacles` (U32). Metadata: `format` = `warpkov-mdp`, `version` = `1`, `S`, `gamma`, `A` (unless
+//! there are `choices`), and where they apply `objective`, `action_names` (a JSON array), `grid.width`, `grid.height` and
+//! `grid.goal`.
 
 #[cfg(target_endian = "big")]
 compile_error!("safetensors hold little-endian numbers, and are mapped as they are");
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::str::FromStr;
@@ -19,10 +21,11 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use serde_json::{Value, json};
 
 use super::Error;
-use crate::mdp::model::{Array, Csr, Grid, Mdp};
+use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, Mdp, Objective};
 
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
+const LABEL: &str = "labels.";
 
 /// Bytes of the number that says how long the header is.
 const PREFIX: usize = size_of::<u64>();
@@ -51,12 +54,10 @@ pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
         Ok(map) => Arc::new(map),
         Err(source) => return Err(Error::Read { file: name, source }),
     };
-    let parts = match Parts::of(map).and_then(|parts| parts.split()) {
-        Ok(parts) => parts,
-        Err(message) => return Err(Error::Safetensors { file: name, message }),
-    };
-    let (states, actions, gamma, transitions, rewards, grid) = parts;
-    Mdp::new(states, actions, gamma, transitions, rewards, grid).map_err(|source| Error::Invalid { file: name, source })
+    match Parts::of(map).and_then(|parts| parts.model()) {
+        Ok(model) => model.validated().map_err(|source| Error::Invalid { file: name, source }),
+        Err(message) => Err(Error::Safetensors { file: name, message }),
+    }
 }
 
 /// A file and what its header says.
@@ -75,18 +76,50 @@ impl Parts {
         Ok(Self { map, start: PREFIX + length, header, metadata })
     }
 
-    #[allow(clippy::type_complexity, reason = "the arguments of Mdp::new")]
-    fn split(&self) -> Result<(u32, u32, f64, Csr, Csr, Option<Grid>), String> {
+    /// The model, not yet validated.
+    fn model(&self) -> Result<Mdp, String> {
         for (key, expected) in [("format", FORMAT), ("version", VERSION)] {
             let found = self.text(key)?;
             if found != expected {
                 return Err(format!("metadata {key}: found \"{found}\", expected \"{expected}\""));
             }
         }
-        let (states, actions) = (self.number("S", "an integer")?, self.number("A", "an integer")?);
-        let gamma = self.number("gamma", "a number")?;
-        let grid = if self.metadata.contains_key("grid.width") { Some(self.grid()?) } else { None };
-        Ok((states, actions, gamma, self.matrix("P")?, self.matrix("R")?, grid))
+        Ok(Mdp {
+            states: self.number("S", "an integer")?,
+            choices: match self.header.info("choices") {
+                Some(_) => Choices::Ragged(self.tensor("choices", Dtype::U64)?),
+                None => Choices::Uniform(self.number("A", "an integer")?),
+            },
+            gamma: self.number("gamma", "a number")?,
+            objective: match self.metadata.get("objective").map(String::as_str) {
+                None | Some("maximize") => Objective::Maximize,
+                Some("minimize") => Objective::Minimize,
+                Some(found) => {
+                    return Err(format!(
+                        "metadata objective: found \"{found}\", expected \"maximize\" or \"minimize\""
+                    ));
+                }
+            },
+            transitions: self.matrix("P")?,
+            ends: self.optional("ends", Dtype::F64)?.unwrap_or_default(),
+            rewards: self.matrix("R")?,
+            action_rewards: self.optional("action_rewards", Dtype::F64)?.unwrap_or_default(),
+            labels: self.labels()?,
+            action_names: self.action_names()?,
+            grid: if self.metadata.contains_key("grid.width") { Some(self.grid()?) } else { None },
+        })
+    }
+
+    fn labels(&self) -> Result<BTreeMap<String, Vec<u32>>, String> {
+        let tensors = self.header.tensors();
+        let named = tensors.keys().filter_map(|name| Some((name, name.strip_prefix(LABEL)?)));
+        named.map(|(tensor, label)| Ok((label.to_owned(), self.tensor(tensor, Dtype::U32)?.into_vec()))).collect()
+    }
+
+    fn action_names(&self) -> Result<Option<ActionNames>, String> {
+        let Some(text) = self.metadata.get("action_names") else { return Ok(None) };
+        let names = serde_json::from_str(text).map_err(|error| format!("metadata action_names: {error}"))?;
+        Ok(Some(ActionNames { names, of_row: self.tensor("action_names.of_row", Dtype::U32)?.into_vec() }))
     }
 
     fn matrix(&self, name: &str) -> Result<Csr, String> {
@@ -99,10 +132,7 @@ impl Parts {
 
     fn grid(&self) -> Result<Grid, String> {
         let number = |key| self.number(key, "an integer");
-        let cells = |name| match self.header.info(name) {
-            Some(_) => Ok::<_, String>(self.tensor(name, Dtype::U32)?.into_vec()),
-            None => Ok(Vec::new()),
-        };
+        let cells = |name| Ok::<_, String>(self.optional(name, Dtype::U32)?.unwrap_or_default().into_vec());
         Ok(Grid {
             width: number("grid.width")?,
             height: number("grid.height")?,
@@ -119,6 +149,11 @@ impl Parts {
     fn number<T: FromStr>(&self, key: &str, expected: &str) -> Result<T, String> {
         let text = self.text(key)?;
         text.parse().map_err(|_| format!("metadata {key}: found \"{text}\", expected {expected}"))
+    }
+
+    /// A tensor of `T`, if it is there.
+    fn optional<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Option<Array<T>>, String> {
+        self.header.info(name).map(|_| self.tensor(name, dtype)).transpose()
     }
 
     /// A tensor of `T`, whose name in the header is `dtype`.
@@ -141,39 +176,71 @@ impl Parts {
 
 /// Writes a model; its arrays go from where they are.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
-    let Mdp { states, actions, gamma, transitions: p, rewards: r, grid } = mdp;
     let mut metadata = json!({
-        "format": FORMAT, "version": VERSION,
-        "S": states.to_string(), "A": actions.to_string(), "gamma": gamma.to_string(),
+        "format": FORMAT, "version": VERSION, "S": mdp.states.to_string(), "gamma": mdp.gamma.to_string(),
     });
-    // By falling alignment, so that all are aligned.
-    let mut tensors: Vec<(&str, &str, usize, &[u8])> = Vec::new();
-    for (names, matrix) in [(["P.indptr", "P.data"], p), (["R.indptr", "R.data"], r)] {
-        tensors.push((names[0], "U64", matrix.row_ptr.len(), bytemuck::cast_slice(&matrix.row_ptr)));
-        tensors.push((names[1], "F64", matrix.val.len(), bytemuck::cast_slice(&matrix.val)));
+    let mut tensors = Vec::new();
+    for (names, matrix) in
+        [(["P.indptr", "P.indices", "P.data"], &mdp.transitions), (["R.indptr", "R.indices", "R.data"], &mdp.rewards)]
+    {
+        tensors.push(Tensor::new(names[0], "U64", &matrix.row_ptr));
+        tensors.push(Tensor::new(names[1], "U32", &matrix.col));
+        tensors.push(Tensor::new(names[2], "F64", &matrix.val));
     }
-    tensors.push(("P.indices", "U32", p.col.len(), bytemuck::cast_slice(&p.col)));
-    tensors.push(("R.indices", "U32", r.col.len(), bytemuck::cast_slice(&r.col)));
-    if let Some(Grid { width, height, goal, walls, obstacles }) = grid {
+    match &mdp.choices {
+        Choices::Uniform(actions) => metadata["A"] = actions.to_string().into(),
+        Choices::Ragged(offsets) => tensors.push(Tensor::new("choices", "U64", offsets)),
+    }
+    if mdp.objective == Objective::Minimize {
+        metadata["objective"] = "minimize".into();
+    }
+    for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
+        if !numbers.is_empty() {
+            tensors.push(Tensor::new(name, "F64", numbers));
+        }
+    }
+    for (label, states) in &mdp.labels {
+        tensors.push(Tensor::new(format!("{LABEL}{label}"), "U32", states));
+    }
+    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+        metadata["action_names"] = serde_json::to_string(names)?.into();
+        tensors.push(Tensor::new("action_names.of_row", "U32", of_row));
+    }
+    if let Some(Grid { width, height, goal, walls, obstacles }) = &mdp.grid {
         for (key, number) in [("grid.width", width), ("grid.height", height), ("grid.goal", goal)] {
             metadata[key] = number.to_string().into();
         }
-        for (name, cells) in [("grid.walls", walls), ("grid.obstacles", obstacles)] {
-            tensors.push((name, "U32", cells.len(), bytemuck::cast_slice(cells)));
-        }
+        tensors.push(Tensor::new("grid.walls", "U32", walls));
+        tensors.push(Tensor::new("grid.obstacles", "U32", obstacles));
     }
+    // By falling alignment, so that all are aligned.
+    tensors.sort_by_key(|tensor| tensor.dtype == "U32");
 
     let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), metadata)]);
     let mut end = 0;
-    for (name, dtype, length, bytes) in &tensors {
+    for Tensor { name, dtype, length, bytes } in &tensors {
         let start = end;
         end += bytes.len();
         let entry: Value = json!({ "dtype": dtype, "shape": [length], "data_offsets": [start, end] });
-        header.insert((*name).to_owned(), entry);
+        header.insert(name.clone(), entry);
     }
     let mut header = serde_json::to_vec(&header)?;
     header.resize(header.len().next_multiple_of(PREFIX), b' ');
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    tensors.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
+    tensors.iter().try_for_each(|tensor| out.write_all(tensor.bytes))
+}
+
+/// A tensor of one dimension.
+struct Tensor<'a> {
+    name: String,
+    dtype: &'static str,
+    length: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    fn new<T: Pod>(name: impl Into<String>, dtype: &'static str, elements: &'a [T]) -> Self {
+        Self { name: name.into(), dtype, length: elements.len(), bytes: bytemuck::cast_slice(elements) }
+    }
 }

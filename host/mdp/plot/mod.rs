@@ -11,6 +11,7 @@ use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBacke
 
 use super::model::Grid;
 use super::report::Report;
+use super::solve::Target;
 use canvas::{Anchor, Canvas, GREY, INK, Rect};
 use chart::{Chart, Scale};
 
@@ -109,27 +110,20 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     let Report { mdp, solution, limits } = *report;
     let model = match &mdp.grid {
         Some(grid) => format!("Grid world, {} × {} cells", grid.width, grid.height),
-        None => format!("{} states, {} actions", mdp.states, mdp.actions),
+        None => format!("{} states, {} actions", mdp.states, mdp.choices.max()),
     };
-    let policies = solution.run.rounds.len();
-    let outcome = if solution.converged(limits) { "optimal after" } else { "not converged after" };
-    let plural = if policies == 1 { "policy" } else { "policies" };
-    canvas.text(
-        (40, 46),
-        32,
-        INK,
-        Anchor::Start,
-        &format!("{model}, γ = {}: {outcome} {policies} {plural}", mdp.gamma),
-    )?;
+    let outcome = if solution.converged(limits) { "solved" } else { "not converged" };
+    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, γ = {}: {outcome}", mdp.gamma))?;
     let bound = match solution.certificate.bound_text() {
         Some(bound) => format!("|V − V*| ≤ {bound}"),
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
     };
     let seconds = solution.run.elapsed.as_secs_f64();
-    let sweeps = match solution.run.sweeps() {
-        1 => "1 sweep".to_owned(),
-        sweeps => format!("{sweeps} sweeps"),
-    };
+    let count = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let mut sweeps = count(solution.run.sweeps(), "sweep", "sweeps");
+    if solution.method.has_policies() {
+        sweeps = format!("{}, {sweeps}", count(solution.run.rounds.len() as u64, "policy", "policies"));
+    }
     let how = format!("{}, {}, {}", solution.device, solution.method, solution.precision);
     let details = format!("{bound}   ·   {sweeps} in {seconds:.3} s   ·   {how}");
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
@@ -163,37 +157,43 @@ fn convergence<B: DrawingBackend>(
 ) -> Result<(), PlotError> {
     let rounds = &report.solution.run.rounds;
     let points = |y: fn(&super::solve::Round) -> f64| -> Vec<(f64, f64)> {
-        rounds.iter().map(|round| (f64::from(round.policy), y(round))).collect()
+        rounds.iter().map(|round| (f64::from(round.round), y(round))).collect()
     };
     let charts = [
         Chart {
             title: "States whose action changed",
-            abscissa: abreast.then_some("policy"),
-            points: points(|round| round.changed as f64),
+            abscissa: abreast.then_some("round"),
+            points: points(|round| round.changed.unwrap_or_default() as f64),
             scale: Scale::Log,
             level: None,
         },
         Chart {
-            title: "Sweeps of the evaluation",
-            abscissa: abreast.then_some("policy"),
+            title: "Sweeps",
+            abscissa: abreast.then_some("round"),
             points: points(|round| f64::from(round.sweeps)),
             scale: Scale::Count,
             level: None,
         },
         Chart {
-            title: "Residual of the evaluation, ‖ΔV‖∞",
-            abscissa: Some("policy"),
+            title: "Largest change of the last sweep, ‖ΔV‖∞",
+            abscissa: Some("round"),
             points: points(|round| round.residual),
             scale: Scale::Log,
-            level: Some((report.limits.theta, "θ")),
+            level: match report.limits.target {
+                Target::Theta(theta) => Some((theta, "θ")),
+                Target::Epsilon(_) => None,
+            },
         },
     ];
+    // Value iteration has no policies to change.
+    let charts = if report.solution.method.has_policies() { &charts[..] } else { &charts[1..] };
+    let count = charts.len() as i32;
     for (chart, index) in charts.iter().zip(0..) {
         let place = if abreast {
-            let width = (place.width - 2 * 100) / 3;
+            let width = (place.width - (count - 1) * 100) / count;
             Rect { x: place.x + index * (width + 100), width, ..place }
         } else {
-            let height = (place.height - 2 * 24) / 3;
+            let height = (place.height - (count - 1) * 24) / count;
             Rect { y: place.y + index * (height + 24), height, ..place }
         };
         chart.draw(canvas, place)?;

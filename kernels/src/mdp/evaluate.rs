@@ -12,6 +12,7 @@
 
 use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, shared, thread, warp};
 
+use super::choices::Choices;
 use super::residual;
 use super::row::Rows;
 
@@ -23,18 +24,20 @@ const UNROLL: usize = 4;
 
 /// One block per state, as in the source: threads over successors, then a reduction in shared memory.
 ///
-/// *Thread mapping*: block b has state b; thread t adds entries t, t + B, … of row s·A + π(s). *Shared memory*: one f64 per
+/// *Thread mapping*: block b has state b; thread t adds entries t, t + B, … of the row of π(s). *Shared memory*: one f64 per
 /// thread, dynamic. *Barriers*: 1 + log₂ B, for B a power of two. The residual is taken by
 /// [`max_change`](super::residual::max_change).
-/// *Safety*: the grid has one block per state; `row_ptr` has S·A + 1 elements, and `policy`, `v_old` and `v_new` have S;
-/// actions are below A, and columns below S.
+/// *Safety*: the grid has one block per state; `row_ptr` has one element per row and one more, `action_reward` one per row,
+/// `reward` one per entry, and `policy`, `v_old` and `v_new` have S; actions are those of their states, columns below S.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn evaluate_block_per_state<T: Real, O: Offset>(
     actions: u32,
+    offsets: Global<O>,
     row_ptr: Global<O>,
     col: Global<u32>,
     prob: Global<T>,
     reward: Global<T>,
+    action_reward: Global<T>,
     gamma: f64,
     policy: Global<u32>,
     v_old: Global<T>,
@@ -48,10 +51,15 @@ pub fn evaluate_block_per_state<T: Real, O: Offset>(
     }
     let partial = shared::dynamic_shared_mem::<f64>();
     let (state, t) = (thread::block_idx_x() as usize, thread::thread_idx_x());
-    let row = state * actions as usize + policy.get(state) as usize;
-    let end = row_ptr.get(row + 1).to_usize();
-    let mut entry = row_ptr.get(row).to_usize() + t as usize;
-    let mut sum = 0.0;
+    // Of a state that has no action the sum is empty.
+    let (mut entry, mut end, mut sum) = (0, 0, 0.0);
+    if let Some(row) = (Choices { actions, offsets }).row(state, policy.get(state)) {
+        end = row_ptr.get(row + 1).to_usize();
+        entry = row_ptr.get(row).to_usize() + t as usize;
+        if t == 0 {
+            sum = action_reward.get(row).to_f64();
+        }
+    }
     while entry < end {
         let successor = v_old.get(col.get(entry) as usize).to_f64();
         sum = math::fma(prob.get(entry).to_f64(), math::fma(gamma, successor, reward.get(entry).to_f64()), sum);

@@ -7,6 +7,7 @@
 
 use crate::device::{Global, GlobalMut, Offset, Real, atomic, kernel, math, shared, thread};
 
+use super::choices::Choices;
 use super::row::Rows;
 
 /// Improves the policy of every state, and counts those whose action changed.
@@ -14,14 +15,16 @@ use super::row::Rows;
 /// With `states_per_block` = 1 and `LANES` = 1 this is the plain version of the source: one block per state, one thread per
 /// action. More states per block fill the blocks where there are few actions; more lanes per action share long rows.
 ///
-/// *Thread mapping*: the block has rows s·A + a of its states in their order, `LANES` lanes per row; where they are more
-/// than the block has room for, it goes through them in chunks. Then one thread per state compares its Q-factors.
+/// *Thread mapping*: the block has the rows of its states in their order, `LANES` lanes per row; where they are more than
+/// the block has room for, it goes through them in chunks. Then one thread per state compares its Q-factors.
 /// *Shared memory*: one f64 per row of a chunk (`block_dim_x / LANES`), dynamic. *Barriers*: two per chunk, and one.
-/// *Safety*: `row_ptr` has S·A + 1 elements, `reward` S·A, `policy` and `v` S; columns are below S; `changed` has one.
+/// *Safety*: `row_ptr` has one element per row and one more, `reward` one per row, `policy` and `v` S; columns are below S;
+/// `changed` has one.
 #[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
 pub fn improve<T: Real, O: Offset, const LANES: u32>(
     states: u32,
     actions: u32,
+    offsets: Global<O>,
     states_per_block: u32,
     row_ptr: Global<O>,
     col: Global<u32>,
@@ -41,30 +44,32 @@ pub fn improve<T: Real, O: Offset, const LANES: u32>(
     // The state that this thread compares for, if any: its action so far, and the best one.
     let compares = t < here;
     let old = if compares { policy.get(first + t as usize) } else { 0 };
+    // Rows of the block, and those of the state that this thread compares for.
+    let choices = Choices { actions, offsets };
+    let (mut chunk, end) = (choices.first(first), choices.first(first + here as usize));
+    let (own, own_end) =
+        if compares { (choices.first(first + t as usize), choices.first(first + t as usize + 1)) } else { (end, end) };
     let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
 
-    let per_chunk = thread::block_dim_x() / LANES;
-    let mut chunk = 0;
-    while chunk < here * actions {
-        let inside = chunk + t / LANES < here * actions;
-        let row = first * actions as usize + (chunk + t / LANES) as usize;
+    let per_chunk = (thread::block_dim_x() / LANES) as usize;
+    while chunk < end {
+        let row = chunk + (t / LANES) as usize;
+        let inside = row < end;
         let expected = rows.expect::<LANES>(inside.then_some(row), v);
         if inside && t.is_multiple_of(LANES) {
             q.set(t / LANES, math::fma(gamma, expected, reward.get(row).to_f64()));
         }
         thread::sync_threads();
-        if compares {
-            let mut i = (t * actions).max(chunk);
-            while i < ((t + 1) * actions).min(chunk + per_chunk) {
-                let (action, value) = (i - t * actions, q.get(i - chunk));
-                if action == old {
-                    old_q = value;
-                }
-                if value > best_q {
-                    (best_q, best) = (value, action);
-                }
-                i += 1;
+        let mut row = own.max(chunk);
+        while row < own_end.min(chunk + per_chunk) {
+            let (action, value) = ((row - own) as u32, q.get((row - chunk) as u32));
+            if action == old {
+                old_q = value;
             }
+            if value > best_q {
+                (best_q, best) = (value, action);
+            }
+            row += 1;
         }
         thread::sync_threads();
         chunk += per_chunk;

@@ -1,8 +1,9 @@
 //! Kernels for Markov decision processes: one file per operation, from the plain version to the fastest.
 //!
-//! A model has S states and A actions. Its transition matrix P is in compressed sparse rows over s·A + a; r(s, a) is the
-//! expected reward of a row. V is stored in the precision T of the run; sums are taken in f64.
+//! A model has S states with some [actions](choices) each. Its transition matrix P is in compressed sparse rows, one per
+//! state-action pair; r(s, a) is the expected reward of a row. V is stored in the precision T of the run; sums are taken in f64.
 
+pub mod choices;
 pub mod evaluate;
 pub mod improve;
 pub mod project;

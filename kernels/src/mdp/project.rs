@@ -7,18 +7,25 @@
 
 use crate::device::{Global, GlobalMut, Offset, Real, kernel, thread, warp};
 
+use super::choices::Choices;
 use super::evaluate::SLICE;
 
 /// Entries of each selected row.
 ///
 /// *Thread mapping*: one thread per state. *Safety*: `counts` has `states` elements.
 #[kernel(O = [u32, u64])]
-pub fn count_rows<O: Offset>(states: u32, actions: u32, row_ptr: Global<O>, policy: Global<u32>, counts: GlobalMut<O>) {
+pub fn count_rows<O: Offset>(
+    states: u32,
+    actions: u32,
+    choices: Global<O>,
+    row_ptr: Global<O>,
+    policy: Global<u32>,
+    counts: GlobalMut<O>,
+) {
     let state = thread::index_1d() as usize;
     if state < states as usize {
-        let row = state * actions as usize + policy.get(state) as usize;
-        let length = row_ptr.get(row + 1).to_usize() - row_ptr.get(row).to_usize();
-        counts.set(state, O::from_usize(length));
+        let (start, end) = Choices { actions, offsets: choices }.entries(row_ptr, state, policy.get(state));
+        counts.set(state, O::from_usize(end - start));
     }
 }
 
@@ -30,6 +37,7 @@ pub fn count_rows<O: Offset>(states: u32, actions: u32, row_ptr: Global<O>, poli
 pub fn copy_rows<T: Real, O: Offset>(
     states: u32,
     actions: u32,
+    choices: Global<O>,
     row_ptr: Global<O>,
     col: Global<u32>,
     prob: Global<T>,
@@ -44,9 +52,10 @@ pub fn copy_rows<T: Real, O: Offset>(
     if state >= states as usize {
         return;
     }
-    let row = state * actions as usize + policy.get(state) as usize;
-    let source = row_ptr.get(row).to_usize();
-    let length = row_ptr.get(row + 1).to_usize() - source;
+    let choices = Choices { actions, offsets: choices };
+    let action = policy.get(state);
+    let (source, end) = choices.entries(row_ptr, state, action);
+    let length = end - source;
     let target = offsets.get(state).to_usize();
     let mut i = warp::lane_id() as usize;
     while i < length {
@@ -55,7 +64,7 @@ pub fn copy_rows<T: Real, O: Offset>(
         i += 32;
     }
     if warp::lane_id() == 0 {
-        reward_pi.set(state, reward.get(row));
+        reward_pi.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
     }
 }
 
@@ -66,6 +75,7 @@ pub fn copy_rows<T: Real, O: Offset>(
 pub fn count_slices<O: Offset>(
     states: u32,
     actions: u32,
+    choices: Global<O>,
     row_ptr: Global<O>,
     policy: Global<u32>,
     counts: GlobalMut<O>,
@@ -73,8 +83,8 @@ pub fn count_slices<O: Offset>(
     let state = thread::index_1d() as usize;
     let mut length = 0;
     if state < states as usize {
-        let row = state * actions as usize + policy.get(state) as usize;
-        length = row_ptr.get(row + 1).to_usize() - row_ptr.get(row).to_usize();
+        let (start, end) = Choices { actions, offsets: choices }.entries(row_ptr, state, policy.get(state));
+        length = end - start;
     }
     // A row has at most S < 2³² entries.
     let longest = warp::max_u32(warp::FULL, length as u32);
@@ -91,6 +101,7 @@ pub fn count_slices<O: Offset>(
 pub fn copy_slices<T: Real, O: Offset>(
     states: u32,
     actions: u32,
+    choices: Global<O>,
     row_ptr: Global<O>,
     col: Global<u32>,
     prob: Global<T>,
@@ -105,8 +116,9 @@ pub fn copy_slices<T: Real, O: Offset>(
     if state >= states as usize {
         return;
     }
-    let row = state * actions as usize + policy.get(state) as usize;
-    let (mut source, source_end) = (row_ptr.get(row).to_usize(), row_ptr.get(row + 1).to_usize());
+    let choices = Choices { actions, offsets: choices };
+    let action = policy.get(state);
+    let (mut source, source_end) = choices.entries(row_ptr, state, action);
     let (slice, lane) = (state / SLICE, state % SLICE);
     let mut target = offsets.get(slice).to_usize() + lane;
     let target_end = offsets.get(slice + 1).to_usize();
@@ -117,5 +129,5 @@ pub fn copy_slices<T: Real, O: Offset>(
         source += 1;
         target += SLICE;
     }
-    reward_pi.set(state, reward.get(row));
+    reward_pi.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
 }
