@@ -151,7 +151,7 @@ fn absent_device_is_exit_code_3() {
 #[test]
 fn limits_met_are_exit_code_1_with_a_report() {
     let folder = folder_with_grid();
-    let output = run(folder.path(), &["mdp", "solve", "grid.json", "--max-policies", "1", "--device", "cpu"]);
+    let output = run(folder.path(), &["mdp", "solve", "grid.json", "--method", "parallel", "--max-policies", "1"]);
     assert_eq!(code(&output), Some(1));
     assert!(stdout(&output).contains("Not converged"));
     let output = run(folder.path(), &["mdp", "solve", "grid.json", "--max-sweeps", "1", "--json", "--device", "cpu"]);
@@ -167,7 +167,7 @@ fn listing_a1_is_solved_from_stdin() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.starts_with("Optimal policy: "));
-    assert!(text.contains("S=4, A=4, gamma=0.9\nRows (S*A)=16, nnz=40\nPolicy converged after "), "{text}");
+    assert!(text.contains("S=4, A=4, gamma=0.9\nRows (S*A)=16, nnz=40\nValues converged after "), "{text}");
     assert!(text.contains("Certified: |V − V*| ≤ "));
 
     let output = run_with(folder.path(), &[&arguments[..], &["--json"]].concat(), LISTING_A1.as_bytes());
@@ -251,10 +251,10 @@ fn plots_are_valid_files() {
     fs::write(folder.path().join("a1.json"), LISTING_A1).unwrap();
     for model in ["grid", "a1"] {
         let (input, svg, png) = (format!("{model}.json"), format!("{model}.svg"), format!("{model}.png"));
-        succeeds(folder.path(), &["mdp", "solve", &input, "--device", "cpu", "--plot", &svg, "--plot", &png]);
+        succeeds(folder.path(), &["mdp", "solve", &input, "--method", "parallel", "--plot", &svg, "--plot", &png]);
         let svg = fs::read_to_string(folder.path().join(svg)).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        assert!(svg.contains("γ = 0.9") && svg.contains("Sweeps of the evaluation"));
+        assert!(svg.contains("γ = 0.9") && svg.contains("States whose action changed"));
         assert_eq!(svg.contains("data:image/png;base64,"), model == "grid");
         let png = fs::read(folder.path().join(png)).unwrap();
         let image = image::load_from_memory(&png).unwrap();
@@ -389,7 +389,7 @@ fn values_that_overflow_are_no_solution() {
     let folder = folder();
     let model = LISTING_A1.replace(&["1"; 16].join(","), &["1e300"; 16].join(","));
     let solve = |precision| {
-        let arguments = ["mdp", "solve", "-", "--device", "cpu", "--precision", precision];
+        let arguments = ["mdp", "solve", "-", "--method", "parallel", "--theta", "1e-5", "--precision", precision];
         run_with(folder.path(), &arguments, model.as_bytes())
     };
     assert_eq!(code(&solve("f64")), Some(0));
