@@ -11,16 +11,15 @@
 //! use std::ops::ControlFlow;
 //!
 //! use warpkov::mdp::generate::SlipGrid;
-//! use warpkov::mdp::options::{DeviceChoice, Precision, SolveOptions};
+//! use warpkov::mdp::options::{DeviceChoice, SolveOptions};
 //! use warpkov::mdp::solve::{Limits, Target};
 //! use warpkov::mdp::solve_with;
 //!
 //! let model = SlipGrid { width: 16, height: 16, ..SlipGrid::default() }.generate()?;
 //! let options = SolveOptions {
-//!     method: None,
 //!     device: DeviceChoice::Auto, // a GPU where there is one
-//!     precision: Precision::F64,
-//!     limits: Limits { target: Target::Epsilon(1e-7), max_sweeps: 10_000, max_policies: 1000, tie: 1e-12 },
+//!     limits: Limits { target: Target::Epsilon(1e-7), ..Limits::default() },
+//!     ..SolveOptions::default()
 //! };
 //! let solution = solve_with(&model, &options, &mut |_round| ControlFlow::Continue(()))?;
 //! assert!(solution.certificate.bound.is_some_and(|bound| bound <= 1e-7));

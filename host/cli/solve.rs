@@ -7,12 +7,14 @@ use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use warpkov::backend::device::Storage;
+use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
 use warpkov::mdp::plot::{self, Format};
 use warpkov::mdp::report::{Extent, Report};
 use warpkov::mdp::solve::{Limits, Status, Target};
-use warpkov::mdp::{SolveError, solve_with};
+use warpkov::mdp::solve_from;
 
 use super::file::{self, ModelFile};
 use super::{Error, Outcome, number};
@@ -31,12 +33,21 @@ pub struct Arguments {
     /// Where to solve: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// How to compute [default: projected on a GPU, values on the CPU].
+    /// How to compute [default: values].
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// Floating-point type of the sweeps.
-    #[arg(long, value_enum, default_value = "f64")]
+    #[arg(long, value_enum, default_value = "mixed")]
     precision: Precision,
+    /// How value iteration stores the model on a GPU [default: the smallest way that it has].
+    #[arg(long, value_enum)]
+    storage: Option<Storage>,
+    /// Sweep all states every time, also those that cannot have changed. The values are the same.
+    #[arg(long)]
+    no_skip: bool,
+    /// Start from the values in this file, a solution of a similar model.
+    #[arg(long, value_name = "FILE")]
+    values: Option<PathBuf>,
     /// Discount factor γ in [0, 1), instead of the model's.
     #[arg(long, value_name = "G", value_parser = number::below_one)]
     gamma: Option<f64>,
@@ -81,6 +92,7 @@ pub struct Options {
     input: ModelFile,
     gamma: Option<f64>,
     solve: SolveOptions,
+    initial: Option<PathBuf>,
     out: Option<(PathBuf, SolutionFormat)>,
     plots: Vec<(PathBuf, Format)>,
     json: bool,
@@ -121,7 +133,15 @@ impl TryFrom<Arguments> for Options {
         Ok(Self {
             input: arguments.input,
             gamma: arguments.gamma,
-            solve: SolveOptions { method: arguments.method, device: arguments.device, precision, limits },
+            solve: SolveOptions {
+                method: arguments.method,
+                device: arguments.device,
+                precision,
+                storage: arguments.storage,
+                skip: !arguments.no_skip,
+                limits,
+            },
+            initial: arguments.values,
             out: out.transpose()?,
             plots: plots.collect::<Result<_, _>>()?,
             json,
@@ -146,7 +166,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, SolveError> {
+fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
     // Without a handler Ctrl-C ends the process at once, which is all right too.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
@@ -154,10 +174,12 @@ fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, SolveError> {
         }
     });
     let progress = Progress::new(mdp.states, options.quiet);
-    solve_with(mdp, &options.solve, &mut |round| {
+    let initial = options.initial.as_deref().map(Solved::read).transpose()?;
+    let initial = initial.as_ref().map(|solved| &solved.values[..]);
+    Ok(solve_from(mdp, initial, &options.solve, &mut |round| {
         progress.observe(round);
         if INTERRUPTED.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
+    })?)
 }
 
 fn write_files(report: &Report, options: &Options) -> Result<(), Error> {

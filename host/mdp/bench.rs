@@ -133,7 +133,13 @@ const TIMED_SWEEPS: u32 = 128;
 pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
     let target = Target::Theta(options.theta);
     let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: options.precision.default_tie() };
-    let solve = SolveOptions { method: Some(method), device: options.device, precision: options.precision, limits };
+    let solve = SolveOptions {
+        method: Some(method),
+        device: options.device,
+        precision: options.precision,
+        limits,
+        ..SolveOptions::default()
+    };
     let warm_up = method.places().gpu;
     let repeat = Repeat { limits, theta: options.theta, runs: options.runs.max(1), warm_up };
     let done = with_backend(mdp, &solve, repeat)?;

@@ -16,7 +16,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::model::{CHUNK, Mdp};
+use super::model::{CHUNK, Mdp, NO_ACTION};
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -69,6 +69,24 @@ pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
         }
     }
     plain
+}
+
+/// A policy that is greedy with respect to `values`, on all cores: the best action of each state, the lowest-numbered of
+/// equal ones, and [`NO_ACTION`] where there is none.
+pub fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<u32> {
+    let sign = mdp.objective.sign();
+    let q_factor = |row: usize| {
+        let (successors, probs) = mdp.transitions.row(row);
+        let earned: f64 = mdp.rewards_of(row).zip(probs).map(|(reward, p)| p * reward).sum();
+        let next: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * values[successor as usize]).sum();
+        sign * (mdp.action_reward(row) + earned + mdp.gamma * next)
+    };
+    let of_state = |state: usize| {
+        let factors = mdp.choices.rows(state).map(q_factor).zip(0..);
+        let best = factors.reduce(|best: (f64, u32), next| if next.0 > best.0 { next } else { best });
+        best.map_or(NO_ACTION, |(_, action)| action)
+    };
+    (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4).map(of_state).collect()
 }
 
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {

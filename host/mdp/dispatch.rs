@@ -17,7 +17,7 @@ use super::solve::{
     Backup, Evaluate, Limits, Round, Run, State, Status, Stop, Target, policy_iteration, value_iteration,
 };
 use crate::backend::cuda::{CudaError, Gpu};
-use crate::backend::device::{Layout, Plain, Projected};
+use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Values};
 use crate::backend::{Precise, cpu};
 
 /// Why a model is not solved.
@@ -44,6 +44,9 @@ pub enum SolveError {
     /// γ = 1, and no criterion that makes sense of it.
     #[error("gamma is 1: discounted methods need less; see --criterion for undiscounted ones, or --gamma")]
     Undiscounted,
+    /// The model has no such layout.
+    #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]
+    Storage(Storage),
     /// No such device, not enough of its memory, or it failed.
     #[error(transparent)]
     Device(#[from] CudaError),
@@ -216,42 +219,45 @@ pub struct Done<R> {
 /// # Errors
 /// [`SolveError`].
 pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
-    let Place { device, notes } = choose(mdp, options)?;
-    let method = options.method.unwrap_or(match device {
-        Chosen::Cpu => Method::Values,
-        Chosen::Gpu(_) | Chosen::Emulated => Method::Projected,
-    });
-    let (device, (result, setup)) = match device {
+    let start = Instant::now();
+    let Place { device, mut notes } = choose(mdp, options)?;
+    let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
+            let method = options.method.unwrap_or(Method::Values);
             let cores = if method == Method::Serial { 1 } else { rayon::current_num_threads() };
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
             let done = match options.precision {
-                Precision::F32 => on_cpu::<f32, J>(mdp, method, job),
-                Precision::F64 => on_cpu::<f64, J>(mdp, method, job),
+                Precision::F32 => on_cpu::<f32, J>(mdp, method, start, job),
+                Precision::F64 | Precision::Mixed => on_cpu::<f64, J>(mdp, method, start, job),
             };
-            (name, done?)
+            (method, name, done?)
         }
-        Chosen::Gpu(gpu) => (gpu.name(), on_device(&gpu, mdp, method, options.precision, job)?),
-        Chosen::Emulated => {
-            ("the emulator".to_owned(), on_device(&Emulator::default(), mdp, method, options.precision, job)?)
+        Chosen::Gpu(gpu, prepared) => {
+            notes.extend(prepared.note());
+            (prepared.method, gpu.name(), prepared.run(&gpu, options.precision, start, job)?)
+        }
+        Chosen::Emulated(prepared) => {
+            notes.extend(prepared.note());
+            let done = prepared.run(&Emulator::default(), options.precision, start, job)?;
+            (prepared.method, "the emulator".to_owned(), done)
         }
     };
     Ok(Done { result, method, device, notes, setup })
 }
 
 /// A device, and what there is to say of the choice.
-struct Place {
-    device: Chosen,
+struct Place<'m> {
+    device: Chosen<'m>,
     notes: Vec<String>,
 }
 
-enum Chosen {
+enum Chosen<'m> {
     Cpu,
-    Gpu(Gpu),
-    Emulated,
+    Gpu(Gpu, Prepared<'m>),
+    Emulated(Prepared<'m>),
 }
 
-fn choose(mdp: &Mdp, options: &SolveOptions) -> Result<Place, SolveError> {
+fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveError> {
     let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
     let (only_cpu, only_gpu) = (!places.gpu, !places.cpu);
     let unsupported = |instead| match options.method {
@@ -266,26 +272,155 @@ fn choose(mdp: &Mdp, options: &SolveOptions) -> Result<Place, SolveError> {
     }
     match options.device {
         DeviceChoice::Cpu => place(Chosen::Cpu),
-        DeviceChoice::Emulated => place(Chosen::Emulated),
-        DeviceChoice::Cuda(ordinal) => place(Chosen::Gpu(open_with_room(ordinal, mdp, options)?)),
+        DeviceChoice::Emulated => place(Chosen::Emulated(Prepared::new(mdp, options)?)),
+        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options).and_then(place),
         DeviceChoice::Auto if only_cpu => place(Chosen::Cpu),
-        DeviceChoice::Auto => match open_with_room(0, mdp, options) {
-            Ok(gpu) => place(Chosen::Gpu(gpu)),
-            Err(error) if only_gpu => Err(error.into()),
-            Err(error) => Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] }),
+        DeviceChoice::Auto => match on_gpu(0, mdp, options) {
+            Ok(chosen) => place(chosen),
+            Err(SolveError::Device(error)) if !only_gpu => {
+                Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] })
+            }
+            Err(error) => Err(error),
         },
     }
 }
 
 /// A GPU with enough free memory for the model.
-fn open_with_room(ordinal: u32, mdp: &Mdp, options: &SolveOptions) -> Result<Gpu, CudaError> {
+fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Chosen<'m>, SolveError> {
     let gpu = Gpu::open(ordinal)?;
-    gpu.reserve(bytes_on_device(mdp, options), "the model")?;
-    Ok(gpu)
+    let prepared = Prepared::new(mdp, options)?;
+    gpu.reserve(prepared.bytes(options.precision), "the model")?;
+    Ok(Chosen::Gpu(gpu, prepared))
 }
 
-fn on_cpu<T: Precise, J: Job>(mdp: &Mdp, method: Method, job: J) -> Result<(J::Result, Duration), SolveError> {
-    let start = Instant::now();
+/// A model, laid out for a method that runs on a device.
+struct Prepared<'m> {
+    mdp: &'m Mdp,
+    method: Method,
+    layout: Laid<'m>,
+}
+
+enum Laid<'m> {
+    Policies(Layout),
+    Values(Plan<'m>),
+}
+
+impl<'m> Prepared<'m> {
+    fn new(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
+        let method = options.method.unwrap_or(Method::Values);
+        let layout = match method {
+            Method::Values => {
+                let plan = Plan::new(mdp, options.storage);
+                let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
+                Laid::Values(if options.skip { plan } else { plan.without_skipping() })
+            }
+            _ => Laid::Policies(Layout::choose(mdp)),
+        };
+        Ok(Self { mdp, method, layout })
+    }
+
+    /// What was chosen.
+    fn note(&self) -> Option<String> {
+        let Laid::Values(plan) = &self.layout else { return None };
+        let skipping = if plan.skips() { ", passing over states that cannot have changed" } else { "" };
+        Some(format!("the model is stored as {}{skipping}", plan.storage()))
+    }
+
+    /// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
+    /// before they compare it with the end, and that must not wrap around.
+    fn is_wide(&self) -> bool {
+        match &self.layout {
+            Laid::Values(plan) => plan.is_wide(),
+            Laid::Policies(layout) => {
+                let elements = layout.capacity(self.mdp).max(self.mdp.transitions.nnz()).max(self.mdp.rows());
+                elements > u32::MAX as usize - 1024
+            }
+        }
+    }
+
+    /// Bytes of device memory that it takes.
+    fn bytes(&self, precision: Precision) -> u64 {
+        fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
+            match (&prepared.layout, prepared.method) {
+                (Laid::Values(plan), _) => plan.bytes::<T, O>(),
+                (Laid::Policies(_), Method::Plain) => Plain::<T, O, Emulator>::bytes(prepared.mdp),
+                (Laid::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
+            }
+        }
+        let (f32s, f64s) = match self.is_wide() {
+            false => (of::<f32, u32>(self), of::<f64, u32>(self)),
+            true => (of::<f32, u64>(self), of::<f64, u64>(self)),
+        };
+        match precision {
+            Precision::F32 => f32s,
+            Precision::F64 => f64s,
+            Precision::Mixed => match self.layout {
+                Laid::Values(_) => f32s + f64s,
+                Laid::Policies(_) => f64s,
+            },
+        }
+    }
+
+    /// Brings it to a device and does the job.
+    fn run<D: Device, J: Job>(
+        &self,
+        device: &D,
+        precision: Precision,
+        start: Instant,
+        job: J,
+    ) -> Result<(J::Result, Duration), SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match (precision, self.is_wide()) {
+            (Precision::F32, false) => self.typed::<f32, u32, D, J>(device, start, job),
+            (Precision::F32, true) => self.typed::<f32, u64, D, J>(device, start, job),
+            (Precision::F64, false) => self.typed::<f64, u32, D, J>(device, start, job),
+            (Precision::F64, true) => self.typed::<f64, u64, D, J>(device, start, job),
+            (Precision::Mixed, false) => self.mixed::<u32, D, J>(device, start, job),
+            (Precision::Mixed, true) => self.mixed::<u64, D, J>(device, start, job),
+        }
+    }
+
+    fn typed<T: Precise, O: Offset, D: Device, J: Job>(
+        &self,
+        device: &D,
+        start: Instant,
+        job: J,
+    ) -> Result<(J::Result, Duration), SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match (&self.layout, self.method) {
+            (Laid::Values(plan), _) => values(start, Values::<T, O, D>::new(device, plan), job),
+            (Laid::Policies(_), Method::Plain) => policies(start, Plain::<T, O, D>::new(device, self.mdp), job),
+            (Laid::Policies(layout), _) => policies(start, Projected::<T, O, D>::new(device, self.mdp, *layout), job),
+        }
+    }
+
+    fn mixed<O: Offset, D: Device, J: Job>(
+        &self,
+        device: &D,
+        start: Instant,
+        job: J,
+    ) -> Result<(J::Result, Duration), SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match &self.layout {
+            Laid::Values(plan) => values(start, Mixed::<O, D>::new(device, plan), job),
+            // Policies are evaluated in one precision.
+            Laid::Policies(_) => self.typed::<f64, O, D, J>(device, start, job),
+        }
+    }
+}
+
+fn on_cpu<T: Precise, J: Job>(
+    mdp: &Mdp,
+    method: Method,
+    start: Instant,
+    job: J,
+) -> Result<(J::Result, Duration), SolveError> {
     match method {
         Method::Serial => policies(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
         Method::Values => values(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
@@ -319,61 +454,4 @@ where
     let backend = backend?;
     let setup = start.elapsed();
     Ok((job.values(backend)?, setup))
-}
-
-/// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
-/// before they compare it with the end, and that must not wrap around.
-fn is_wide(mdp: &Mdp, layout: Layout) -> bool {
-    layout.capacity(mdp).max(mdp.transitions.nnz()) > u32::MAX as usize - 1024
-}
-
-fn bytes_on_device(mdp: &Mdp, options: &SolveOptions) -> u64 {
-    fn of<T: Precise, O: Offset>(mdp: &Mdp, method: Option<Method>, layout: Layout) -> u64 {
-        match method {
-            Some(Method::Plain) => Plain::<T, O, Emulator>::bytes(mdp),
-            _ => Projected::<T, O, Emulator>::bytes(mdp, layout),
-        }
-    }
-    let layout = Layout::choose(mdp);
-    match (options.precision, is_wide(mdp, layout)) {
-        (Precision::F32, false) => of::<f32, u32>(mdp, options.method, layout),
-        (Precision::F32, true) => of::<f32, u64>(mdp, options.method, layout),
-        (Precision::F64, false) => of::<f64, u32>(mdp, options.method, layout),
-        (Precision::F64, true) => of::<f64, u64>(mdp, options.method, layout),
-    }
-}
-
-fn on_device<D: Device, J: Job>(
-    device: &D,
-    mdp: &Mdp,
-    method: Method,
-    precision: Precision,
-    job: J,
-) -> Result<(J::Result, Duration), SolveError>
-where
-    SolveError: From<D::Error>,
-{
-    fn typed<T: Precise, O: Offset, D: Device, J: Job>(
-        device: &D,
-        mdp: &Mdp,
-        method: Method,
-        layout: Layout,
-        job: J,
-    ) -> Result<(J::Result, Duration), SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
-        let start = Instant::now();
-        match method {
-            Method::Plain => policies(start, Plain::<T, O, D>::new(device, mdp), job),
-            _ => policies(start, Projected::<T, O, D>::new(device, mdp, layout), job),
-        }
-    }
-    let layout = Layout::choose(mdp);
-    match (precision, is_wide(mdp, layout)) {
-        (Precision::F32, false) => typed::<f32, u32, D, J>(device, mdp, method, layout, job),
-        (Precision::F32, true) => typed::<f32, u64, D, J>(device, mdp, method, layout, job),
-        (Precision::F64, false) => typed::<f64, u32, D, J>(device, mdp, method, layout, job),
-        (Precision::F64, true) => typed::<f64, u64, D, J>(device, mdp, method, layout, job),
-    }
 }

@@ -11,9 +11,11 @@ pub mod generate;
 pub mod io;
 pub mod model;
 pub mod options;
+pub mod patterns;
 pub mod plot;
 pub mod report;
 pub mod solve;
+pub mod tiles;
 pub mod validate;
 
 pub use dispatch::{Observer, SolveError, solve_from, solve_with};

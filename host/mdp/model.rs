@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use super::validate::{self, Invalid};
 
 /// Rows that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
-pub(super) const CHUNK: usize = 4096;
+pub(crate) const CHUNK: usize = 4096;
 
 /// An array in memory, or a view of a memory-mapped file. A clone shares the elements.
 #[derive(Clone)]
@@ -132,7 +132,7 @@ impl Csr {
 
 /// Splits what holds one element per entry of a matrix into the parts of [`CHUNK`] rows each (fewer in the last), with
 /// the number of the first row.
-pub(super) fn split<'e, T>(row_ptr: &[u64], mut elements: &'e mut [T]) -> Vec<(usize, &'e mut [T])> {
+pub(crate) fn split<'e, T>(row_ptr: &[u64], mut elements: &'e mut [T]) -> Vec<(usize, &'e mut [T])> {
     let rows = row_ptr.len() - 1;
     (0..rows)
         .step_by(CHUNK)

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
 use super::solve::{Limits, Run, Status, Target};
+use crate::backend::device::Storage;
 
 /// How a model is solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -73,6 +74,8 @@ pub enum Precision {
     F32,
     /// 64 bits.
     F64,
+    /// Value iteration on a GPU begins in 32 bits and ends in 64; all else is in 64 bits.
+    Mixed,
 }
 
 impl Precision {
@@ -80,7 +83,7 @@ impl Precision {
     pub fn default_tie(self) -> f64 {
         match self {
             Self::F32 => 1e-6,
-            Self::F64 => 1e-9,
+            Self::F64 | Self::Mixed => 1e-9,
         }
     }
 }
@@ -90,6 +93,7 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::Mixed => "mixed",
         })
     }
 }
@@ -150,14 +154,31 @@ impl Serialize for DeviceChoice {
 /// What a solve is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
-    /// How to compute; `None` is [`Method::Projected`] on a GPU (or emulated) and [`Method::Values`] on the CPU.
+    /// How to compute; `None` is [`Method::Values`].
     pub method: Option<Method>,
     /// Where to compute.
     pub device: DeviceChoice,
     /// In which floating-point type.
     pub precision: Precision,
+    /// How value iteration stores the model on a GPU; `None` is the smallest that it has.
+    pub storage: Option<Storage>,
+    /// Whether value iteration on a GPU passes over states that cannot have changed. The values are the same.
+    pub skip: bool,
     /// When to stop.
     pub limits: Limits,
+}
+
+impl Default for SolveOptions {
+    fn default() -> Self {
+        Self {
+            method: None,
+            device: DeviceChoice::Auto,
+            precision: Precision::Mixed,
+            storage: None,
+            skip: true,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// What a solve returns.

@@ -127,6 +127,7 @@ impl Report<'_> {
         let precision = match solution.precision {
             Precision::F32 => "FP32 (float)",
             Precision::F64 => "FP64 (double)",
+            Precision::Mixed => "FP32, then FP64 (mixed)",
         };
         writeln!(out, "Precision: {precision}")?;
         writeln!(out, "Using {}, method {}", solution.device, solution.method)?;

@@ -41,8 +41,8 @@ pub trait Evaluate: State {
 
 /// What value iteration asks of a backend.
 pub trait Backup: State {
-    /// Greedy sweeps from the present V until `stop` is met or `max_sweeps` are done; at least one. Afterwards π is greedy
-    /// with respect to the V before the last sweep.
+    /// Greedy sweeps from the present V until `stop` is met, nothing changes any more, or `max_sweeps` ≥ 1 are done. π is
+    /// greedy then, with respect to V or to the one before the last sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
 }
 
@@ -56,13 +56,27 @@ pub enum Stop {
 }
 
 impl Stop {
+    /// What it bounds, of changes with these extremes.
+    #[must_use]
+    pub fn size(self, least: f64, greatest: f64) -> f64 {
+        match self {
+            Self::Change(_) => least.abs().max(greatest.abs()),
+            Self::Span(_) => greatest - least,
+        }
+    }
+
+    /// What that must be below.
+    #[must_use]
+    pub fn bound(self) -> f64 {
+        match self {
+            Self::Change(bound) | Self::Span(bound) => bound,
+        }
+    }
+
     /// Whether a sweep meets it whose changes have these extremes.
     #[must_use]
     pub fn is_met(self, least: f64, greatest: f64) -> bool {
-        match self {
-            Self::Change(bound) => least.abs().max(greatest.abs()) < bound,
-            Self::Span(bound) => greatest - least < bound,
-        }
+        self.size(least, greatest) < self.bound()
     }
 }
 
@@ -75,6 +89,8 @@ pub struct Backups {
     pub least: f64,
     /// The greatest ΔV.
     pub greatest: f64,
+    /// The last sweep changed nothing: neither will the next.
+    pub fixed: bool,
 }
 
 impl Backups {
@@ -115,6 +131,12 @@ pub struct Limits {
     pub max_policies: u32,
     /// ε of the tie-break: how much better an action must be to replace the present one.
     pub tie: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { target: Target::Epsilon(1e-6), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-9 }
+    }
 }
 
 /// How a run ended.
@@ -219,10 +241,10 @@ pub fn value_iteration<B: Backup + ?Sized>(
         if stop.is_met(backups.least, backups.greatest) {
             return Ok(run.end(Status::Solved));
         }
-        let spread = match stop {
-            Stop::Change(_) => backups.residual(),
-            Stop::Span(_) => backups.greatest - backups.least,
-        };
+        if backups.fixed {
+            return Ok(run.end(Status::Stalled));
+        }
+        let spread = stop.size(backups.least, backups.greatest);
         stalled = if spread < smallest { 0 } else { stalled + 1 };
         smallest = smallest.min(spread);
         if stalled == 2 {

@@ -3,11 +3,22 @@
 //! `cargo test --test kernels` lists the cases as `device::kernel::instance`. Where there is no GPU only the emulated ones
 //! are there; `WARPKOV_REQUIRE_GPU=1` makes that an error.
 
+/// Adds cases that are generic over precision and offsets, in every combination of these.
+macro_rules! instances {
+    ($suite:ident, $($name:literal: $case:ident,)*) => {$(
+        $suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
+        $suite.add(concat!($name, "::f32_u64"), $case::<f32, u64, _>);
+        $suite.add(concat!($name, "::f64_u32"), $case::<f64, u32, _>);
+        $suite.add(concat!($name, "::f64_u64"), $case::<f64, u64, _>);
+    )*};
+}
+
 mod check;
 mod gpu;
 mod lessons;
 mod mdp;
 mod random;
+mod values;
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -50,6 +61,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     let mut suite = Suite { device, with, trials: Vec::new() };
     lessons::add(&mut suite);
     mdp::add(&mut suite);
+    values::add(&mut suite);
     suite.trials
 }
 

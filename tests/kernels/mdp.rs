@@ -19,15 +19,7 @@ use crate::random::Random;
 use crate::{Outcome, Suite, With};
 
 pub fn add<W: With>(suite: &mut Suite<W>) {
-    macro_rules! instances {
-        ($($name:literal: $case:ident,)*) => {$(
-            suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
-            suite.add(concat!($name, "::f32_u64"), $case::<f32, u64, _>);
-            suite.add(concat!($name, "::f64_u32"), $case::<f64, u32, _>);
-            suite.add(concat!($name, "::f64_u64"), $case::<f64, u64, _>);
-        )*};
-    }
-    instances! {
+    instances! { suite,
         "evaluate_block_per_state": plain_sweeps,
         "evaluate_slices": slice_sweeps,
         "evaluate_rows": row_sweeps,

@@ -132,14 +132,10 @@ fn backup_until(stop: Stop, max_sweeps: u32, mut sweep: impl FnMut() -> (f64, f6
     loop {
         let (least, greatest) = sweep();
         sweeps += 1;
-        if sweeps >= max_sweeps || stop.is_met(least, greatest) {
+        if sweeps >= max_sweeps || stop.is_met(least, greatest) || (least >= 0.0 && greatest <= 0.0) {
             // Without a state that has an action nothing changes.
-            let none = least > greatest;
-            return Backups {
-                sweeps,
-                least: if none { 0.0 } else { least },
-                greatest: if none { 0.0 } else { greatest },
-            };
+            let (least, greatest) = if least > greatest { (0.0, 0.0) } else { (least, greatest) };
+            return Backups { sweeps, least, greatest, fixed: least == 0.0 && greatest == 0.0 };
         }
     }
 }

@@ -14,13 +14,13 @@ use crate::mdp::model::{Choices, Mdp, NO_ACTION};
 use crate::mdp::solve::{Evaluate, Evaluation, State};
 
 /// Threads of a block, where a kernel leaves the choice.
-const THREADS: u32 = 256;
+pub(super) const THREADS: u32 = 256;
 
 /// Sweeps that are launched without a word from the device in between, at most.
 const MAX_BATCH: usize = 256;
 
 /// Row pointers as `O`, into which they must fit.
-fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
+pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
     row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
 }
 
@@ -340,7 +340,7 @@ impl Layout {
 }
 
 /// Lanes that share a row of `mean` entries: each then has about two to four.
-fn lanes_for(mean: f64) -> u32 {
+pub(super) fn lanes_for(mean: f64) -> u32 {
     ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
 }
 

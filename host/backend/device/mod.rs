@@ -2,5 +2,8 @@
 
 mod mdp;
 pub mod scan;
+mod slices;
+mod values;
 
 pub use mdp::{Layout, Plain, Projected};
+pub use values::{Mixed, Plan, Storage, Values};

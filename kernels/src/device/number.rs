@@ -38,7 +38,7 @@ pub trait Word: Plain + PartialEq {
 
 /// A type that a kernel may be instantiated for: its name ends the name of the entry point.
 pub trait Named {
-    /// `"f32"`, `"f64"`, `"u32"` or `"u64"`.
+    /// As in Rust: `"f32"`.
     const NAME: &'static str;
 }
 
@@ -152,7 +152,7 @@ macro_rules! named {
         }
     )*};
 }
-named!(f32 f64 u32 u64);
+named!(f32 f64 u32 u64 i8 i16);
 
 macro_rules! offsets {
     ($($ty:ident)*) => {$(

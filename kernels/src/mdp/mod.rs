@@ -3,6 +3,7 @@
 //! A model has S states with some [actions](choices) each. Its transition matrix P is in compressed sparse rows, one per
 //! state-action pair; r(s, a) is the expected reward of a row. V is stored in the precision T of the run; sums are taken in f64.
 
+pub mod backup;
 pub mod choices;
 pub mod evaluate;
 pub mod improve;

@@ -1,0 +1,155 @@
+//! Models as slices of 32 states, as the kernels of [`warpkov_kernels::mdp::backup`] read them.
+
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+use warpkov_kernels::mdp::backup::slices::SLICE;
+
+use crate::mdp::model::{CHUNK, Mdp, split};
+
+/// Where the elements of slices are.
+#[derive(Clone)]
+pub(super) struct Slices {
+    states: usize,
+    /// First entry of each slice, and their number.
+    pub ptr: Vec<u64>,
+    /// First reward of each slice, and their number.
+    pub reward_ptr: Vec<u64>,
+    /// Most actions · 2¹⁶ + longest row of each slice.
+    pub extent: Vec<u32>,
+}
+
+impl Slices {
+    /// The slices of a model; `None` where they would be mostly padding, or where a state has 2¹⁶ actions or a row so many
+    /// entries.
+    pub fn of(mdp: &Mdp) -> Option<Self> {
+        let states = mdp.states as usize;
+        let extent = |slice: usize| {
+            let states = slice * SLICE..states.min((slice + 1) * SLICE);
+            let rows = mdp.choices.first(states.start)..=mdp.choices.first(states.end);
+            let actions = states.map(|state| mdp.choices.count(state)).max().unwrap_or(0);
+            let ends = &mdp.transitions.row_ptr[rows];
+            let length = ends.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+            (actions < 1 << 16 && length < 1 << 16).then(|| (actions as u32) << 16 | length as u32)
+        };
+        let extent: Option<Vec<u32>> = (0..states.div_ceil(SLICE)).into_par_iter().map(extent).collect();
+        let extent = extent?;
+        let (mut ptr, mut reward_ptr) = (vec![0], vec![0]);
+        let (mut entries, mut rewards) = (0, 0);
+        for &extent in &extent {
+            let (actions, length) = (u64::from(extent >> 16), u64::from(extent & 0xFFFF));
+            entries += SLICE as u64 * actions * length;
+            rewards += SLICE as u64 * actions;
+            ptr.push(entries);
+            reward_ptr.push(rewards);
+        }
+        let least = mdp.transitions.nnz() as u64 + mdp.rows() as u64;
+        (entries + rewards <= 2 * least + 4096).then_some(Self { states, ptr, reward_ptr, extent })
+    }
+
+    /// Entries, padding included.
+    pub fn entries(&self) -> usize {
+        self.ptr[self.extent.len()] as usize
+    }
+
+    /// Rewards, padding included.
+    pub fn rewards(&self) -> usize {
+        self.reward_ptr[self.extent.len()] as usize
+    }
+
+    /// What `of` gives for each entry of the model, in the order of the slices: it is given the state, and the number of
+    /// the entry in the model. Padding is what `padding` gives for the state.
+    pub fn fill_entries<E: Copy + Default + Send>(
+        &self,
+        mdp: &Mdp,
+        of: impl Fn(usize, usize) -> E + Sync,
+        padding: impl Fn(usize) -> E + Sync,
+    ) -> Vec<E> {
+        let mut elements = vec![E::default(); self.entries()];
+        split(&self.ptr, &mut elements).into_par_iter().for_each(|(first, elements)| {
+            for slice in first..self.extent.len().min(first + CHUNK) {
+                let start = (self.ptr[slice] - self.ptr[first]) as usize;
+                let (actions, length) = ((self.extent[slice] >> 16) as usize, (self.extent[slice] & 0xFFFF) as usize);
+                for lane in 0..SLICE {
+                    let state = slice * SLICE + lane;
+                    let rows = if state < self.states { mdp.choices.rows(state) } else { 0..0 };
+                    for action in 0..actions {
+                        let row = rows.start + action;
+                        let range = match row < rows.end {
+                            true => mdp.transitions.row_ptr[row] as usize..mdp.transitions.row_ptr[row + 1] as usize,
+                            false => 0..0,
+                        };
+                        for j in 0..length {
+                            let inside = j < range.len();
+                            let target = &mut elements[start + (action * length + j) * SLICE + lane];
+                            *target =
+                                if inside { of(state, range.start + j) } else { padding(state.min(self.states - 1)) };
+                        }
+                    }
+                }
+            }
+        });
+        elements
+    }
+
+    /// What `of` gives for each row of the model, in the order of the slices; `none` where a state has no such action.
+    pub fn fill_rewards<E: Copy + Default + Send + Sync>(
+        &self,
+        mdp: &Mdp,
+        of: impl Fn(usize) -> E + Sync,
+        none: E,
+    ) -> Vec<E> {
+        let mut elements = vec![E::default(); self.rewards()];
+        split(&self.reward_ptr, &mut elements).into_par_iter().for_each(|(first, elements)| {
+            for slice in first..self.extent.len().min(first + CHUNK) {
+                let start = (self.reward_ptr[slice] - self.reward_ptr[first]) as usize;
+                for lane in 0..SLICE {
+                    let state = slice * SLICE + lane;
+                    let rows = if state < self.states { mdp.choices.rows(state) } else { 0..0 };
+                    for action in 0..(self.extent[slice] >> 16) as usize {
+                        let row = rows.start + action;
+                        elements[start + action * SLICE + lane] = if row < rows.end { of(row) } else { none };
+                    }
+                }
+            }
+        });
+        elements
+    }
+}
+
+/// The different numbers of an array, told apart by their bits, with `first` as number 0; `None` if they are more than
+/// `most`.
+pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f64>> {
+    let distinct = |chunk: &[f64]| {
+        let mut found = BTreeSet::new();
+        let mut last = None;
+        for number in chunk {
+            if last != Some(number.to_bits()) {
+                last = Some(number.to_bits());
+                found.insert(number.to_bits());
+                if found.len() > most {
+                    return None;
+                }
+            }
+        }
+        Some(found)
+    };
+    let union = |a: BTreeSet<u64>, b: BTreeSet<u64>| {
+        let both: BTreeSet<u64> = a.union(&b).copied().collect();
+        (both.len() <= most).then_some(both)
+    };
+    let mut found = numbers.par_chunks(CHUNK).map(distinct).try_reduce(BTreeSet::new, union)?;
+    found.remove(&first.to_bits());
+    let palette: Vec<f64> = std::iter::once(first).chain(found.into_iter().map(f64::from_bits)).collect();
+    (palette.len() <= most).then_some(palette)
+}
+
+/// The index of each number in a palette that has it.
+pub(super) fn indices(palette: &[f64]) -> impl Fn(f64) -> usize + Sync {
+    let mut sorted: Vec<(u64, usize)> = palette.iter().map(|x| x.to_bits()).zip(0..).collect();
+    sorted.sort_unstable();
+    move |number| {
+        let found = sorted.binary_search_by_key(&number.to_bits(), |entry| entry.0);
+        found.map_or(0, |at| sorted[at].1)
+    }
+}

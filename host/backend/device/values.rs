@@ -1,0 +1,690 @@
+//! Value iteration on a device: greedy sweeps over the smallest layout that a model has.
+
+use rayon::prelude::*;
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::backup::narrow::backup_narrow;
+use warpkov_kernels::mdp::backup::patterns::backup_patterns;
+use warpkov_kernels::mdp::backup::rows::backup_rows;
+use warpkov_kernels::mdp::backup::slices::backup_slices;
+use warpkov_kernels::mdp::backup::{SLOTS, convert, unordered};
+
+use super::mdp::{THREADS, lanes_for, offsets};
+use super::slices::{Slices, indices, palette};
+use crate::backend::Precise;
+use crate::mdp::certificate::greedy;
+use crate::mdp::model::{Choices, Mdp};
+use crate::mdp::patterns::Patterns;
+use crate::mdp::solve::{Backup, Backups, State, Stop};
+use crate::mdp::tiles::Tiles;
+
+/// Sweeps that are launched without a word from the device in between, at most.
+const MAX_BATCH: usize = 512;
+
+/// Sweeps of the first batch, from which the number of those that follow is told.
+const FIRST_BATCH: usize = 32;
+
+/// States of a tile, where a thread has a state: a few for each thread where states are many.
+fn tile(states: usize) -> usize {
+    (states / 512).next_power_of_two().clamp(THREADS as usize, 4 * THREADS as usize)
+}
+
+/// Different successors that a pattern may have.
+const DISTINCT: [usize; 5] = [2, 3, 5, 8, 16];
+
+/// How a model is laid out on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Storage {
+    /// Compressed rows, several lanes per row.
+    Rows,
+    /// Slices of 32 states.
+    Slices,
+    /// Slices of small entries: offsets of one or two bytes, a palette of probabilities and one of rewards.
+    Narrow,
+    /// The number of a pattern for each state.
+    Patterns,
+}
+
+impl std::fmt::Display for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rows => "rows",
+            Self::Slices => "slices",
+            Self::Narrow => "narrow",
+            Self::Patterns => "patterns",
+        })
+    }
+}
+
+/// A model, laid out.
+pub struct Plan<'m> {
+    mdp: &'m Mdp,
+    reward: Vec<f64>,
+    layout: Laid,
+    tiles: Option<Tiles>,
+}
+
+enum Laid {
+    Rows { lanes: u32, states_per_block: u32 },
+    Slices(Slices),
+    Narrow { slices: Slices, wide: bool, palette: Vec<f64>, rewards: Vec<f64> },
+    Patterns { patterns: Patterns, table: Table },
+}
+
+/// Patterns as the kernel reads them.
+struct Table {
+    actions: u32,
+    distinct: usize,
+    offset: Vec<i32>,
+    prob: Vec<f64>,
+    reward: Vec<f64>,
+}
+
+impl Table {
+    fn of(patterns: &Patterns) -> Option<Self> {
+        let pattern = |p: usize| patterns.rows_of(p);
+        let distances = |p: usize| {
+            let rows = pattern(p);
+            let entries = patterns.ends[rows.start] as usize..patterns.ends[rows.end] as usize;
+            let mut found = patterns.distance[entries].to_vec();
+            found.sort_unstable();
+            found.dedup();
+            found
+        };
+        let count = patterns.count();
+        let actions = (0..count).map(|p| pattern(p).len()).max().unwrap_or(0);
+        let all: Vec<Vec<i64>> = (0..count).map(distances).collect();
+        let most = all.iter().map(Vec::len).max().unwrap_or(0);
+        let distinct = DISTINCT.into_iter().find(|&distinct| distinct >= most)?;
+        if count > 1 << 16 {
+            return None;
+        }
+        let mut table = Self {
+            actions: actions as u32,
+            distinct,
+            offset: vec![0; count * distinct],
+            prob: vec![0.0; count * actions * distinct],
+            reward: vec![f64::NEG_INFINITY; count * actions],
+        };
+        for (p, distances) in all.iter().enumerate() {
+            for (target, &distance) in table.offset[p * distinct..].iter_mut().zip(distances) {
+                *target = i32::try_from(distance).ok()?;
+            }
+            for (action, row) in pattern(p).enumerate() {
+                table.reward[p * actions + action] = patterns.reward[row];
+                for entry in patterns.entries_of(row) {
+                    let d = distances.binary_search(&patterns.distance[entry]).ok()?;
+                    table.prob[(p * actions + action) * distinct + d] = patterns.prob[entry];
+                }
+            }
+        }
+        Some(table)
+    }
+
+    fn bytes(&self) -> usize {
+        4 * self.offset.len() + 8 * (self.prob.len() + self.reward.len())
+    }
+}
+
+impl<'m> Plan<'m> {
+    /// The smallest layout of a model, or the one asked for; `None` if the model does not have that.
+    #[must_use]
+    pub fn new(mdp: &'m Mdp, storage: Option<Storage>) -> Option<Self> {
+        let reward = mdp.expected_rewards();
+        let layout = match storage {
+            Some(Storage::Rows) => Some(rows(mdp)),
+            Some(Storage::Slices) => Slices::of(mdp).map(Laid::Slices),
+            Some(Storage::Narrow) => narrow(mdp, &reward),
+            Some(Storage::Patterns) => patterns(mdp, &reward),
+            None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| {
+                let mean = mdp.transitions.nnz() as f64 / mdp.rows() as f64;
+                let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
+                Some(slices.unwrap_or_else(|| rows(mdp)))
+            }),
+        }?;
+        let size = match &layout {
+            Laid::Rows { states_per_block, .. } => *states_per_block as usize,
+            _ => tile(mdp.states as usize),
+        };
+        Some(Self { mdp, reward, layout, tiles: Tiles::find(mdp, size) })
+    }
+
+    /// Sweeps all states every time, whether they can have changed or not.
+    #[must_use]
+    pub fn without_skipping(self) -> Self {
+        Self { tiles: None, ..self }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn storage(&self) -> Storage {
+        match self.layout {
+            Laid::Rows { .. } => Storage::Rows,
+            Laid::Slices(_) => Storage::Slices,
+            Laid::Narrow { .. } => Storage::Narrow,
+            Laid::Patterns { .. } => Storage::Patterns,
+        }
+    }
+
+    /// Whether its probabilities and rewards are exact whatever the precision of V.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        matches!(self.layout, Laid::Narrow { .. } | Laid::Patterns { .. })
+    }
+
+    /// Whether it passes over states that cannot have changed.
+    #[must_use]
+    pub fn skips(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    /// Whether offsets into its arrays need 64 bits. Kernels look a few rows beyond an offset before they compare it with
+    /// the end, and that must not wrap around.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        let entries = match &self.layout {
+            Laid::Rows { .. } => self.mdp.transitions.nnz().max(self.mdp.rows()),
+            Laid::Slices(slices) | Laid::Narrow { slices, .. } => slices.entries().max(slices.rewards()),
+            Laid::Patterns { .. } => 0,
+        };
+        entries > u32::MAX as usize - 1024
+    }
+
+    /// Bytes of the model on a device, with V and probabilities in T and offsets in O: what a sweep reads of it.
+    #[must_use]
+    pub fn model_bytes<T: Precise, O: Offset>(&self) -> u64 {
+        let (t, o) = (size_of::<T>(), size_of::<O>());
+        let slices = |slices: &Slices| slices.extent.len() * (4 + 2 * o);
+        (match &self.layout {
+            Laid::Rows { .. } => self.mdp.transitions.nnz() * (4 + t) + self.mdp.rows() * (o + t),
+            Laid::Slices(s) => slices(s) + s.entries() * (4 + t) + s.rewards() * t,
+            Laid::Narrow { slices: s, wide, .. } => {
+                slices(s) + s.entries() * if *wide { 3 } else { 2 } + s.rewards() * 2
+            }
+            Laid::Patterns { table, .. } => 2 * self.mdp.states as usize + table.bytes(),
+        }) as u64
+    }
+
+    /// Bytes of device memory in all.
+    #[must_use]
+    pub fn bytes<T: Precise, O: Offset>(&self) -> u64 {
+        let tiles = self.tiles.as_ref().map_or(0, |tiles| 4 * (3 * tiles.ptr.len() + tiles.needs.len()));
+        self.model_bytes::<T, O>() + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64 + tiles as u64
+    }
+}
+
+fn rows(mdp: &Mdp) -> Laid {
+    let lanes = lanes_for(mdp.transitions.nnz() as f64 / mdp.rows() as f64 / 2.0);
+    let actions = mdp.rows().div_ceil(mdp.states as usize) as u32;
+    Laid::Rows { lanes, states_per_block: (THREADS / lanes / actions).max(1) }
+}
+
+fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
+    let reach = |state: usize| {
+        let rows = mdp.choices.rows(state);
+        let entries = mdp.transitions.row_ptr[rows.start] as usize..mdp.transitions.row_ptr[rows.end] as usize;
+        mdp.transitions.col[entries].iter().fold((0, 0), |(least, greatest): (i64, i64), &successor| {
+            let offset = i64::from(successor) - state as i64;
+            (least.min(offset), greatest.max(offset))
+        })
+    };
+    let both = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
+    let (least, greatest) = (0..mdp.states as usize).into_par_iter().map(reach).reduce(|| (0, 0), both);
+    let within = |bits: u32| least >= -(1 << (bits - 1)) && greatest < 1 << (bits - 1);
+    if !within(16) {
+        return None;
+    }
+    let slices = Slices::of(mdp)?;
+    let palette_of_probabilities = palette(0.0, &mdp.transitions.val, 1 << 8)?;
+    let rewards = palette(f64::NEG_INFINITY, reward, 1 << 16)?;
+    Some(Laid::Narrow { slices, wide: !within(8), palette: palette_of_probabilities, rewards })
+}
+
+fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
+    let patterns = Patterns::find(mdp, reward)?;
+    let table = Table::of(&patterns)?;
+    Some(Laid::Patterns { patterns, table })
+}
+
+/// The model in a device's memory.
+enum Stored<T: Precise, O: Offset, D: Device> {
+    Rows {
+        lanes: u32,
+        states_per_block: u32,
+        actions: u32,
+        choices: D::Buffer<O>,
+        row_ptr: D::Buffer<O>,
+        col: D::Buffer<u32>,
+        prob: D::Buffer<T>,
+        reward: D::Buffer<T>,
+    },
+    Slices {
+        place: Place<O, D>,
+        col: D::Buffer<u32>,
+        prob: D::Buffer<T>,
+        reward: D::Buffer<T>,
+    },
+    Narrow {
+        place: Place<O, D>,
+        offset: Narrow<D>,
+        prob: D::Buffer<u8>,
+        palette: D::Buffer<f64>,
+        reward: D::Buffer<u16>,
+        rewards: D::Buffer<f64>,
+    },
+    Patterns {
+        actions: u32,
+        distinct: usize,
+        pattern: D::Buffer<u16>,
+        offset: D::Buffer<i32>,
+        prob: D::Buffer<f64>,
+        reward: D::Buffer<f64>,
+    },
+}
+
+/// Where the elements of slices are.
+struct Place<O: Offset, D: Device> {
+    slice_ptr: D::Buffer<O>,
+    reward_ptr: D::Buffer<O>,
+    extent: D::Buffer<u32>,
+}
+
+impl<O: Offset, D: Device> Place<O, D> {
+    fn upload(device: &D, slices: &Slices) -> Result<Self, D::Error> {
+        Ok(Self {
+            slice_ptr: device.upload(&offsets::<O>(&slices.ptr))?,
+            reward_ptr: device.upload(&offsets::<O>(&slices.reward_ptr))?,
+            extent: device.upload(&slices.extent)?,
+        })
+    }
+}
+
+/// Successors as offsets.
+enum Narrow<D: Device> {
+    One(D::Buffer<i8>),
+    Two(D::Buffer<i16>),
+}
+
+impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
+    fn upload(device: &D, plan: &Plan) -> Result<Self, D::Error> {
+        let Plan { mdp, reward, layout, .. } = plan;
+        let transitions = &mdp.transitions;
+        Ok(match layout {
+            Laid::Rows { lanes, states_per_block } => {
+                let (actions, choices) = match &mdp.choices {
+                    Choices::Uniform(actions) => (*actions, Vec::new()),
+                    Choices::Ragged(choices) => (0, offsets(choices)),
+                };
+                Self::Rows {
+                    lanes: *lanes,
+                    states_per_block: *states_per_block,
+                    actions,
+                    choices: device.upload(&choices)?,
+                    row_ptr: device.upload(&offsets::<O>(&transitions.row_ptr))?,
+                    col: device.upload(&transitions.col)?,
+                    prob: device.upload(&T::of(&transitions.val))?,
+                    reward: device.upload(&T::of(reward))?,
+                }
+            }
+            Laid::Slices(slices) => Self::Slices {
+                place: Place::upload(device, slices)?,
+                col: device.upload(&slices.fill_entries(
+                    mdp,
+                    |_, entry| transitions.col[entry],
+                    |state| state as u32,
+                ))?,
+                prob: device.upload(&slices.fill_entries(
+                    mdp,
+                    |_, entry| T::from_f64(transitions.val[entry]),
+                    |_| T::ZERO,
+                ))?,
+                reward: device.upload(&slices.fill_rewards(mdp, |row| T::from_f64(reward[row]), T::NEG_INFINITY))?,
+            },
+            Laid::Narrow { slices, wide, palette, rewards } => {
+                let distance = |state: usize, entry: usize| i64::from(transitions.col[entry]) - state as i64;
+                let offset = if *wide {
+                    let of = |state, entry| distance(state, entry) as i16;
+                    Narrow::Two(device.upload(&slices.fill_entries(mdp, of, |_| 0))?)
+                } else {
+                    let of = |state, entry| distance(state, entry) as i8;
+                    Narrow::One(device.upload(&slices.fill_entries(mdp, of, |_| 0))?)
+                };
+                let (probability, earned) = (indices(palette), indices(rewards));
+                let prob = slices.fill_entries(mdp, |_, entry| probability(transitions.val[entry]) as u8, |_| 0);
+                let reward = slices.fill_rewards(mdp, |row| earned(reward[row]) as u16, 0);
+                Self::Narrow {
+                    place: Place::upload(device, slices)?,
+                    offset,
+                    prob: device.upload(&prob)?,
+                    palette: device.upload(palette)?,
+                    reward: device.upload(&reward)?,
+                    rewards: device.upload(rewards)?,
+                }
+            }
+            Laid::Patterns { patterns, table } => {
+                let pattern: Vec<u16> = patterns.of_state.par_iter().map(|&pattern| pattern as u16).collect();
+                Self::Patterns {
+                    actions: table.actions,
+                    distinct: table.distinct,
+                    pattern: device.upload(&pattern)?,
+                    offset: device.upload(&table.offset)?,
+                    prob: device.upload(&table.prob)?,
+                    reward: device.upload(&table.reward)?,
+                }
+            }
+        })
+    }
+}
+
+/// What tiles depend on, in a device's memory.
+struct Dependencies<D: Device> {
+    skip: bool,
+    ptr: D::Buffer<u32>,
+    needs: D::Buffer<u32>,
+    changed_old: D::Buffer<u32>,
+    changed_new: D::Buffer<u32>,
+    /// One 1 per tile: before the first sweep all have changed.
+    all: Vec<u32>,
+}
+
+impl<D: Device> Dependencies<D> {
+    fn upload(device: &D, tiles: Option<&Tiles>) -> Result<Self, D::Error> {
+        let (ptr, needs) = tiles.map_or((&[][..], &[][..]), |tiles| (&tiles.ptr, &tiles.needs));
+        let all = vec![1; ptr.len().saturating_sub(1)];
+        Ok(Self {
+            skip: tiles.is_some(),
+            ptr: device.upload(ptr)?,
+            needs: device.upload(needs)?,
+            changed_old: device.upload(&all)?,
+            changed_new: device.zeros(all.len())?,
+            all,
+        })
+    }
+}
+
+/// Value iteration by greedy sweeps, V in T.
+pub struct Values<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    mdp: &'d Mdp,
+    model: Stored<T, O, D>,
+    model_bytes: u64,
+    tiles: Dependencies<D>,
+    v_old: D::Buffer<T>,
+    v_new: D::Buffer<T>,
+    slots: D::Buffer<u64>,
+}
+
+impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
+    /// Uploads the model and starts at V = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
+        let states = plan.mdp.states as usize;
+        Ok(Self {
+            device,
+            mdp: plan.mdp,
+            model: Stored::upload(device, plan)?,
+            model_bytes: plan.model_bytes::<T, O>(),
+            tiles: Dependencies::upload(device, plan.tiles.as_ref())?,
+            v_old: device.zeros(states)?,
+            v_new: device.zeros(states)?,
+            slots: device.zeros(SLOTS * MAX_BATCH)?,
+        })
+    }
+
+    /// Launches sweep number `sweep` of a batch, and swaps what was for what is.
+    fn sweep(&mut self, stop: Stop, sweep: u32) -> Result<(), D::Error> {
+        let Self { device, mdp, model, tiles, v_old, v_new, slots, .. } = self;
+        let (device, states, gamma) = (*device, mdp.states, mdp.gamma);
+        let (span, bound) = (u32::from(matches!(stop, Stop::Span(_))), stop.bound());
+        let skip = u32::from(tiles.skip);
+        // As many blocks as the device holds, and no more than there are tiles.
+        let by_tile = |tile: u32| Shape {
+            grid: states.div_ceil(tile).into(),
+            ..Shape::grid_stride(u64::from(states.div_ceil(tile)) * u64::from(THREADS), THREADS)
+        };
+        macro_rules! launch {
+            ($kernel:expr, $shape:expr, $tile:expr, [$($argument:expr),*]) => {
+                // SAFETY: the model has been validated and laid out, and the buffers have its sizes.
+                unsafe {
+                    $kernel(
+                        device, $shape, states, $($argument,)* gamma, v_old, v_new, sweep, span, bound, slots, $tile, skip,
+                        &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
+                    )
+                }
+            };
+        }
+        let tile = tile(states as usize) as u32;
+        match model {
+            Stored::Slices { place: Place { slice_ptr, reward_ptr, extent }, col, prob, reward } => {
+                launch!(backup_slices, by_tile(tile), tile, [slice_ptr, reward_ptr, extent, col, prob, reward])
+            }
+            Stored::Narrow {
+                place: Place { slice_ptr, reward_ptr, extent },
+                offset,
+                prob,
+                palette,
+                reward,
+                rewards,
+            } => match offset {
+                Narrow::One(offset) => launch!(
+                    backup_narrow,
+                    by_tile(tile),
+                    tile,
+                    [slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
+                ),
+                Narrow::Two(offset) => launch!(
+                    backup_narrow,
+                    by_tile(tile),
+                    tile,
+                    [slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
+                ),
+            },
+            Stored::Patterns { actions, distinct, pattern, offset, prob, reward } => {
+                macro_rules! patterns {
+                    ($distinct:literal) => {
+                        launch!(
+                            backup_patterns::<T, $distinct, D>,
+                            by_tile(tile),
+                            tile,
+                            [*actions, pattern, offset, prob, reward]
+                        )
+                    };
+                }
+                match distinct {
+                    2 => patterns!(2),
+                    3 => patterns!(3),
+                    5 => patterns!(5),
+                    8 => patterns!(8),
+                    _ => patterns!(16),
+                }
+            }
+            Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, prob, reward } => {
+                let shape = by_tile(*states_per_block).with_shared(THREADS / *lanes * 8);
+                macro_rules! rows {
+                    ($lanes:literal) => {
+                        launch!(
+                            backup_rows::<T, O, $lanes, D>,
+                            shape,
+                            *states_per_block,
+                            [*actions, choices, row_ptr, col, prob, reward]
+                        )
+                    };
+                }
+                match lanes {
+                    1 => rows!(1),
+                    2 => rows!(2),
+                    4 => rows!(4),
+                    8 => rows!(8),
+                    16 => rows!(16),
+                    _ => rows!(32),
+                }
+            }
+        }?;
+        self.swap();
+        Ok(())
+    }
+
+    fn swap(&mut self) {
+        std::mem::swap(&mut self.v_old, &mut self.v_new);
+        std::mem::swap(&mut self.tiles.changed_old, &mut self.tiles.changed_new);
+    }
+
+    /// Takes over V from a run in another precision.
+    fn take<U: Precise>(&mut self, other: &Values<'_, U, O, D>) -> Result<(), D::Error> {
+        let states = self.mdp.states;
+        let shape = Shape::cover(u64::from(states), THREADS);
+        // SAFETY: both vectors have one element per state.
+        unsafe { convert(self.device, shape, states, &other.v_old, &mut self.v_old)? };
+        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
+        Ok(())
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        match initial {
+            Some(values) => self.v_old = self.device.upload(&T::of(values))?,
+            None => self.device.clear(&mut self.v_old)?,
+        }
+        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
+        Ok(())
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        Ok(self.device.to_vec(&self.v_old)?.into_par_iter().map(T::to_f64).collect())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        Ok(greedy(self.mdp, &self.values()?))
+    }
+
+    /// The model once, and V read and written.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        Ok(self.model_bytes + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
+    /// Sweeps are launched in batches; those after one that met `stop` return at once.
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
+        let mut batch = FIRST_BATCH;
+        loop {
+            batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - done.sweeps) as usize);
+            self.device.clear(&mut self.slots)?;
+            for sweep in 0..batch {
+                self.sweep(stop, sweep as u32)?;
+            }
+            let mut slots = vec![0; SLOTS * batch];
+            self.device.download(&self.slots, &mut slots)?;
+            let mut swept = 0;
+            for slot in slots.chunks_exact(SLOTS) {
+                // The slots of a sweep that returned at once are 0, which no number is ordered as.
+                if slot[0] == 0 {
+                    break;
+                }
+                swept += 1;
+                let (greatest, fall) = (unordered(slot[0]), unordered(slot[1]));
+                // Where no state has an action, nothing changes.
+                let none = greatest == f64::NEG_INFINITY;
+                done.greatest = if none { 0.0 } else { greatest };
+                done.least = if none { 0.0 } else { -fall };
+                done.fixed = slot[2] == 0;
+            }
+            // Sweeps that returned at once wrote nothing: where their number is odd, V is in the other buffer.
+            if (batch - swept) % 2 == 1 {
+                self.swap();
+            }
+            done.sweeps += swept as u32;
+            if done.fixed || stop.is_met(done.least, done.greatest) || done.sweeps >= max_sweeps {
+                return Ok(done);
+            }
+            batch = self.expected(stop, &done);
+        }
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Values<'_, T, O, D> {
+    /// Sweeps that it takes to meet `stop`, if changes fall by γ in each.
+    fn expected(&self, stop: Stop, now: &Backups) -> usize {
+        let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.mdp.gamma.ln();
+        if sweeps.is_finite() { sweeps as usize + 2 } else { FIRST_BATCH }
+    }
+}
+
+/// Value iteration by greedy sweeps in f32 as far as these come, and in f64 from there.
+pub struct Mixed<'d, O: Offset, D: Device> {
+    fast: Values<'d, f32, O, D>,
+    exact: Values<'d, f64, O, D>,
+    /// Whether it has gone over to f64.
+    exactly: bool,
+    /// How far from the stop it was in f32.
+    last: f64,
+}
+
+impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
+    /// Uploads the model in both precisions and starts at V = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
+        Ok(Self {
+            fast: Values::new(device, plan)?,
+            exact: Values::new(device, plan)?,
+            exactly: false,
+            last: f64::INFINITY,
+        })
+    }
+}
+
+impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        (self.exactly, self.last) = (false, f64::INFINITY);
+        self.fast.reset(initial)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        if self.exactly { self.exact.values() } else { self.fast.values() }
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        if self.exactly { self.exact.policy() } else { self.fast.policy() }
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        if self.exactly { self.exact.sweep_bytes() } else { self.fast.sweep_bytes() }
+    }
+}
+
+impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        let mut before = 0;
+        if !self.exactly {
+            let found = self.fast.backup(stop, max_sweeps)?;
+            before = found.sweeps;
+            // Without rounding, n sweeps make what is left γⁿ times as large at most. What comes nowhere near that is
+            // rounding, and as little is known of what met the stop: on in f64, which finds out whether that was so.
+            let left = stop.size(found.least, found.greatest);
+            let rounding = left >= self.last * (1.0 + self.fast.mdp.gamma.powi(before as i32)) / 2.0;
+            self.last = left;
+            let met = stop.is_met(found.least, found.greatest);
+            if before >= max_sweeps && !(met || found.fixed || rounding) {
+                return Ok(found);
+            }
+            self.exact.take(&self.fast)?;
+            self.exactly = true;
+            if before >= max_sweeps {
+                return Ok(Backups { fixed: false, ..found });
+            }
+        }
+        let found = self.exact.backup(stop, max_sweeps - before)?;
+        Ok(Backups { sweeps: before + found.sweeps, ..found })
+    }
+}

@@ -1,0 +1,209 @@
+//! Greedy sweeps: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s'), for every state s that has an action; 0 for others.
+//!
+//! *The layouts of the model*, from the general to the special:
+//! 1. [`rows`]: compressed rows, several lanes per row; for long rows.
+//! 2. [`slices`]: slices of 32 states, one thread per state; for short rows.
+//! 3. [`narrow`]: the same, with successors as offsets of one or two bytes and probabilities as one byte into a palette.
+//! 4. [`patterns`]: one number per state, which says what all of its rows look like; for grids and their like.
+//!
+//! *What they share* is here. States come in tiles; a block takes one tile after the other, and passes over those whose
+//! successors have not changed in the last sweep: what depends on nothing new does not change, bit for bit.
+//! Every sweep of a batch has three slots, where it leaves the extremes of its changes and whether it changed anything;
+//! the sweeps after one that was good enough return at once.
+
+pub mod narrow;
+pub mod patterns;
+pub mod rows;
+pub mod slices;
+
+use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, thread};
+
+/// Slots of a sweep: the greatest change, the greatest fall, and whether any value changed; each 0 before the sweep.
+pub const SLOTS: usize = 3;
+
+/// When and where a sweep has to do anything.
+#[derive(Clone, Copy)]
+pub struct Control {
+    /// Number of the sweep in its batch.
+    pub sweep: u32,
+    /// Whether sweeps stop when the span of changes is below `bound`, not when the largest change is.
+    pub span: u32,
+    /// Sweeps after one that met this return at once.
+    pub bound: f64,
+    /// [`SLOTS`] per sweep: [`ordered`] greatest and least change, and whether anything changed.
+    pub slots: GlobalMut<u64>,
+    /// States of a tile.
+    pub tile: u32,
+    /// Whether to pass over tiles that cannot change.
+    pub skip: u32,
+    /// Tile t depends on tiles `needs[needs_ptr[t]..needs_ptr[t + 1]]`, itself among them; not read unless `skip`.
+    pub needs_ptr: Global<u32>,
+    /// See `needs_ptr`.
+    pub needs: Global<u32>,
+    /// Whether each tile changed in the last sweep.
+    pub changed_old: Global<u32>,
+    /// Whether each tile changes in this one.
+    pub changed_new: GlobalMut<u32>,
+}
+
+/// A number whose order as an integer is that of `x`, and which is above 0; `x` is a number.
+#[inline(always)]
+#[must_use]
+pub fn ordered(x: f64) -> u64 {
+    let bits = x.to_bits();
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+/// What [`ordered`] was made of.
+#[inline(always)]
+#[must_use]
+pub fn unordered(key: u64) -> f64 {
+    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
+}
+
+impl Control {
+    /// Whether an earlier sweep of the batch was good enough.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        if self.sweep == 0 {
+            return false;
+        }
+        let slot = (self.sweep as usize - 1) * SLOTS;
+        let (greatest, least) = (unordered(self.slots.get(slot)), -unordered(self.slots.get(slot + 1)));
+        let size = if self.span > 0 { greatest - least } else { greatest.max(-least) };
+        // A sweep that returned at once left its slots at 0, which say that nothing changed.
+        size < self.bound || self.slots.get(slot + 2) == 0
+    }
+
+    /// Runs `each` on every tile that may change: it returns what its thread's states did.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
+    #[inline(always)]
+    pub fn tiles(&self, states: u32, mut each: impl FnMut(u32, u32) -> Change) {
+        if self.is_done() {
+            return;
+        }
+        let mut all = Change::NONE;
+        let mut first = thread::block_idx_x() * self.tile;
+        let mut tile = thread::block_idx_x();
+        while first < states {
+            let mut active = true;
+            if self.skip > 0 {
+                let mut any = false;
+                let (mut i, end) = (self.needs_ptr.get(tile as usize), self.needs_ptr.get(tile as usize + 1));
+                i += thread::thread_idx_x();
+                while i < end {
+                    any |= self.changed_old.get(self.needs.get(i as usize) as usize) > 0;
+                    i += thread::block_dim_x();
+                }
+                active = thread::sync_threads_or(any);
+            }
+            let mut change = Change::STILL;
+            if active {
+                change = each(first, (states - first).min(self.tile) + first);
+            }
+            all = all.and(change);
+            if self.skip > 0 {
+                let any = thread::sync_threads_or(change.any);
+                if thread::thread_idx_x() == 0 {
+                    self.changed_new.set(tile as usize, u32::from(any));
+                }
+            }
+            tile += thread::grid_dim_x();
+            first = first.saturating_add(thread::grid_dim_x() * self.tile);
+        }
+        let greatest = block::reduce(all.greatest, f64::NEG_INFINITY, f64::max);
+        let fall = block::reduce(all.fall, f64::NEG_INFINITY, f64::max);
+        let any = thread::sync_threads_or(all.any);
+        if thread::thread_idx_x() == 0 {
+            let slot = self.sweep as usize * SLOTS;
+            atomic::max((self.slots, slot), ordered(greatest));
+            atomic::max((self.slots, slot + 1), ordered(fall));
+            if any {
+                atomic::max((self.slots, slot + 2), 1u64);
+            }
+        }
+    }
+}
+
+/// How the values of some states changed.
+#[derive(Clone, Copy)]
+pub struct Change {
+    /// The greatest V_new − V_old.
+    pub greatest: f64,
+    /// The greatest V_old − V_new.
+    pub fall: f64,
+    /// Whether any value is another than before.
+    pub any: bool,
+}
+
+impl Change {
+    /// Of no state.
+    pub const NONE: Self = Self { greatest: f64::NEG_INFINITY, fall: f64::NEG_INFINITY, any: false };
+
+    /// Of states that stay as they are.
+    pub const STILL: Self = Self { greatest: 0.0, fall: 0.0, any: false };
+
+    /// Of both.
+    #[inline(always)]
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            greatest: self.greatest.max(other.greatest),
+            fall: self.fall.max(other.fall),
+            any: self.any || other.any,
+        }
+    }
+}
+
+/// V, before and after.
+#[derive(Clone, Copy)]
+pub struct Values<T: Real> {
+    /// Before.
+    pub old: Global<T>,
+    /// After.
+    pub new: GlobalMut<T>,
+}
+
+impl<T: Real> Values<T> {
+    /// Writes the value of a state whose best Q-factor is `best`; −∞ where it has no action.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn update(&self, state: u32, best: f64) -> Change {
+        let old = self.old.get(state as usize);
+        if best > f64::NEG_INFINITY {
+            let value = T::from_f64(best);
+            self.new.set(state as usize, value);
+            // The change before rounding: what the certificate of V_old is made of.
+            let change = best - old.to_f64();
+            Change { greatest: change, fall: -change, any: value != old }
+        } else if best.is_nan() {
+            // Not a number: a change, so that nobody takes it for an end.
+            self.new.set(state as usize, T::from_f64(best));
+            Change { greatest: f64::INFINITY, fall: f64::INFINITY, any: true }
+        } else {
+            self.new.set(state as usize, T::ZERO);
+            Change { any: old != T::ZERO, ..Change::NONE }
+        }
+    }
+}
+
+/// The larger of `best` and `q`; not a number where either is none.
+#[inline(always)]
+#[must_use]
+pub fn greater(best: f64, q: f64) -> f64 {
+    if q > best || q.is_nan() { q } else { best }
+}
+
+/// V in another precision.
+///
+/// *Thread mapping*: one thread per state. *Safety*: both vectors have `states` elements.
+#[kernel(T = [f32, f64], U = [f32, f64])]
+pub fn convert<T: Real, U: Real>(states: u32, source: Global<T>, target: GlobalMut<U>) {
+    let state = thread::index_1d() as usize;
+    if state < states as usize {
+        target.set(state, U::from_f64(source.get(state).to_f64()));
+    }
+}
