@@ -181,6 +181,47 @@ fn listing_a1_is_solved_from_stdin() {
     assert!(report["certificate"]["bound"].as_f64().unwrap() < 1e-10);
 }
 
+/// Each family from its name alone, or the little that it needs beside it; the number of its states; and what it must refuse.
+#[test]
+fn every_family_is_generated_and_says_what_is_wrong() {
+    let folder = folder();
+    let families: [(&[&str], u64, &[&str], &str); 13] = [
+        (&["grid", "--width", "4", "--height", "3"], 12, &["--walls", "2"], "below 1"),
+        (&["wetfloor", "--domain", "gw-64x64x4"], 4096, &["--redirected", "2"], "from 0 to 1"),
+        (&["sutton-grid"], 25, &["--gamma", "1"], "below 1"),
+        (&["garnet", "--states", "30"], 30, &["--branching", "31"], "branching is 31, expected 1 to 30"),
+        (&["queueing", "--capacity", "5"], 36, &["--fast-rate", "0.5"], "fast_rate is 0.5"),
+        (&["forest"], 3, &["--ages", "1"], "ages is 1, expected 2"),
+        (&["gambler"], 101, &["--heads", "1.5"], "from 0 to 1"),
+        (&["car-rental", "--max-cars", "3"], 16, &["--rentals", "3"], "two numbers"),
+        (&["inventory", "--capacity", "9", "--demand-mean", "3"], 10, &["--demand", "0.5,0.5"], "--demand"),
+        (&["consensus"], 272, &["--processes", "11"], "processes is 11, expected 1 to 10"),
+        (&["firewire"], 4093, &["--delay", "0"], "delay is 0"),
+        (&["csma"], 1038, &["--stations", "5"], "stations is 5"),
+        (&["zeroconf"], 670, &["--hosts", "65024"], "hosts is 65024"),
+    ];
+    for (family, states, wrong, word) in families {
+        let command = [&["mdp", "generate"], family].concat();
+        assert!(stdout(&succeeds(folder.path(), &[&command[..3], &["--help"]].concat())).contains("Examples:"));
+        let out = ["--out", "model.safetensors"];
+        fails(folder.path(), &[&command[..], wrong, &out].concat(), 2, &["error:", word]);
+        succeeds(folder.path(), &[&command[..], &out].concat());
+        let info = succeeds(folder.path(), &["mdp", "info", "model.safetensors", "--json"]);
+        let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+        assert_eq!(info["states"], states, "{family:?}");
+    }
+    let wetfloor = ["mdp", "generate", "wetfloor", "--out", "model.json"];
+    for (arguments, word) in [
+        (&["--domain", "GW-65x65x1"][..], "GW-64x64"),
+        (&["--width", "8"], "--height"),
+        (&[], "--domain"),
+        (&["--domain", "GW-64x64x1", "--successors", "2"], "cannot be used with"),
+        (&["--width", "8", "--height", "8", "--successors", "3"], "successors is 3, expected 1, 2 or 4"),
+    ] {
+        fails(folder.path(), &[&wetfloor, arguments].concat(), 2, &["error:", word]);
+    }
+}
+
 #[test]
 fn generate_pipes_into_solve() {
     let folder = folder();

@@ -164,7 +164,7 @@ pub fn run() -> Result<Outcome, Error> {
 fn run_mdp(command: MdpCommand, out: StdoutLock) -> Result<Outcome, Error> {
     match command {
         MdpCommand::Solve(arguments) => solve::run(&arguments.try_into()?, out),
-        MdpCommand::Generate(generate::Family::Grid(arguments)) => generate::run(arguments.try_into()?, out),
+        MdpCommand::Generate(family) => generate::run(&family, out),
         MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
         MdpCommand::Info(arguments) => info::run(&arguments, out),
         MdpCommand::Compare(arguments) => compare::run(&arguments, out),

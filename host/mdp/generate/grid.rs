@@ -1,11 +1,7 @@
 //! Grid worlds in which moves slip sideways: Aydin, *Policy Iteration on the GPU* (2025), section 5.2.2.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use rayon::prelude::*;
-
-use super::model::{CHUNK, Csr, Grid, Mdp, split};
-use super::validate::Invalid;
+use super::{Error, cells, choose, discount, finite, fraction, matrix, random};
+use crate::mdp::model::{Grid, Mdp};
 
 /// A grid world of `width` × `height` cells, one state each.
 ///
@@ -35,42 +31,6 @@ pub struct SlipGrid {
     pub goal_reward: f64,
     /// Cost of a step that ends in an obstacle; finite.
     pub obstacle_penalty: f64,
-}
-
-/// Why there is no such grid.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// Not 1 to 2³² − 1 states.
-    #[error("a grid of {width} × {height} cells: expected 1 to {} cells", u32::MAX)]
-    Size {
-        /// Cells in a row.
-        width: u32,
-        /// Cells in a column.
-        height: u32,
-    },
-    /// A number out of its range.
-    #[error("{name} is {found}, expected {expected}")]
-    Number {
-        /// The field.
-        name: &'static str,
-        /// Its value.
-        found: f64,
-        /// Its range.
-        expected: &'static str,
-    },
-    /// More walls and obstacles than cells beside the goal.
-    #[error("{walls} walls and {obstacles} obstacles do not fit in the {free} cells beside the goal")]
-    Full {
-        /// Walls asked for.
-        walls: u32,
-        /// Obstacles asked for.
-        obstacles: u32,
-        /// Cells beside the goal.
-        free: u32,
-    },
-    /// The model is not valid.
-    #[error(transparent)]
-    Invalid(#[from] Invalid),
 }
 
 /// The grid of the source's Table 5.3, G1: 64 × 64 cells, slip 0.1, no walls or obstacles, γ = 0.9, seed 42.
@@ -105,29 +65,22 @@ impl SlipGrid {
 
         let cells = Cells { grid: self, kinds };
         let rows = 4 * states as usize;
-        let transitions = matrix(rows, |row| cells.successors(row));
-        let rewards = matrix(rows, |row| cells.rewards(row));
+        let transitions = matrix(rows, |row| cells.successors(row))?;
+        let rewards = matrix(rows, |row| cells.rewards(row))?;
         let grid = Grid { width: self.width, height: self.height, goal: states - 1, walls, obstacles };
         Ok(Mdp::new(states, 4, self.gamma, transitions, rewards, Some(grid))?)
     }
 
     /// The number of states, if every field is in its range.
     fn check(&self) -> Result<u32, Error> {
-        let Self { width, height, .. } = *self;
-        let states = width.checked_mul(height).filter(|&states| states > 0).ok_or(Error::Size { width, height })?;
-        let fraction = |x: f64| (0.0..=1.0).contains(&x);
-        let numbers = [
-            ("slip", self.slip, fraction(self.slip), "a number in [0, 1]"),
-            ("wall_fraction", self.wall_fraction, fraction(self.wall_fraction), "a number in [0, 1]"),
-            ("obstacle_fraction", self.obstacle_fraction, fraction(self.obstacle_fraction), "a number in [0, 1]"),
-            ("gamma", self.gamma, (0.0..1.0).contains(&self.gamma), "a number in [0, 1)"),
-            ("goal_reward", self.goal_reward, self.goal_reward.is_finite(), "a finite number"),
-            ("obstacle_penalty", self.obstacle_penalty, self.obstacle_penalty.is_finite(), "a finite number"),
-        ];
-        match numbers.into_iter().find(|(_, _, valid, _)| !valid) {
-            Some((name, found, _, expected)) => Err(Error::Number { name, found, expected }),
-            None => Ok(states),
-        }
+        let states = cells(self.width, self.height)?;
+        fraction("slip", self.slip)?;
+        fraction("wall_fraction", self.wall_fraction)?;
+        fraction("obstacle_fraction", self.obstacle_fraction)?;
+        discount(self.gamma)?;
+        finite("goal_reward", self.goal_reward)?;
+        finite("obstacle_penalty", self.obstacle_penalty)?;
+        Ok(states)
     }
 
     /// Walls and obstacles, ascending: the first cells of a shuffle of all but the goal.
@@ -137,34 +90,11 @@ impl SlipGrid {
         let free = states - 1;
         let chosen = walls.checked_add(obstacles).filter(|&chosen| chosen <= free);
         let chosen = chosen.ok_or(Error::Full { walls, obstacles, free })? as usize;
-        if chosen == 0 {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let mut cells: Vec<u32> = (0..free).collect();
-        // Not `seed_from_u64`, which may change with the library.
-        let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
-        let mut random = ChaCha8Rng::from_seed(seed);
-        for i in 0..chosen {
-            let other = i + below(&mut random, u64::from(free) - i as u64) as usize;
-            cells.swap(i, other);
-        }
-        cells.truncate(chosen);
+        let mut cells = choose(&mut random(self.seed, 0), free, chosen);
         let mut obstacles = cells.split_off(walls as usize);
         cells.sort_unstable();
         obstacles.sort_unstable();
         Ok((cells, obstacles))
-    }
-}
-
-/// A number in 0..n, each as likely as another: of the 2⁶⁴ draws the last 2⁶⁴ mod n are rejected.
-fn below(random: &mut impl Rng, n: u64) -> u64 {
-    let last = u64::MAX - n.wrapping_neg() % n;
-    loop {
-        let draw = random.next_u64();
-        if draw <= last {
-            return draw % n;
-        }
     }
 }
 
@@ -232,26 +162,6 @@ impl Cells<'_> {
             (reward != 0.0).then_some((cell, reward))
         })
     }
-}
-
-/// The matrix of these rows: their lengths, the prefix sum, then the entries.
-fn matrix<I: Iterator<Item = (u32, f64)>>(rows: usize, entries: impl Fn(usize) -> I + Sync) -> Csr {
-    let mut row_ptr = vec![0; rows + 1];
-    let lengths = row_ptr[1..].par_iter_mut().with_min_len(CHUNK).enumerate();
-    lengths.for_each(|(row, length)| *length = entries(row).count() as u64);
-    let mut end = 0;
-    for length in &mut row_ptr[1..] {
-        end += *length;
-        *length = end;
-    }
-    let (mut col, mut val) = (vec![0; end as usize], vec![0.0; end as usize]);
-    split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val)).for_each(|((first, col), (_, val))| {
-        let entries = (first..rows.min(first + CHUNK)).flat_map(&entries);
-        for (entry, target) in entries.zip(col.iter_mut().zip(val)) {
-            (*target.0, *target.1) = entry;
-        }
-    });
-    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
 }
 
 #[cfg(test)]

@@ -1,0 +1,148 @@
+//! Models from what can happen in a state, by breadth-first search.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+
+use super::Error;
+use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
+
+/// The states found so far, and what their actions do.
+pub struct Search<S> {
+    numbers: HashMap<S, u32>,
+    states: Vec<S>,
+    offsets: Vec<u64>,
+    row_ptr: Vec<u64>,
+    col: Vec<u32>,
+    val: Vec<f64>,
+    action_rewards: Vec<f64>,
+    of_row: Vec<u32>,
+    full: bool,
+}
+
+impl<S: Clone + Eq + Hash> Search<S> {
+    /// The state has an action more. `name` counts in the names of all actions; `successors` are the states that it may lead
+    /// to, with their probabilities, and one that comes up more than once has their sum.
+    pub fn action(&mut self, name: u32, reward: f64, successors: impl IntoIterator<Item = (f64, S)>) {
+        let start = self.col.len();
+        for (probability, state) in successors {
+            if probability == 0.0 {
+                continue;
+            }
+            let number = self.number(state);
+            match self.col[start..].iter().position(|&successor| successor == number) {
+                // The rounded sum of probabilities may be more than 1.
+                Some(position) => self.val[start + position] = (self.val[start + position] + probability).min(1.0),
+                None => {
+                    self.col.push(number);
+                    self.val.push(probability);
+                }
+            }
+        }
+        self.row_ptr.push(self.col.len() as u64);
+        self.action_rewards.push(reward);
+        self.of_row.push(name);
+    }
+
+    fn number(&mut self, state: S) -> u32 {
+        match self.numbers.entry(state) {
+            Entry::Occupied(entry) => *entry.get(),
+            // u32::MAX is not a state's, so that `full` is seen before the model is.
+            Entry::Vacant(_) if self.states.len() >= u32::MAX as usize => {
+                self.full = true;
+                0
+            }
+            Entry::Vacant(entry) => {
+                let number = self.states.len() as u32;
+                self.states.push(entry.key().clone());
+                *entry.insert(number)
+            }
+        }
+    }
+}
+
+/// A model, and what its states are.
+pub struct Explored<S> {
+    /// State s of the model.
+    pub states: Vec<S>,
+    /// The model: undiscounted, and labelled `init` at its start.
+    pub mdp: Mdp,
+}
+
+impl<S> Explored<S> {
+    /// Labels the states of which something holds.
+    #[must_use]
+    pub fn label(mut self, name: &str, holds: impl Fn(&S) -> bool) -> Self {
+        let members = (0..).zip(&self.states).filter(|(_, state)| holds(state)).map(|(number, _)| number).collect();
+        self.mdp.labels.insert(name.to_owned(), members);
+        self
+    }
+}
+
+/// The model of all states that can be reached from `start`, numbered in the order in which they are found.
+///
+/// `expand` is called once for each state, and tells its [actions](Search::action). A state without any is terminal.
+///
+/// # Errors
+/// If there are more states than can be numbered, or what `expand` tells is no model.
+pub fn explore<S: Clone + Eq + Hash>(
+    start: S,
+    names: &[&str],
+    mut expand: impl FnMut(&S, &mut Search<S>),
+) -> Result<Explored<S>, Error> {
+    let mut search = Search {
+        numbers: HashMap::from([(start.clone(), 0)]),
+        states: vec![start],
+        offsets: vec![0],
+        row_ptr: vec![0],
+        col: Vec::new(),
+        val: Vec::new(),
+        action_rewards: Vec::new(),
+        of_row: Vec::new(),
+        full: false,
+    };
+    let mut next = 0;
+    while let Some(state) = search.states.get(next).cloned() {
+        expand(&state, &mut search);
+        search.offsets.push(search.of_row.len() as u64);
+        if search.full {
+            return Err(Error::States);
+        }
+        next += 1;
+    }
+    let Search { states, offsets, row_ptr, col, val, action_rewards, of_row, .. } = search;
+    let mdp = Mdp {
+        states: states.len() as u32,
+        choices: Choices::Ragged(offsets.into()),
+        gamma: 1.0,
+        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        rewards: Csr::empty(of_row.len()),
+        action_rewards: action_rewards.into(),
+        labels: [("init".to_owned(), vec![0])].into(),
+        action_names: Some(ActionNames { names: names.iter().map(|&name| name.to_owned()).collect(), of_row }),
+        ..Mdp::default()
+    };
+    Ok(Explored { states, mdp: mdp.validated()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_found_once() {
+        // A walk from 2 to either end of 0 … 4, where it stops.
+        let walk = explore(2_u8, &["walk", "wait"], |&x, search| {
+            if x > 0 && x < 4 {
+                search.action(0, 1.0, [(0.5, x - 1), (0.25, x + 1), (0.25, x + 1)]);
+                search.action(1, 2.0, [(1.0, x), (0.0, 9)]);
+            }
+        });
+        let walk = walk.unwrap().label("end", |&x| x == 0 || x == 4);
+        assert_eq!(walk.states, [2, 1, 3, 0, 4]);
+        assert_eq!(walk.mdp.transitions.row(0), (&[1, 2][..], &[0.5, 0.5][..]));
+        assert_eq!(walk.mdp.transitions.row(1), (&[0][..], &[1.0][..]));
+        assert_eq!((walk.mdp.rows(), walk.mdp.choices.count(3)), (6, 0));
+        assert_eq!((&walk.mdp.labels["init"], &walk.mdp.labels["end"]), (&vec![0], &vec![3, 4]));
+    }
+}

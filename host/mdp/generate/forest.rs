@@ -1,0 +1,74 @@
+//! Forest management: the example of the *Markov Decision Processes Toolbox* (Chadès et al., 2014).
+
+use super::{Error, count, discount, finite, fraction, matrix};
+use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
+
+/// A forest that is older by a year than the year before, unless it burns or is cut.
+///
+/// State s is the age of the forest, up to that of the oldest. Action 0, wait, lets it grow with probability
+/// 1 − `fire_probability`, else it burns down to age 0; in the oldest forest it earns `wait_reward`. Action 1, cut, leads
+/// to age 0; it earns `cut_reward` in the oldest forest, 1 in others, and nothing at age 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forest {
+    /// S, the number of ages, at least 2.
+    pub ages: u32,
+    /// r₁, what waiting earns in the oldest forest; finite.
+    pub wait_reward: f64,
+    /// r₂, what cutting earns in the oldest forest; finite.
+    pub cut_reward: f64,
+    /// p, the probability of fire in a year, in [0, 1].
+    pub fire_probability: f64,
+    /// γ, the discount factor, in [0, 1).
+    pub gamma: f64,
+}
+
+/// The source's: S = 3, r₁ = 4, r₂ = 2, p = 0.1; γ = 0.9.
+impl Default for Forest {
+    fn default() -> Self {
+        Self { ages: 3, wait_reward: 4.0, cut_reward: 2.0, fire_probability: 0.1, gamma: 0.9 }
+    }
+}
+
+impl Forest {
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// If a field is out of its range.
+    pub fn generate(&self) -> Result<Mdp, Error> {
+        let Self { ages, wait_reward, cut_reward, fire_probability: fire, gamma } = *self;
+        count("ages", ages, 2, u32::MAX)?;
+        finite("wait_reward", wait_reward)?;
+        finite("cut_reward", cut_reward)?;
+        fraction("fire_probability", fire)?;
+        discount(gamma)?;
+        let (rows, oldest) = (2 * ages as usize, ages - 1);
+        let successors = |row: usize| {
+            let age = (row / 2) as u32;
+            let entries = match row % 2 {
+                0 => [(0, fire), (oldest.min(age + 1), 1.0 - fire)],
+                _ => [(0, 1.0), (0, 0.0)],
+            };
+            entries.into_iter().filter(|&(_, probability)| probability > 0.0)
+        };
+        let reward = |row: usize| match (row % 2, (row / 2) as u32) {
+            (0, age) if age == oldest => wait_reward,
+            (0, _) | (_, 0) => 0.0,
+            (_, age) if age == oldest => cut_reward,
+            _ => 1.0,
+        };
+        let mdp = Mdp {
+            states: ages,
+            choices: Choices::Uniform(2),
+            gamma,
+            transitions: matrix(rows, successors)?,
+            rewards: Csr::empty(rows),
+            action_rewards: (0..rows).map(reward).collect::<Vec<_>>().into(),
+            action_names: Some(ActionNames {
+                names: vec!["wait".into(), "cut".into()],
+                of_row: (0..2).cycle().take(rows).collect(),
+            }),
+            ..Mdp::default()
+        };
+        Ok(mdp.validated()?)
+    }
+}

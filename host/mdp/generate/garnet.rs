@@ -1,0 +1,298 @@
+//! Random models: Archibald, McKinnon and Thomas, *On the generation of Markov decision processes* (1995); as GARNET in
+//! Bhatnagar, Sutton, Ghavamzadeh and Lee, *Natural actor-critic algorithms* (2009), section 7.
+
+use rand_chacha::rand_core::Rng;
+use rayon::prelude::*;
+
+use super::{Error, below, count, discount, filled, fraction, matrix, number, offsets, random, unit};
+use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
+
+/// A random model.
+///
+/// The successors of an action are `branching` different states, all sets of them equally likely; their probabilities are
+/// the gaps that `branching` − 1 uniform numbers leave in [0, 1]. Rewards are uniform in [0, 1). Irregular models come of
+/// `ragged`, `terminal_fraction` and `power_law`, and models with structure of `window`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Garnet {
+    /// S, the number of states, at least 1.
+    pub states: u32,
+    /// A, the number of actions of a state, at least 1.
+    pub actions: u32,
+    /// b, the number of successors of an action: 1 to S, or to those in the window.
+    pub branching: u32,
+    /// Whether states have 1 to `actions` actions, each number equally likely, instead of all.
+    pub ragged: bool,
+    /// The probability that a state has no action: it is terminal; in [0, 1].
+    pub terminal_fraction: f64,
+    /// Whether actions have 1 to `branching` successors instead of all, k or more of them with probability 1/k.
+    pub power_law: bool,
+    /// How far from a state, around the ring of all, its successors may be; `None` is anywhere.
+    pub window: Option<u32>,
+    /// What rewards belong to.
+    pub reward_of: RewardOf,
+    /// The probability that a reward is not 0, in [0, 1].
+    pub reward_density: f64,
+    /// γ, the discount factor, in [0, 1].
+    pub gamma: f64,
+    /// Of all that is random.
+    pub seed: u64,
+}
+
+/// What rewards belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum RewardOf {
+    /// A state and an action.
+    #[default]
+    Action,
+    /// A state, an action and a successor.
+    Transition,
+}
+
+/// 1000 states with 4 actions of 5 successors each; γ = 0.95, seed 42.
+impl Default for Garnet {
+    fn default() -> Self {
+        Self {
+            states: 1000,
+            actions: 4,
+            branching: 5,
+            ragged: false,
+            terminal_fraction: 0.0,
+            power_law: false,
+            window: None,
+            reward_of: RewardOf::Action,
+            reward_density: 1.0,
+            gamma: 0.95,
+            seed: 42,
+        }
+    }
+}
+
+/// What the random numbers of a state or row are for: each has a stream of its own.
+#[derive(Clone, Copy)]
+enum Use {
+    Actions,
+    Successors,
+    Rewards,
+}
+
+impl Garnet {
+    /// Makes the model, on all cores. Neither matrix holds more than the sparsity asked for.
+    ///
+    /// # Errors
+    /// If a field is out of its range, the model does not fit in memory, or no state has an action.
+    pub fn generate(&self) -> Result<Mdp, Error> {
+        self.check()?;
+        let Self { states, actions, gamma, reward_density, .. } = *self;
+        let choices = if self.ragged || self.terminal_fraction > 0.0 {
+            Choices::Ragged(offsets(states as usize, |state| self.actions_of(state))?.into())
+        } else {
+            Choices::Uniform(actions)
+        };
+        let rows = choices.total(states);
+        let transitions = filled(
+            rows,
+            |row| self.length(&mut self.random(row, Use::Successors)),
+            |row, col, val| self.successors(choices.state_of(row), row, col, val),
+        )?;
+        let mut mdp = Mdp { states, choices, gamma, ..Mdp::default() };
+        match self.reward_of {
+            RewardOf::Action => {
+                let rows = (0..rows).into_par_iter().with_min_len(CHUNK);
+                let rewards: Vec<_> = rows.map(|row| self.reward(&mut self.random(row, Use::Rewards))).collect();
+                mdp.action_rewards = rewards.into();
+                mdp.rewards = Csr::empty(transitions.rows());
+            }
+            RewardOf::Transition if reward_density > 0.0 => {
+                mdp.rewards = matrix(rows, |row| {
+                    let mut random = self.random(row, Use::Rewards);
+                    let rewards = transitions.row(row).0.iter().map(move |&col| (col, self.reward(&mut random)));
+                    rewards.filter(|&(_, reward)| reward > 0.0)
+                })?;
+            }
+            RewardOf::Transition => mdp.rewards = Csr::empty(rows),
+        }
+        Ok(Mdp { transitions, ..mdp }.validated()?)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        count("states", self.states, 1, u32::MAX)?;
+        count("actions", self.actions, 1, u32::MAX - 1)?;
+        count("branching", self.branching, 1, self.pool())?;
+        fraction("terminal_fraction", self.terminal_fraction)?;
+        fraction("reward_density", self.reward_density)?;
+        if self.terminal_fraction == 0.0 {
+            discount(self.gamma)
+        } else {
+            number("gamma", self.gamma, (0.0..=1.0).contains(&self.gamma), "a number in [0, 1]")
+        }
+    }
+
+    /// The number of states from which successors are drawn.
+    fn pool(&self) -> u32 {
+        let window = self.window.and_then(|window| window.checked_mul(2)?.checked_add(1));
+        window.map_or(self.states, |window| window.min(self.states))
+    }
+
+    fn random(&self, index: usize, used: Use) -> impl Rng + use<> {
+        random(self.seed, 4 * index as u64 + used as u64)
+    }
+
+    /// The number of actions of a state.
+    fn actions_of(&self, state: usize) -> usize {
+        let mut random = self.random(state, Use::Actions);
+        if unit(&mut random) < self.terminal_fraction {
+            0
+        } else if self.ragged {
+            1 + below(&mut random, self.actions.into()) as usize
+        } else {
+            self.actions as usize
+        }
+    }
+
+    /// The number of successors of a row.
+    fn length(&self, random: &mut impl Rng) -> usize {
+        if !self.power_law {
+            return self.branching as usize;
+        }
+        // P(1 / (1 − u) ≥ k) = 1/k.
+        let length = (1.0 - unit(random)).recip();
+        length.min(self.branching.into()) as usize
+    }
+
+    /// A row of P, in its places.
+    fn successors(&self, state: usize, row: usize, col: &mut [u32], val: &mut [f64]) {
+        let mut random = self.random(row, Use::Successors);
+        let length = self.length(&mut random);
+        debug_assert_eq!(length, col.len());
+        distinct(&mut random, self.pool(), col);
+        if let Some(window) = self.window
+            && self.pool() < self.states
+        {
+            let (states, first) = (u64::from(self.states), state as u64 + u64::from(self.states - window));
+            col.iter_mut().for_each(|col| *col = ((first + u64::from(*col)) % states) as u32);
+            col.sort_unstable();
+        }
+        // The cut points, then the gaps between them.
+        let cuts = val.len() - 1;
+        val[..cuts].fill_with(|| unit(&mut random));
+        val[cuts] = 1.0;
+        val.sort_unstable_by(f64::total_cmp);
+        for i in (1..val.len()).rev() {
+            val[i] -= val[i - 1];
+        }
+    }
+
+    /// A reward, or 0.
+    fn reward(&self, random: &mut impl Rng) -> f64 {
+        let (chance, reward) = (unit(random), unit(random));
+        if chance < self.reward_density { reward } else { 0.0 }
+    }
+}
+
+/// Fills `out` with different numbers in 0..n, ascending, all sets of them equally likely. There are as many.
+fn distinct(random: &mut impl Rng, n: u32, out: &mut [u32]) {
+    if out.len() > n as usize / 4 {
+        // Selection sampling: a number is taken with probability (still needed) / (still to come).
+        let mut taken = 0;
+        for number in 0..n {
+            if taken < out.len() && below(random, u64::from(n - number)) < (out.len() - taken) as u64 {
+                out[taken] = number;
+                taken += 1;
+            }
+        }
+        return;
+    }
+    // What is drawn twice is drawn again.
+    let mut distinct = 0;
+    while distinct < out.len() {
+        out[distinct..].fill_with(|| below(random, n.into()) as u32);
+        out.sort_unstable();
+        distinct = 1;
+        for i in 1..out.len() {
+            if out[i] != out[distinct - 1] {
+                out[distinct] = out[i];
+                distinct += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successors_are_drawn_evenly() {
+        let mut random = random(7, 0);
+        for (n, length) in [(40, 3), (6, 3), (5, 5), (1, 1)] {
+            let (draws, mut counts) = (20_000, vec![0_u32; n as usize]);
+            let mut out = vec![0; length];
+            for _ in 0..draws {
+                distinct(&mut random, n, &mut out);
+                assert!(out.windows(2).all(|pair| pair[0] < pair[1]) && out[length - 1] < n);
+                out.iter().for_each(|&number| counts[number as usize] += 1);
+            }
+            let p = length as f64 / f64::from(n);
+            let deviation = (f64::from(draws) * p * (1.0 - p)).sqrt();
+            let even = |&count: &u32| (f64::from(count) - f64::from(draws) * p).abs() <= 5.0 * deviation;
+            assert!(counts.iter().all(even), "{n}, {length}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn has_the_shape_asked_for() {
+        let mdp = Garnet::default().generate().unwrap();
+        assert_eq!((mdp.rows(), mdp.transitions.nnz(), mdp.rewards.nnz()), (4000, 20_000, 0));
+        assert!(mdp.action_rewards.iter().all(|r| (0.0..1.0).contains(r)));
+
+        let sparse = Garnet { reward_of: RewardOf::Transition, reward_density: 0.25, ..Garnet::default() };
+        let sparse = sparse.generate().unwrap();
+        assert!((4500..5500).contains(&sparse.rewards.nnz()), "{}", sparse.rewards.nnz());
+        assert_eq!(sparse.transition_rewards().iter().filter(|&&r| r > 0.0).count(), sparse.rewards.nnz());
+        assert_eq!(sparse.transitions.val[..], mdp.transitions.val[..], "of the same seed");
+
+        let local = Garnet { window: Some(10), ..Garnet::default() }.generate().unwrap();
+        for row in 0..local.rows() {
+            let distance = |s: u32| (row as u32 / 4).abs_diff(s);
+            assert!(local.transitions.row(row).0.iter().all(|&s| distance(s) <= 10 || distance(s) >= 990));
+        }
+    }
+
+    #[test]
+    fn is_as_irregular_as_asked_for() {
+        let garnet =
+            Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, branching: 400, ..Garnet::default() };
+        let mdp = garnet.generate().unwrap();
+        let counts: Vec<_> = (0..1000).map(|state| mdp.choices.count(state)).collect();
+        let having = |actions| counts.iter().filter(|&&count| count == actions).count();
+        assert!((50..150).contains(&having(0)), "{}", having(0));
+        assert!((1..=4).all(|actions| (150..300).contains(&having(actions))) && mdp.choices.max() == 4);
+        let lengths: Vec<_> = (0..mdp.rows()).map(|row| mdp.transitions.row(row).0.len()).collect();
+        for k in [2, 10, 100] {
+            let (longer, expected) = (lengths.iter().filter(|&&length| length >= k).count(), lengths.len() / k);
+            assert!(longer.abs_diff(expected) < 5 * expected.isqrt(), "{k}: {longer}, not {expected}");
+        }
+        assert!(lengths.iter().all(|length| (1..=400).contains(length)));
+        let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let again = single.install(|| garnet.generate()).unwrap();
+        assert_eq!(mdp.transitions.col[..], again.transitions.col[..]);
+        assert_eq!(mdp.transitions.val[..], again.transitions.val[..]);
+    }
+
+    /// What seed 42 gives must not change.
+    #[test]
+    fn is_the_same_everywhere() {
+        let mdp = Garnet { states: 50, actions: 1, branching: 3, ..Garnet::default() }.generate().unwrap();
+        assert_eq!(mdp.transitions.row(0).0, [26, 44, 47]);
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let message = |garnet: Garnet| garnet.generate().err().unwrap().to_string();
+        let wide = Garnet { window: Some(1), ..Garnet::default() };
+        assert_eq!(message(wide), "branching is 5, expected 1 to 3");
+        assert_eq!(message(Garnet { states: 0, ..Garnet::default() }), "states is 0, expected 1 to 4294967295");
+        let over = Garnet { terminal_fraction: 1.0, ..Garnet::default() };
+        assert_eq!(message(over), "no state has an action, expected at least one");
+    }
+}

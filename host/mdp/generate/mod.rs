@@ -1,0 +1,275 @@
+//! Models of known families, from a few parameters: for tests, measurements and first steps.
+//!
+//! Equal parameters give equal models, bit for bit, on every machine and any number of cores: what is random in a row is
+//! drawn from a stream of the row's own, and no probability comes from a library's transcendental function.
+//!
+//! | family | what it is |
+//! | --- | --- |
+//! | [`SlipGrid`] | a grid in which moves slip sideways, with walls, obstacles and a goal |
+//! | [`WetFloor`] | a grid with scattered reward states; moves have 1, 2 or 4 outcomes |
+//! | [`SuttonGrid`] | Sutton and Barto's 5 × 5 grid |
+//! | [`Garnet`] | random models, also with ragged actions and long rows |
+//! | [`Forest`], [`Gambler`], [`CarRental`], [`Inventory`] | textbook models |
+//! | [`QueueNetwork`] | queues in tandem with controlled servers: recurrent, and slow to mix |
+//! | [`Consensus`], [`Firewire`], [`Csma`], [`Zeroconf`] | randomised protocols, undiscounted |
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+
+use super::model::{CHUNK, Csr, split};
+use super::validate::Invalid;
+
+mod car_rental;
+mod consensus;
+mod csma;
+pub mod explore;
+mod firewire;
+mod forest;
+mod gambler;
+mod garnet;
+mod grid;
+mod inventory;
+mod queueing;
+mod sutton;
+mod wetfloor;
+mod zeroconf;
+
+pub use car_rental::CarRental;
+pub use consensus::Consensus;
+pub use csma::Csma;
+pub use firewire::Firewire;
+pub use forest::Forest;
+pub use gambler::Gambler;
+pub use garnet::{Garnet, RewardOf};
+pub use grid::SlipGrid;
+pub use inventory::Inventory;
+pub use queueing::QueueNetwork;
+pub use sutton::SuttonGrid;
+pub use wetfloor::{TABLE_6_1, WetFloor};
+pub use zeroconf::Zeroconf;
+
+/// Why there is no such model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Not 1 to 2³² − 1 cells.
+    #[error("a grid of {width} × {height} cells: expected 1 to {} cells", u32::MAX)]
+    Size {
+        /// Cells in a row.
+        width: u32,
+        /// Cells in a column.
+        height: u32,
+    },
+    /// A number out of its range.
+    #[error("{name} is {found}, expected {expected}")]
+    Number {
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        found: f64,
+        /// Its range.
+        expected: &'static str,
+    },
+    /// A count out of its range.
+    #[error("{name} is {found}, expected {least} to {most}")]
+    Count {
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        found: u64,
+        /// The least that it may be.
+        least: u64,
+        /// The most that it may be.
+        most: u64,
+    },
+    /// More walls and obstacles than cells beside the goal.
+    #[error("{walls} walls and {obstacles} obstacles do not fit in the {free} cells beside the goal")]
+    Full {
+        /// Walls asked for.
+        walls: u32,
+        /// Obstacles asked for.
+        obstacles: u32,
+        /// Cells beside the goal.
+        free: u32,
+    },
+    /// More states than can be numbered.
+    #[error("the model has more than {} states, which is all that can be numbered", u32::MAX)]
+    States,
+    /// More than the memory holds.
+    #[error("the model does not fit in memory: an array of {elements} elements cannot be allocated")]
+    Memory {
+        /// Elements of the array.
+        elements: u64,
+    },
+    /// The model is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// A number that must be within a range.
+fn number(name: &'static str, found: f64, valid: bool, expected: &'static str) -> Result<(), Error> {
+    if valid { Ok(()) } else { Err(Error::Number { name, found, expected }) }
+}
+
+/// A probability or another part of a whole.
+fn fraction(name: &'static str, x: f64) -> Result<(), Error> {
+    number(name, x, (0.0..=1.0).contains(&x), "a number in [0, 1]")
+}
+
+/// γ of a model in which the process may go on for ever.
+fn discount(gamma: f64) -> Result<(), Error> {
+    number("gamma", gamma, (0.0..1.0).contains(&gamma), "a number in [0, 1)")
+}
+
+/// A reward, or a cost that may be none.
+fn finite(name: &'static str, x: f64) -> Result<(), Error> {
+    number(name, x, x.is_finite(), "a finite number")
+}
+
+/// A count.
+fn count(name: &'static str, found: u32, least: u32, most: u32) -> Result<(), Error> {
+    let error = || Error::Count { name, found: found.into(), least: least.into(), most: most.into() };
+    if (least..=most).contains(&found) { Ok(()) } else { Err(error()) }
+}
+
+/// The cells of a grid, if they can be numbered.
+fn cells(width: u32, height: u32) -> Result<u32, Error> {
+    width.checked_mul(height).filter(|&cells| cells > 0).ok_or(Error::Size { width, height })
+}
+
+/// The random numbers of one stream.
+fn random(seed: u64, stream: u64) -> ChaCha8Rng {
+    // Not `seed_from_u64`, which may change with the library.
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut random = ChaCha8Rng::from_seed(key);
+    random.set_stream(stream);
+    random
+}
+
+/// A number in 0..n, each as likely as another: of the 2⁶⁴ draws the last 2⁶⁴ mod n are rejected.
+fn below(random: &mut impl Rng, n: u64) -> u64 {
+    let last = u64::MAX - n.wrapping_neg() % n;
+    loop {
+        let draw = random.next_u64();
+        if draw <= last {
+            return draw % n;
+        }
+    }
+}
+
+/// A number in [0, 1): a multiple of 2⁻⁵³, each as likely as another.
+fn unit(random: &mut impl Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// `count` different numbers in 0..n, in the order of the first steps of a shuffle.
+fn choose(random: &mut impl Rng, n: u32, count: usize) -> Vec<u32> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut numbers: Vec<u32> = (0..n).collect();
+    for i in 0..count {
+        let other = i + below(random, u64::from(n) - i as u64) as usize;
+        numbers.swap(i, other);
+    }
+    numbers.truncate(count);
+    numbers
+}
+
+/// Poisson probabilities of 0 to `most` events, given that there are no more.
+///
+/// They are products of ratios away from the mode, divided by their sum, so that nothing overflows.
+fn poisson(rate: f64, most: usize) -> Vec<f64> {
+    let mut weights = vec![1.0; most + 1];
+    let mode = most.min(rate as usize);
+    for k in mode..most {
+        weights[k + 1] = weights[k] * rate / (k + 1) as f64;
+    }
+    for k in (1..=mode).rev() {
+        weights[k - 1] = weights[k] * k as f64 / rate;
+    }
+    let sum: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / sum).collect()
+}
+
+/// As many zeros as the memory holds.
+fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, Error> {
+    let mut probe = Vec::<T>::new();
+    probe.try_reserve_exact(length).map_err(|_| Error::Memory { elements: length as u64 })?;
+    // Else the compiler may leave the probe out.
+    drop(std::hint::black_box(probe));
+    Ok(vec![T::default(); length])
+}
+
+/// Where parts of these lengths start, and the last one ends.
+fn offsets(parts: usize, length: impl Fn(usize) -> usize + Sync) -> Result<Vec<u64>, Error> {
+    let mut offsets = zeros(parts + 1)?;
+    let lengths = offsets[1..].par_iter_mut().with_min_len(CHUNK).enumerate();
+    lengths.for_each(|(part, target)| *target = length(part) as u64);
+    let mut end = 0;
+    for offset in &mut offsets[1..] {
+        end += *offset;
+        *offset = end;
+    }
+    Ok(offsets)
+}
+
+/// The matrix whose row r has `length(r)` entries, which `fill` writes in their places; on all cores.
+fn filled(
+    rows: usize,
+    length: impl Fn(usize) -> usize + Sync,
+    fill: impl Fn(usize, &mut [u32], &mut [f64]) + Sync,
+) -> Result<Csr, Error> {
+    let row_ptr = offsets(rows, length)?;
+    let entries = row_ptr[rows] as usize;
+    let (mut col, mut val) = (zeros(entries)?, zeros(entries)?);
+    split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val)).for_each(
+        |((first, mut col), (_, mut val))| {
+            for (row, ends) in (first..).zip(row_ptr[first..].windows(2).take(CHUNK)) {
+                let length = (ends[1] - ends[0]) as usize;
+                let own = (col.split_off_mut(..length), val.split_off_mut(..length));
+                if let (Some(col), Some(val)) = own {
+                    fill(row, col, val);
+                }
+            }
+        },
+    );
+    Ok(Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() })
+}
+
+/// The matrix of these rows: their lengths, the prefix sum, then the entries.
+fn matrix<I: Iterator<Item = (u32, f64)>>(rows: usize, entries: impl Fn(usize) -> I + Sync) -> Result<Csr, Error> {
+    filled(
+        rows,
+        |row| entries(row).count(),
+        |row, col, val| {
+            for (entry, target) in entries(row).zip(col.iter_mut().zip(val)) {
+                (*target.0, *target.1) = entry;
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poisson_is_that_of_the_tables() {
+        // e⁻³ 3ᵏ / k!
+        let three = poisson(3.0, 60);
+        let expected = [0.049787068367863944, 0.14936120510359185, 0.22404180765538775, 0.22404180765538775];
+        assert!(three.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-16), "{three:?}");
+        assert_eq!(poisson(0.0, 2), [1.0, 0.0, 0.0]);
+        // The mode of 1000 is 1000^1000 e^-1000 / 1000! = 0.01261461134.
+        assert!((poisson(1000.0, 2000)[1000] - 0.012_614_611_34).abs() < 1e-10);
+    }
+
+    #[test]
+    fn too_much_memory_is_an_error() {
+        let message = matrix(usize::MAX / 16, |_| std::iter::empty()).err().unwrap().to_string();
+        let expected = format!("an array of {} elements cannot be allocated", usize::MAX / 16 + 1);
+        assert!(message.ends_with(&expected), "{message}");
+    }
+}

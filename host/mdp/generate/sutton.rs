@@ -1,0 +1,65 @@
+//! Sutton and Barto's 5 × 5 grid: *Reinforcement Learning*, 2nd edition, example 3.5.
+
+use super::{Error, discount, matrix};
+use crate::mdp::model::{Choices, Csr, Grid, Mdp};
+
+/// A grid of 5 × 5 cells with two from which every action leaps.
+///
+/// Actions 0 to 3 are up, down, right and left; they do what they say. A move off the grid leaves the agent where it is
+/// and earns −1. From A, cell 1, every action leads to cell 21 and earns 10; from B, cell 3, to cell 13, and earns 5.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SuttonGrid {
+    /// γ, the discount factor, in [0, 1).
+    pub gamma: f64,
+}
+
+/// γ = 0.9, as in the source.
+impl Default for SuttonGrid {
+    fn default() -> Self {
+        Self { gamma: 0.9 }
+    }
+}
+
+/// Cells in a row, and in a column.
+const SIDE: u32 = 5;
+/// Two cells, where one gets from them, and what that earns.
+const LEAPS: [(u32, u32, f64); 2] = [(1, 21, 10.0), (3, 13, 5.0)];
+
+impl SuttonGrid {
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// If γ is out of its range.
+    pub fn generate(&self) -> Result<Mdp, Error> {
+        discount(self.gamma)?;
+        let rows = 4 * (SIDE * SIDE) as usize;
+        let grid = Grid { width: SIDE, height: SIDE, goal: LEAPS[0].0, ..Grid::default() };
+        let mdp = Mdp {
+            states: SIDE * SIDE,
+            choices: Choices::Uniform(4),
+            gamma: self.gamma,
+            transitions: matrix(rows, |row| std::iter::once((step(row).0, 1.0)))?,
+            rewards: Csr::empty(rows),
+            action_rewards: (0..rows).map(|row| step(row).1).collect::<Vec<_>>().into(),
+            grid: Some(grid),
+            ..Mdp::default()
+        };
+        Ok(mdp.validated()?)
+    }
+}
+
+/// Where a row leads, and what it earns.
+fn step(row: usize) -> (u32, f64) {
+    let (cell, action) = ((row / 4) as u32, row % 4);
+    if let Some(&(_, target, reward)) = LEAPS.iter().find(|leap| leap.0 == cell) {
+        return (target, reward);
+    }
+    let (x, y) = (cell % SIDE, cell / SIDE);
+    match action {
+        0 if y > 0 => (cell - SIDE, 0.0),
+        1 if y + 1 < SIDE => (cell + SIDE, 0.0),
+        2 if x + 1 < SIDE => (cell + 1, 0.0),
+        3 if x > 0 => (cell - 1, 0.0),
+        _ => (cell, -1.0),
+    }
+}

@@ -1,0 +1,249 @@
+//! Grid worlds with scattered rewards: Johannsson, *GPU-Based Markov Decision Process Solver* (2009), section 6.1 and
+//! Table 6.1, and with some successors redirected, section 6.3.
+
+use super::{Error, below, cells, choose, count, discount, fraction, matrix, number, random, unit, zeros};
+use crate::mdp::model::{Grid, Mdp};
+
+/// A grid world of `width` × `height` cells, one state each.
+///
+/// Actions 0 to 3 are up, right, down and left. A move off the grid leaves the agent where it is. With one successor, an
+/// action does what it says; with two, it does so with probability .9, and with .1 moves in the next direction clockwise;
+/// with four, it does so with .7, and with .1 each moves in one of the others. (The source gives the probabilities, and not
+/// which states are the others.) Outcomes that end in the same cell are one successor.
+///
+/// Some cells, chosen at random, have a reward, uniform in 2 to 20. As the source defines R, a transition earns it: every
+/// step that ends in such a cell, also by staying there. None is terminal; `grid.goal` is the cell of the largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WetFloor {
+    /// Cells in a row, at least 1.
+    pub width: u32,
+    /// Cells in a column, at least 1; `width` · `height` is at most 2³² − 1.
+    pub height: u32,
+    /// Outcomes of an action: 1, 2 or 4.
+    pub successors: u32,
+    /// Cells with a reward, at most all.
+    pub reward_states: u32,
+    /// Whether rewards are whole numbers.
+    pub whole_rewards: bool,
+    /// The locality modification: the probability that an outcome leads to a cell drawn from all instead, in [0, 1].
+    pub redirected: f64,
+    /// γ, the discount factor, in [0, 1).
+    pub gamma: f64,
+    /// Where rewards are, how large, and which outcomes lead elsewhere.
+    pub seed: u64,
+}
+
+/// The twelve domains of the source's Table 6.1.
+pub const TABLE_6_1: [WetFloor; 12] = [
+    domain(64, 1),
+    domain(256, 1),
+    domain(512, 1),
+    domain(1024, 1),
+    domain(64, 2),
+    domain(256, 2),
+    domain(512, 2),
+    domain(1024, 2),
+    domain(64, 4),
+    domain(256, 4),
+    domain(512, 4),
+    domain(1024, 4),
+];
+
+const fn domain(side: u32, successors: u32) -> WetFloor {
+    WetFloor {
+        width: side,
+        height: side,
+        successors,
+        reward_states: default_reward_states(side as u64 * side as u64),
+        whole_rewards: true,
+        redirected: 0.0,
+        gamma: 0.9,
+        seed: 42,
+    }
+}
+
+/// Those of the table, and of other sizes the nearest to one in a thousand, but at least one.
+const fn default_reward_states(states: u64) -> u32 {
+    match states {
+        4_096 => 5,
+        65_536 => 65,
+        262_144 => 260,
+        1_048_576 => 1_024,
+        _ if states < 1_500 => 1,
+        _ => ((states + 500) / 1_000) as u32,
+    }
+}
+
+impl WetFloor {
+    /// A grid as those of Table 6.1: rewards are whole, as many as there; γ = .9, seed 42.
+    #[must_use]
+    pub const fn new(width: u32, height: u32, successors: u32) -> Self {
+        let reward_states = default_reward_states(width as u64 * height as u64);
+        Self { width, height, reward_states, ..domain(64, successors) }
+    }
+
+    /// The domain of Table 6.1 that has this name, in letters of either case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        TABLE_6_1.into_iter().find(|domain| domain.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The name as in Table 6.1: GW-64x64x1.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("GW-{}x{}x{}", self.width, self.height, self.successors)
+    }
+
+    /// Makes the model, on all cores. R holds entries only where P does, and neither holds zeros.
+    ///
+    /// # Errors
+    /// If a field is out of its range, or the model does not fit in memory.
+    pub fn generate(&self) -> Result<Mdp, Error> {
+        let states = cells(self.width, self.height)?;
+        let outcomes = matches!(self.successors, 1 | 2 | 4);
+        number("successors", f64::from(self.successors), outcomes, "1, 2 or 4")?;
+        count("reward_states", self.reward_states, 0, states)?;
+        fraction("redirected", self.redirected)?;
+        discount(self.gamma)?;
+
+        let rewards = self.rewards(states)?;
+        let rows = 4 * states as usize;
+        let entries = |row: usize| self.successors(row);
+        let transitions = matrix(rows, entries)?;
+        let earned = |(cell, _)| Some((cell, rewards[cell as usize])).filter(|entry| entry.1 > 0.0);
+        let matrix_of_rewards = matrix(rows, |row| entries(row).filter_map(earned))?;
+        let largest = |best: usize, cell: usize| if rewards[cell] > rewards[best] { cell } else { best };
+        let goal = (0..rewards.len()).reduce(largest).unwrap_or_default() as u32;
+        let grid = Grid { width: self.width, height: self.height, goal, ..Grid::default() };
+        Ok(Mdp::new(states, 4, self.gamma, transitions, matrix_of_rewards, Some(grid))?)
+    }
+
+    /// What it earns to end in each cell.
+    fn rewards(&self, states: u32) -> Result<Vec<f64>, Error> {
+        let mut random = random(self.seed, 0);
+        let mut rewards = zeros(states as usize)?;
+        for cell in choose(&mut random, states, self.reward_states as usize) {
+            rewards[cell as usize] =
+                if self.whole_rewards { 2.0 + below(&mut random, 19) as f64 } else { 2.0 + 18.0 * unit(&mut random) };
+        }
+        Ok(rewards)
+    }
+
+    /// The cell after a move in a direction: up, right, down, left.
+    fn moved(&self, cell: u32, direction: u32) -> u32 {
+        let Self { width, height, .. } = *self;
+        let (x, y) = (cell % width, cell / width);
+        match direction {
+            0 if y > 0 => cell - width,
+            1 if x + 1 < width => cell + 1,
+            2 if y + 1 < height => cell + width,
+            3 if x > 0 => cell - 1,
+            _ => cell,
+        }
+    }
+
+    /// A row of P: cells, ascending, with their probabilities.
+    fn successors(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
+        let (cell, action) = ((row / 4) as u32, (row % 4) as u32);
+        let mut entries = [(0, 0); 4];
+        let outcomes = &mut entries[..self.successors as usize];
+        for (turn, outcome) in (0..).zip(outcomes.iter_mut()) {
+            // In tenths, so that sums are exact: those that the other outcomes leave, and theirs.
+            let tenths = if turn == 0 { 11 - self.successors } else { 1 };
+            *outcome = (self.moved(cell, (action + turn) % 4), tenths);
+        }
+        if self.redirected > 0.0 {
+            let states = u64::from(self.width) * u64::from(self.height);
+            let mut random = random(self.seed, 1 + row as u64);
+            for outcome in outcomes.iter_mut() {
+                if unit(&mut random) < self.redirected {
+                    outcome.0 = below(&mut random, states) as u32;
+                }
+            }
+        }
+        outcomes.sort_unstable();
+        let mut last = 0;
+        for i in 1..outcomes.len() {
+            if outcomes[i].0 == outcomes[last].0 {
+                outcomes[last].1 += outcomes[i].1;
+            } else {
+                last += 1;
+                outcomes[last] = outcomes[i];
+            }
+        }
+        entries.into_iter().take(last + 1).map(|(cell, tenths)| (cell, f64::from(tenths) / 10.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 6.1: names, states, actions and reward states.
+    #[test]
+    fn domains_are_those_of_the_table() {
+        assert_eq!(TABLE_6_1[3].name(), "GW-1024x1024x1");
+        assert_eq!(TABLE_6_1.map(|domain| domain.reward_states)[..4], [5, 65, 260, 1024]);
+        for domain in TABLE_6_1.into_iter().filter(|domain| domain.width <= 256) {
+            assert_eq!(WetFloor::named(&domain.name().to_lowercase()), Some(domain));
+            let mdp = domain.generate().unwrap();
+            assert_eq!(mdp.rows(), 4 * mdp.states as usize);
+            let mut rewarded: Vec<_> = mdp.rewards.col.to_vec();
+            rewarded.sort_unstable();
+            rewarded.dedup();
+            assert_eq!(rewarded.len(), domain.reward_states as usize, "{}", domain.name());
+            assert!(mdp.rewards.val.iter().all(|&r| (2.0..=20.0).contains(&r) && r.fract() == 0.0));
+            let goal = mdp.grid.as_ref().unwrap().goal;
+            assert!(rewarded.binary_search(&goal).is_ok());
+        }
+        assert_eq!(WetFloor::named("GW-128x128x1"), None);
+    }
+
+    /// Listings A.1 and A.2 of the source show states 0, 1 and the like of a deterministic grid.
+    #[test]
+    fn moves_are_those_of_the_listing() {
+        let one = WetFloor::new(64, 64, 1).generate().unwrap();
+        let cells = |mdp: &Mdp, row| mdp.transitions.row(row).0.to_vec();
+        assert_eq!([0, 1, 2, 3].map(|row| cells(&one, row)), [[0], [1], [64], [0]]);
+        assert_eq!([4, 5, 6, 7].map(|row| cells(&one, row)), [[1], [2], [65], [0]]);
+        let two = WetFloor::new(64, 64, 2).generate().unwrap();
+        // Up from cell 65, or right.
+        assert_eq!(two.transitions.row(4 * 65), (&[1, 66][..], &[0.9, 0.1][..]));
+        let four = WetFloor::new(64, 64, 4).generate().unwrap();
+        assert_eq!(four.transitions.row(4 * 65 + 1), (&[1, 64, 66, 129][..], &[0.1, 0.1, 0.7, 0.1][..]));
+        assert_eq!(four.transitions.row(0), (&[0, 1, 64][..], &[0.8, 0.1, 0.1][..]));
+    }
+
+    #[test]
+    fn as_many_as_asked_for_lead_elsewhere() {
+        let grid = WetFloor::named("GW-256x256x1").unwrap();
+        let local = grid.generate().unwrap();
+        for redirected in [0.05, 0.5] {
+            let moved = WetFloor { redirected, ..grid }.generate().unwrap();
+            let changed = local.transitions.col.iter().zip(&moved.transitions.col[..]).filter(|(a, b)| a != b).count();
+            // Of 262,144 coins; five standard deviations.
+            let deviation = (262_144.0 * redirected * (1.0 - redirected)).sqrt();
+            assert!((changed as f64 - 262_144.0 * redirected).abs() < 5.0 * deviation, "{changed}");
+            assert_eq!(moved.transitions.val[..], local.transitions.val[..]);
+        }
+    }
+
+    #[test]
+    fn is_the_same_everywhere() {
+        let grid = WetFloor { redirected: 0.3, whole_rewards: false, ..WetFloor::new(40, 30, 4) };
+        let mdp = grid.generate().unwrap();
+        let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let again = single.install(|| grid.generate()).unwrap();
+        assert_eq!(mdp.transitions.col[..], again.transitions.col[..]);
+        assert_eq!(mdp.rewards.val[..], again.rewards.val[..]);
+        assert!(mdp.rewards.val.iter().any(|r| r.fract() != 0.0));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let message = |grid: WetFloor| grid.generate().err().unwrap().to_string();
+        assert_eq!(message(WetFloor::new(8, 8, 3)), "successors is 3, expected 1, 2 or 4");
+        let full = WetFloor { reward_states: 65, ..WetFloor::new(8, 8, 1) };
+        assert_eq!(message(full), "reward_states is 65, expected 0 to 64");
+    }
+}
