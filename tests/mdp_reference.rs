@@ -43,7 +43,13 @@ fn solutions(mdp: &Mdp) -> Vec<(String, Solution)> {
         .map(|(method, device)| {
             let limits =
                 Limits { target: Target::Epsilon(EPSILON), max_sweeps: 1_000_000, max_policies: 1000, tie: 1e-9 };
-            let options = SolveOptions { method: Some(method), device, precision: Precision::F64, limits };
+            let options = SolveOptions {
+                method: Some(method),
+                device,
+                precision: Precision::F64,
+                limits,
+                ..SolveOptions::default()
+            };
             let solution = solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap();
             let name = format!("{method} on {device}");
             assert!(solution.converged(&limits), "{name}: {:?}", solution.certificate);

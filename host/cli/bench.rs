@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 use warpkov::backend::cuda::Gpu;
+use warpkov::backend::device::Storage;
 use warpkov::mdp::bench::{BenchOptions, CASES, Case, Measured, measure};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision};
 
@@ -48,6 +49,12 @@ pub struct Arguments {
     /// θ: a policy is evaluated until no value changes by this much in a sweep.
     #[arg(long, value_name = "T", default_value = "1e-5", value_parser = number::positive)]
     theta: f64,
+    /// How value iteration stores the model on a GPU [default: the smallest way that it has].
+    #[arg(long, value_enum)]
+    storage: Option<Storage>,
+    /// Sweep all states every time, also those that cannot have changed.
+    #[arg(long)]
+    no_skip: bool,
     /// Runs per line; times are medians.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: u32,
@@ -69,8 +76,11 @@ fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
 /// Measures case by case, and prints each line when it is there.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let on_gpu = !matches!(arguments.device, DeviceChoice::Cpu) && Gpu::count().is_ok_and(|count| count > 0);
-    let methods: &[Method] =
-        if on_gpu { &[Method::Plain, Method::Projected] } else { &[Method::Serial, Method::Parallel] };
+    let methods: &[Method] = if on_gpu {
+        &[Method::Plain, Method::Projected, Method::Values]
+    } else {
+        &[Method::Serial, Method::Parallel, Method::Values]
+    };
     let cases = or_default(&arguments.case, &CASES);
     let methods = or_default(&arguments.method, methods);
     let precisions = or_default(&arguments.precision, &[Precision::F32]);
@@ -86,7 +96,14 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                     Method::Serial | Method::Parallel => DeviceChoice::Cpu,
                     Method::Plain | Method::Projected | Method::Values => arguments.device,
                 };
-                let options = BenchOptions { device, precision, theta: arguments.theta, runs: arguments.runs as usize };
+                let options = BenchOptions {
+                    device,
+                    precision,
+                    theta: arguments.theta,
+                    storage: arguments.storage,
+                    skip: !arguments.no_skip,
+                    runs: arguments.runs as usize,
+                };
                 let measured = measure(case, &mdp, method, &options)?;
                 steps.next();
                 if !arguments.json {

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::certificate::{Certificate, certify};
-use super::dispatch::{Job, SolveError, with_backend};
+use super::certificate::{Certificate, certify, certify_centred};
+use super::dispatch::{Job, SolveError, stop, with_backend};
 use super::generate::SlipGrid;
 use super::model::Mdp;
 use super::options::{DeviceChoice, Method, Precision, SolveOptions};
 use super::solve::{Backup, Evaluate, Limits, Run, State, Status, Stop, Target, policy_iteration, value_iteration};
+
+use crate::backend::device::Storage;
 
 /// A grid of Table 5.4, with the times that the source gives for it.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -86,8 +88,12 @@ pub struct BenchOptions {
     pub device: DeviceChoice,
     /// In which precision.
     pub precision: Precision,
-    /// θ.
+    /// θ of the methods of the source; ε of value iteration.
     pub theta: f64,
+    /// How value iteration stores the model on a GPU.
+    pub storage: Option<Storage>,
+    /// Whether it passes over states that cannot have changed.
+    pub skip: bool,
     /// Runs per case and method; the times are medians.
     pub runs: usize,
 }
@@ -134,6 +140,8 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
     let target = Target::Theta(options.theta);
     let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: options.precision.default_tie() };
     let solve = SolveOptions {
+        storage: options.storage,
+        skip: options.skip,
         method: Some(method),
         device: options.device,
         precision: options.precision,
@@ -141,9 +149,12 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         ..SolveOptions::default()
     };
     let warm_up = method.places().gpu;
-    let repeat = Repeat { limits, theta: options.theta, runs: options.runs.max(1), warm_up };
+    // The methods of the source stop by its rule, ours where the error is certain.
+    let target = if method == Method::Values { Target::Epsilon(options.theta) } else { target };
+    let stop = stop(mdp, target);
+    let repeat = Repeat { limits, theta: options.theta, stop, runs: options.runs.max(1), warm_up };
     let done = with_backend(mdp, &solve, repeat)?;
-    let Repeated { run, values, mut times, mut sweep_times, sweep_bytes } = done.result;
+    let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = done.result;
     let median = |times: &mut Vec<Duration>| {
         times.sort_unstable();
         times[times.len() / 2]
@@ -162,7 +173,10 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         setup_ms: milliseconds(done.setup),
         sweep_us: 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(TIMED_SWEEPS),
         sweep_bytes,
-        certificate: certify(mdp, &values),
+        certificate: match target {
+            Target::Epsilon(_) => certify_centred(mdp, &mut values),
+            Target::Theta(_) => certify(mdp, &values),
+        },
     })
 }
 
@@ -170,6 +184,7 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
 struct Repeat {
     limits: Limits,
     theta: f64,
+    stop: Stop,
     runs: usize,
     warm_up: bool,
 }
@@ -198,9 +213,7 @@ impl Job for Repeat {
     where
         SolveError: From<B::Error>,
     {
-        let run = |backend: &mut B| {
-            value_iteration(backend, Stop::Change(self.theta), &self.limits, |_| ControlFlow::Continue(()))
-        };
+        let run = |backend: &mut B| value_iteration(backend, self.stop, &self.limits, |_| ControlFlow::Continue(()));
         Ok(self.repeat(backend, run, |backend, sweeps| backend.backup(Stop::Change(0.0), sweeps).map(|_| ()))?)
     }
 }

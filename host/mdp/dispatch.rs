@@ -117,12 +117,22 @@ struct Solved {
 /// How often a target of ε is aimed at, closer each time: what is certified includes rounding errors, which no sweep shows.
 const ATTEMPTS: u32 = 4;
 
-impl Solve<'_> {
-    /// What a sweep of Jacobi or value iteration may change at most, for ε: a little less than theory asks for.
-    fn change(&self, epsilon: f64) -> f64 {
-        0.9 * epsilon * (1.0 - self.mdp.gamma)
-    }
+/// What a sweep may change at most for ε: a little less than theory asks for.
+fn change(mdp: &Mdp, epsilon: f64) -> f64 {
+    0.9 * epsilon * (1.0 - mdp.gamma)
+}
 
+/// When value iteration has met a target.
+pub(super) fn stop(mdp: &Mdp, target: Target) -> Stop {
+    match target {
+        Target::Theta(theta) => Stop::Change(theta),
+        // The span may be twice as large, as V will be shifted to the middle of it.
+        Target::Epsilon(epsilon) if mdp.goes_on() => Stop::Span(2.0 * change(mdp, epsilon)),
+        Target::Epsilon(epsilon) => Stop::Change(change(mdp, epsilon)),
+    }
+}
+
+impl Solve<'_> {
     /// Runs until the target is met. `run` is given how much closer than theory asks for it has to come.
     fn run<B: State>(
         &mut self,
@@ -161,7 +171,7 @@ impl Job for Solve<'_> {
         Ok(self.run(&mut backend, |solve, backend, closer| {
             let theta = match solve.limits.target {
                 Target::Theta(theta) => theta,
-                Target::Epsilon(epsilon) => closer * solve.change(epsilon),
+                Target::Epsilon(epsilon) => closer * change(solve.mdp, epsilon),
             };
             policy_iteration(backend, theta, solve.limits, &mut *solve.observe)
         })?)
@@ -171,13 +181,12 @@ impl Job for Solve<'_> {
     where
         SolveError: From<B::Error>,
     {
-        let goes_on = self.mdp.goes_on();
+        let stop = stop(self.mdp, self.limits.target);
         Ok(self.run(&mut backend, |solve, backend, closer| {
-            let stop = match solve.limits.target {
-                Target::Theta(theta) => Stop::Change(theta),
-                // The span may be twice as large, as V will be shifted to the middle of it.
-                Target::Epsilon(epsilon) if goes_on => Stop::Span(2.0 * closer * solve.change(epsilon)),
-                Target::Epsilon(epsilon) => Stop::Change(closer * solve.change(epsilon)),
+            let stop = match (solve.limits.target, stop) {
+                (Target::Theta(_), stop) => stop,
+                (Target::Epsilon(_), Stop::Change(bound)) => Stop::Change(closer * bound),
+                (Target::Epsilon(_), Stop::Span(bound)) => Stop::Span(closer * bound),
             };
             value_iteration(backend, stop, solve.limits, &mut *solve.observe)
         })?)
