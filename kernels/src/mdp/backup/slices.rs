@@ -14,14 +14,129 @@ use super::{Change, Control, Values, greater};
 /// States of a slice: the lanes of a warp.
 pub const SLICE: usize = 32;
 
-/// Entries of a row that a thread loads together.
-const UNROLL: usize = 4;
+/// Entries of a row that a thread has on their way together.
+const STEP: usize = 4;
+
+/// Where the elements of slices are.
+#[derive(Clone, Copy)]
+pub struct Slices<O: Offset> {
+    /// First entry of each slice.
+    pub slice_ptr: Global<O>,
+    /// First reward of each slice.
+    pub reward_ptr: Global<O>,
+    /// Actions · 2¹⁶ + longest row of each slice.
+    pub extent: Global<u32>,
+}
+
+/// What the elements are.
+pub trait Elements: Copy {
+    /// An entry as it is stored.
+    type Entry: Copy;
+    /// An entry with probability 0.
+    const NOTHING: Self::Entry;
+    /// The entry at `element`.
+    fn entry(&self, element: usize) -> Self::Entry;
+    /// Its P(s'|s, a) and V(s').
+    fn term(&self, state: u32, entry: Self::Entry) -> (f64, f64);
+    /// The reward at `element`.
+    fn reward(&self, element: usize) -> f64;
+}
+
+impl<O: Offset> Slices<O> {
+    /// maxₐ r(s, a) + γ Σ P(s'|s, a) V(s') of one state; −∞ where it has no action.
+    ///
+    /// The entries of the next step, of this row or of the next action, are on their way while those of the present one
+    /// wait for their V.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn best<E: Elements>(&self, state: u32, gamma: f64, elements: E) -> f64 {
+        let (slice, lane) = (state as usize / SLICE, O::from_usize(state as usize % SLICE));
+        let extent = self.extent.get(slice);
+        let (actions, length) = (extent >> 16, extent & 0xFFFF);
+        let mut entry = self.slice_ptr.get(slice) + lane;
+        let mut at = self.reward_ptr.get(slice) + lane;
+        let row = O::from_usize(length as usize * SLICE);
+        let mut row_end = entry + row;
+        let load = |entry: O, row_end: O| {
+            let mut found = [E::NOTHING; STEP];
+            for k in 0..STEP {
+                let element = entry + O::from_usize(k * SLICE);
+                if element < row_end {
+                    found[k] = elements.entry(element.to_usize());
+                }
+            }
+            found
+        };
+        let mut best = f64::NEG_INFINITY;
+        if actions == 0 {
+            return best;
+        }
+        let mut next = load(entry, row_end);
+        let mut next_reward = elements.reward(at.to_usize());
+        let (mut action, mut expected) = (0, 0.0);
+        while action < actions {
+            let (entries, earned) = (next, next_reward);
+            entry += O::from_usize(STEP * SLICE);
+            let ends = entry >= row_end;
+            if ends {
+                entry = row_end;
+                row_end += row;
+                action += 1;
+                at += O::from_usize(SLICE);
+            }
+            if action < actions {
+                next = load(entry, row_end);
+                if ends {
+                    next_reward = elements.reward(at.to_usize());
+                }
+            }
+            for k in 0..STEP {
+                let (probability, value) = elements.term(state, entries[k]);
+                expected = math::fma(probability, value, expected);
+            }
+            if ends {
+                best = greater(best, math::fma(gamma, expected, earned));
+                expected = 0.0;
+            }
+        }
+        best
+    }
+}
+
+/// Columns and probabilities as they are.
+#[derive(Clone, Copy)]
+struct Plain<T: Real> {
+    col: Global<u32>,
+    prob: Global<T>,
+    reward: Global<T>,
+    v: Global<T>,
+}
+
+impl<T: Real> Elements for Plain<T> {
+    type Entry = (u32, T);
+    const NOTHING: (u32, T) = (0, T::ZERO);
+
+    #[inline(always)]
+    fn entry(&self, element: usize) -> (u32, T) {
+        (self.col.get(element), self.prob.get(element))
+    }
+
+    #[inline(always)]
+    fn term(&self, _: u32, (successor, probability): (u32, T)) -> (f64, f64) {
+        (probability.to_f64(), self.v.get(successor as usize).to_f64())
+    }
+
+    #[inline(always)]
+    fn reward(&self, element: usize) -> f64 {
+        self.reward.get(element).to_f64()
+    }
+}
 
 /// A sweep over slices.
 ///
 /// *Thread mapping*: a block per tile, tiles in a grid-stride loop, a thread per state of the tile in a block-stride loop;
 /// blocks are whole warps, tiles whole slices. *Safety*: `slice_ptr` and `reward_ptr` have one element per slice and one
-/// more, `extent` (actions · 2¹⁶ + longest row) one per slice, `v_old` and `v_new` have `states`; columns are below `states`; the rest as in
+/// more, `extent` one per slice, `v_old` and `v_new` have `states`; columns are below `states`; the rest as in
 /// [`Control`].
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn backup_slices<T: Real, O: Offset>(
@@ -47,44 +162,13 @@ pub fn backup_slices<T: Real, O: Offset>(
     changed_new: GlobalMut<u32>,
 ) {
     let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
-    let values = Values { old: v_old, new: v_new };
+    let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
+    let elements = Plain { col, prob, reward, v: v_old };
     control.tiles(states, |first, end| {
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
         while state < end {
-            let (slice, lane) = (state as usize / SLICE, O::from_usize(state as usize % SLICE));
-            let (actions, length) = (extent.get(slice) >> 16, extent.get(slice) & 0xFFFF);
-            let mut entry = slice_ptr.get(slice) + lane;
-            let mut at = reward_ptr.get(slice) + lane;
-            let mut best = f64::NEG_INFINITY;
-            let mut action = 0;
-            while action < actions {
-                let earned = reward.get(at.to_usize()).to_f64();
-                let row_end = entry + O::from_usize(length as usize * SLICE);
-                let mut expected = 0.0;
-                while entry < row_end {
-                    // All loads of a step are on their way before the first is used.
-                    let mut successor = [state; UNROLL];
-                    let mut probability = [T::ZERO; UNROLL];
-                    for k in 0..UNROLL {
-                        let element = entry + O::from_usize(k * SLICE);
-                        if element < row_end {
-                            successor[k] = col.get(element.to_usize());
-                            probability[k] = prob.get(element.to_usize());
-                        }
-                    }
-                    for k in 0..UNROLL {
-                        let value = v_old.get(successor[k] as usize).to_f64();
-                        expected = math::fma(probability[k].to_f64(), value, expected);
-                    }
-                    entry += O::from_usize(UNROLL * SLICE);
-                }
-                entry = row_end;
-                at += O::from_usize(SLICE);
-                best = greater(best, math::fma(gamma, expected, earned));
-                action += 1;
-            }
-            change = change.and(values.update(state, best));
+            change = change.and(values.update(state, slices.best(state, gamma, elements)));
             state += thread::block_dim_x();
         }
         change
