@@ -129,8 +129,8 @@ pub struct Measured {
     pub certificate: Certificate,
 }
 
-/// Sweeps that are timed together; twice as many are one batch on a device.
-const TIMED_SWEEPS: u32 = 128;
+/// Sweeps that are timed together: far from where values no longer change.
+const TIMED_SWEEPS: u32 = 48;
 
 /// Measures one method on one model.
 ///
@@ -214,7 +214,11 @@ impl Job for Repeat {
         SolveError: From<B::Error>,
     {
         let run = |backend: &mut B| value_iteration(backend, self.stop, &self.limits, |_| ControlFlow::Continue(()));
-        Ok(self.repeat(backend, run, |backend, sweeps| backend.backup(Stop::Change(0.0), sweeps).map(|_| ()))?)
+        let sweep = |backend: &mut B, sweeps| {
+            backend.reset(None)?;
+            backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
+        };
+        Ok(self.repeat(backend, run, sweep)?)
     }
 }
 

@@ -573,7 +573,8 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
     /// Sweeps are launched in batches; those after one that met `stop` return at once.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
-        let mut batch = FIRST_BATCH;
+        // Where no sweep is good enough, all are wanted.
+        let mut batch = if stop.bound() > 0.0 { FIRST_BATCH } else { MAX_BATCH };
         loop {
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - done.sweeps) as usize);
             self.device.clear(&mut self.slots)?;
@@ -613,7 +614,7 @@ impl<T: Precise, O: Offset, D: Device> Values<'_, T, O, D> {
     /// Sweeps that it takes to meet `stop`, if changes fall by γ in each.
     fn expected(&self, stop: Stop, now: &Backups) -> usize {
         let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.mdp.gamma.ln();
-        if sweeps.is_finite() { sweeps as usize + 2 } else { FIRST_BATCH }
+        if sweeps.is_finite() { sweeps as usize + 2 } else { MAX_BATCH }
     }
 }
 
