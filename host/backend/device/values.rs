@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::mdp::backup::narrow::backup_narrow;
-use warpkov_kernels::mdp::backup::patterns::backup_patterns;
+use warpkov_kernels::mdp::backup::patterns::{backup_patterns, offset_stride, stride};
 use warpkov_kernels::mdp::backup::rows::backup_rows;
 use warpkov_kernels::mdp::backup::slices::backup_slices;
 use warpkov_kernels::mdp::backup::{SLOTS, convert, unordered};
@@ -30,7 +30,7 @@ fn tile(states: usize) -> usize {
 }
 
 /// Different successors that a pattern may have.
-const DISTINCT: [usize; 5] = [2, 3, 5, 8, 16];
+const DISTINCT: [usize; 4] = [3, 5, 7, 15];
 
 /// How a model is laid out on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
@@ -77,8 +77,7 @@ struct Table {
     actions: u32,
     distinct: usize,
     offset: Vec<i32>,
-    prob: Vec<f64>,
-    reward: Vec<f64>,
+    numbers: Vec<f64>,
 }
 
 impl Table {
@@ -103,27 +102,31 @@ impl Table {
         let mut table = Self {
             actions: actions as u32,
             distinct,
-            offset: vec![0; count * distinct],
-            prob: vec![0.0; count * actions * distinct],
-            reward: vec![f64::NEG_INFINITY; count * actions],
+            offset: vec![0; count * offset_stride(distinct)],
+            numbers: vec![0.0; count * actions * stride(distinct)],
         };
+        // Actions that a pattern does not have.
+        for numbers in table.numbers.chunks_exact_mut(stride(distinct)) {
+            numbers[distinct] = f64::NEG_INFINITY;
+        }
         for (p, distances) in all.iter().enumerate() {
-            for (target, &distance) in table.offset[p * distinct..].iter_mut().zip(distances) {
+            for (target, &distance) in table.offset[p * offset_stride(distinct)..].iter_mut().zip(distances) {
                 *target = i32::try_from(distance).ok()?;
             }
             for (action, row) in pattern(p).enumerate() {
-                table.reward[p * actions + action] = patterns.reward[row];
+                let numbers = &mut table.numbers[(p * actions + action) * stride(distinct)..][..distinct + 1];
+                numbers[distinct] = patterns.reward[row];
                 for entry in patterns.entries_of(row) {
                     let d = distances.binary_search(&patterns.distance[entry]).ok()?;
-                    table.prob[(p * actions + action) * distinct + d] = patterns.prob[entry];
+                    numbers[d] = patterns.prob[entry];
                 }
             }
         }
         Some(table)
     }
 
-    fn bytes(&self) -> usize {
-        4 * self.offset.len() + 8 * (self.prob.len() + self.reward.len())
+    fn bytes<T>(&self) -> usize {
+        4 * self.offset.len() + size_of::<T>() * self.numbers.len()
     }
 }
 
@@ -167,12 +170,6 @@ impl<'m> Plan<'m> {
         }
     }
 
-    /// Whether its probabilities and rewards are exact whatever the precision of V.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        matches!(self.layout, Laid::Narrow { .. } | Laid::Patterns { .. })
-    }
-
     /// Whether it passes over states that cannot have changed.
     #[must_use]
     pub fn skips(&self) -> bool {
@@ -202,7 +199,7 @@ impl<'m> Plan<'m> {
             Laid::Narrow { slices: s, wide, .. } => {
                 slices(s) + s.entries() * if *wide { 3 } else { 2 } + s.rewards() * 2
             }
-            Laid::Patterns { table, .. } => 2 * self.mdp.states as usize + table.bytes(),
+            Laid::Patterns { table, .. } => 2 * self.mdp.states as usize + table.bytes::<T>(),
         }) as u64
     }
 
@@ -278,8 +275,7 @@ enum Stored<T: Precise, O: Offset, D: Device> {
         distinct: usize,
         pattern: D::Buffer<u16>,
         offset: D::Buffer<i32>,
-        prob: D::Buffer<f64>,
-        reward: D::Buffer<f64>,
+        table: D::Buffer<T>,
     },
 }
 
@@ -369,8 +365,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                     distinct: table.distinct,
                     pattern: device.upload(&pattern)?,
                     offset: device.upload(&table.offset)?,
-                    prob: device.upload(&table.prob)?,
-                    reward: device.upload(&table.reward)?,
+                    table: device.upload(&T::of(&table.numbers))?,
                 }
             }
         })
@@ -482,23 +477,22 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                     [slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
                 ),
             },
-            Stored::Patterns { actions, distinct, pattern, offset, prob, reward } => {
+            Stored::Patterns { actions, distinct, pattern, offset, table } => {
                 macro_rules! patterns {
                     ($distinct:literal) => {
                         launch!(
                             backup_patterns::<T, $distinct, D>,
                             by_tile(tile),
                             tile,
-                            [*actions, pattern, offset, prob, reward]
+                            [*actions, pattern, offset, table]
                         )
                     };
                 }
                 match distinct {
-                    2 => patterns!(2),
                     3 => patterns!(3),
                     5 => patterns!(5),
-                    8 => patterns!(8),
-                    _ => patterns!(16),
+                    7 => patterns!(7),
+                    _ => patterns!(15),
                 }
             }
             Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, prob, reward } => {

@@ -1,33 +1,42 @@
 //! The greedy sweep over a model in which many states look alike: each has the number of a pattern.
 //!
 //! A pattern is all rows of a state, with successors relative to it: the offsets of its different successors, at most D,
-//! and for each action its reward and a probability for each of them, 0 where it is none. All numbers are f64 and exact,
-//! for V in f32 as well. In a grid world there are some hundred patterns however large it is.
+//! and for each action a probability for each of them, 0 where it is none, and its reward. In a grid world there are some
+//! hundred patterns however large it is.
 //!
-//! *Bytes* per state, V in f32: 2 for the pattern, 8 for V read and written. The patterns stay in the caches.
+//! *Bytes* per state, V in f32: 2 for the pattern, 8 for V read and written. The patterns stay in the caches, where threads
+//! read them 16 bytes at a time: neighbouring states with different patterns would otherwise meet at every number.
 
 use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::{Change, Control, Values, greater};
 
-/// States that a thread does together where they have the same pattern, so that it is loaded once for all of them.
-const TOGETHER: usize = 4;
+/// Numbers of an action of a pattern of `distinct` successors: probabilities, the reward, and zeros up to whole quads.
+#[must_use]
+pub const fn stride(distinct: usize) -> usize {
+    (distinct + 1).next_multiple_of(4)
+}
+
+/// Offsets of such a pattern, with zeros up to whole quads.
+#[must_use]
+pub const fn offset_stride(distinct: usize) -> usize {
+    distinct.next_multiple_of(4)
+}
 
 /// A sweep over patterns of at most `D` different successors.
 ///
-/// Pattern p has `offset[p·D..]`, `reward[p·A..]` and `prob[(p·A + a)·D..]`, A = `actions`.
+/// Pattern p has offsets `offset[p·offset_stride(D)..]`; its action a has probabilities and then the reward
+/// `table[(p·A + a)·stride(D)..]`, A = `actions`.
 ///
-/// *Thread mapping*: as [`backup_slices`](super::slices::backup_slices), four states of a tile at a time per thread.
-/// *Safety*: `pattern` has `states` elements, all below the number of patterns; offsets lead to states; the rest as in
-/// [`Control`].
-#[kernel(T = [f32, f64], D = [2, 3, 5, 8, 16])]
+/// *Thread mapping*: as [`backup_slices`](super::slices::backup_slices). *Safety*: `pattern` has `states` elements, all below
+/// the number of patterns; offsets lead to states; the rest as in [`Control`].
+#[kernel(T = [f32, f64], D = [3, 5, 7, 15])]
 pub fn backup_patterns<T: Real, const D: usize>(
     states: u32,
     actions: u32,
     pattern: Global<u16>,
     offset: Global<i32>,
-    prob: Global<f64>,
-    reward: Global<f64>,
+    table: Global<T>,
     gamma: f64,
     v_old: Global<T>,
     v_new: GlobalMut<T>,
@@ -44,66 +53,45 @@ pub fn backup_patterns<T: Real, const D: usize>(
 ) {
     let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
     let values = Values { old: v_old, new: v_new };
-    let successor = |state: u32, offset: i32| v_old.get(state.wrapping_add_signed(offset) as usize).to_f64();
     control.tiles(states, |first, end| {
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
-        let stride = thread::block_dim_x();
+        let mut next = if state < end { pattern.get(state as usize) } else { 0 };
         while state < end {
-            let own = pattern.get(state as usize);
-            let mut alike = state + (TOGETHER as u32 - 1) * stride < end;
-            if alike {
-                for k in 1..TOGETHER {
-                    alike &= pattern.get((state + k as u32 * stride) as usize) == own;
-                }
+            let own = next as usize;
+            // The pattern of the next state is on its way while this one is swept.
+            let after = state + thread::block_dim_x();
+            if after < end {
+                next = pattern.get(after as usize);
             }
-            let (row, base) = (own as usize * actions as usize, own as usize * D);
-            if alike {
-                let mut v = [[0.0; D]; TOGETHER];
-                for d in 0..D {
-                    let away = offset.get(base + d);
-                    for k in 0..TOGETHER {
-                        v[k][d] = successor(state + k as u32 * stride, away);
+            let mut v = [0.0; D];
+            for q in 0..offset_stride(D) / 4 {
+                let away = offset.get4(own * (offset_stride(D) / 4) + q);
+                for k in 0..4 {
+                    if 4 * q + k < D {
+                        v[4 * q + k] = v_old.get(state.wrapping_add_signed(away[k]) as usize).to_f64();
                     }
                 }
-                let mut best = [f64::NEG_INFINITY; TOGETHER];
-                let mut action = 0;
-                while action < actions as usize {
-                    let mut expected = [0.0; TOGETHER];
-                    for d in 0..D {
-                        let p = prob.get((row + action) * D + d);
-                        for k in 0..TOGETHER {
-                            expected[k] = math::fma(p, v[k][d], expected[k]);
+            }
+            let mut best = f64::NEG_INFINITY;
+            let mut action = 0;
+            while action < actions as usize {
+                let (mut expected, mut earned) = (0.0, 0.0);
+                for q in 0..stride(D) / 4 {
+                    let numbers = table.get4((own * actions as usize + action) * (stride(D) / 4) + q);
+                    for k in 0..4 {
+                        if 4 * q + k < D {
+                            expected = math::fma(numbers[k].to_f64(), v[4 * q + k], expected);
+                        } else if 4 * q + k == D {
+                            earned = numbers[k].to_f64();
                         }
                     }
-                    let earned = reward.get(row + action);
-                    for k in 0..TOGETHER {
-                        best[k] = greater(best[k], math::fma(gamma, expected[k], earned));
-                    }
-                    action += 1;
                 }
-                for k in 0..TOGETHER {
-                    change = change.and(values.update(state + k as u32 * stride, best[k]));
-                }
-                state += TOGETHER as u32 * stride;
-            } else {
-                let mut v = [0.0; D];
-                for d in 0..D {
-                    v[d] = successor(state, offset.get(base + d));
-                }
-                let mut best = f64::NEG_INFINITY;
-                let mut action = 0;
-                while action < actions as usize {
-                    let mut expected = 0.0;
-                    for d in 0..D {
-                        expected = math::fma(prob.get((row + action) * D + d), v[d], expected);
-                    }
-                    best = greater(best, math::fma(gamma, expected, reward.get(row + action)));
-                    action += 1;
-                }
-                change = change.and(values.update(state, best));
-                state += stride;
+                best = greater(best, math::fma(gamma, expected, earned));
+                action += 1;
             }
+            change = change.and(values.update(state, best));
+            state = after;
         }
         change
     });

@@ -45,8 +45,7 @@ pub trait Elements: Copy {
 impl<O: Offset> Slices<O> {
     /// maxₐ r(s, a) + γ Σ P(s'|s, a) V(s') of one state; −∞ where it has no action.
     ///
-    /// The entries of the next step, of this row or of the next action, are on their way while those of the present one
-    /// wait for their V.
+    /// Two actions at a time: a thread has the entries of both on their way before it uses the first.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn best<E: Elements>(&self, state: u32, gamma: f64, elements: E) -> f64 {
@@ -54,50 +53,42 @@ impl<O: Offset> Slices<O> {
         let extent = self.extent.get(slice);
         let (actions, length) = (extent >> 16, extent & 0xFFFF);
         let mut entry = self.slice_ptr.get(slice) + lane;
-        let mut at = self.reward_ptr.get(slice) + lane;
+        let mut reward = self.reward_ptr.get(slice) + lane;
         let row = O::from_usize(length as usize * SLICE);
-        let mut row_end = entry + row;
-        let load = |entry: O, row_end: O| {
-            let mut found = [E::NOTHING; STEP];
-            for k in 0..STEP {
-                let element = entry + O::from_usize(k * SLICE);
-                if element < row_end {
-                    found[k] = elements.entry(element.to_usize());
-                }
-            }
-            found
-        };
         let mut best = f64::NEG_INFINITY;
-        if actions == 0 {
-            return best;
-        }
-        let mut next = load(entry, row_end);
-        let mut next_reward = elements.reward(at.to_usize());
-        let (mut action, mut expected) = (0, 0.0);
+        let mut action = 0;
         while action < actions {
-            let (entries, earned) = (next, next_reward);
-            entry += O::from_usize(STEP * SLICE);
-            let ends = entry >= row_end;
-            if ends {
-                entry = row_end;
-                row_end += row;
-                action += 1;
-                at += O::from_usize(SLICE);
-            }
-            if action < actions {
-                next = load(entry, row_end);
-                if ends {
-                    next_reward = elements.reward(at.to_usize());
+            let two = action + 1 < actions;
+            let first_reward = elements.reward(reward.to_usize());
+            let second_reward = if two { elements.reward(reward.to_usize() + SLICE) } else { f64::NEG_INFINITY };
+            let (mut first_sum, mut second_sum) = (0.0, 0.0);
+            let mut j = 0;
+            while j < length {
+                let mut first = [E::NOTHING; STEP];
+                let mut second = [E::NOTHING; STEP];
+                for k in 0..STEP {
+                    if j + (k as u32) < length {
+                        let element = entry + O::from_usize((j as usize + k) * SLICE);
+                        first[k] = elements.entry(element.to_usize());
+                        if two {
+                            second[k] = elements.entry((element + row).to_usize());
+                        }
+                    }
                 }
+                for k in 0..STEP {
+                    let (probability, value) = elements.term(state, first[k]);
+                    first_sum = math::fma(probability, value, first_sum);
+                    let (probability, value) = elements.term(state, second[k]);
+                    second_sum = math::fma(probability, value, second_sum);
+                }
+                j += STEP as u32;
             }
-            for k in 0..STEP {
-                let (probability, value) = elements.term(state, entries[k]);
-                expected = math::fma(probability, value, expected);
-            }
-            if ends {
-                best = greater(best, math::fma(gamma, expected, earned));
-                expected = 0.0;
-            }
+            best = greater(best, math::fma(gamma, first_sum, first_reward));
+            best = greater(best, math::fma(gamma, second_sum, second_reward));
+            entry += row;
+            entry += row;
+            reward += O::from_usize(2 * SLICE);
+            action += 2;
         }
         best
     }
