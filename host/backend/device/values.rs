@@ -81,7 +81,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(patterns: &Patterns) -> Option<Self> {
+    fn of(patterns: &Patterns, gamma: f64) -> Option<Self> {
         let pattern = |p: usize| patterns.rows_of(p);
         let distances = |p: usize| {
             let rows = pattern(p);
@@ -118,7 +118,7 @@ impl Table {
                 numbers[distinct] = patterns.reward[row];
                 for entry in patterns.entries_of(row) {
                     let d = distances.binary_search(&patterns.distance[entry]).ok()?;
-                    numbers[d] = patterns.prob[entry];
+                    numbers[d] = gamma * patterns.prob[entry];
                 }
             }
         }
@@ -240,8 +240,13 @@ fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
 
 fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
     let patterns = Patterns::find(mdp, reward)?;
-    let table = Table::of(&patterns)?;
+    let table = Table::of(&patterns, mdp.gamma)?;
     Some(Laid::Patterns { patterns, table })
+}
+
+/// Probabilities with their discount.
+fn discounted(gamma: f64, probabilities: &[f64]) -> Vec<f64> {
+    probabilities.iter().map(|p| gamma * p).collect()
 }
 
 /// The model in a device's memory.
@@ -266,9 +271,9 @@ enum Stored<T: Precise, O: Offset, D: Device> {
         place: Place<O, D>,
         offset: Narrow<D>,
         prob: D::Buffer<u8>,
-        palette: D::Buffer<f64>,
+        palette: D::Buffer<T>,
         reward: D::Buffer<u16>,
-        rewards: D::Buffer<f64>,
+        rewards: D::Buffer<T>,
     },
     Patterns {
         actions: u32,
@@ -332,7 +337,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                 ))?,
                 prob: device.upload(&slices.fill_entries(
                     mdp,
-                    |_, entry| T::from_f64(transitions.val[entry]),
+                    |_, entry| T::from_f64(mdp.gamma * transitions.val[entry]),
                     |_| T::ZERO,
                 ))?,
                 reward: device.upload(&slices.fill_rewards(mdp, |row| T::from_f64(reward[row]), T::NEG_INFINITY))?,
@@ -353,9 +358,9 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                     place: Place::upload(device, slices)?,
                     offset,
                     prob: device.upload(&prob)?,
-                    palette: device.upload(palette)?,
+                    palette: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
                     reward: device.upload(&reward)?,
-                    rewards: device.upload(rewards)?,
+                    rewards: device.upload(&T::of(rewards))?,
                 }
             }
             Laid::Patterns { patterns, table } => {
@@ -445,7 +450,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                 // SAFETY: the model has been validated and laid out, and the buffers have its sizes.
                 unsafe {
                     $kernel(
-                        device, $shape, states, $($argument,)* gamma, v_old, v_new, sweep, span, bound, slots, $tile, skip,
+                        device, $shape, states, $($argument,)* v_old, v_new, sweep, span, bound, slots, $tile, skip,
                         &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
                     )
                 }
@@ -503,7 +508,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                             backup_rows::<T, O, $lanes, D>,
                             shape,
                             *states_per_block,
-                            [*actions, choices, row_ptr, col, prob, reward]
+                            [*actions, choices, row_ptr, col, prob, reward, gamma]
                         )
                     };
                 }

@@ -74,6 +74,8 @@ pub trait Real:
     fn from_f64(x: f64) -> Self;
     /// The same number.
     fn to_f64(self) -> f64;
+    /// `self`·`y` + `z`, rounded once.
+    fn fma(self, y: Self, z: Self) -> Self;
     /// |x|.
     fn abs(self) -> Self;
     /// The larger of the two; the other, where one is not a number.
@@ -119,7 +121,7 @@ words! {
 }
 
 macro_rules! reals {
-    ($($ty:ident)*) => {$(
+    ($($ty:ident $fma:ident;)*) => {$(
         impl Real for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -133,6 +135,10 @@ macro_rules! reals {
                 f64::from(self)
             }
             #[inline(always)]
+            fn fma(self, y: Self, z: Self) -> Self {
+                super::math::$fma(self, y, z)
+            }
+            #[inline(always)]
             fn abs(self) -> Self {
                 $ty::abs(self)
             }
@@ -143,7 +149,10 @@ macro_rules! reals {
         }
     )*};
 }
-reals!(f32 f64);
+reals! {
+    f32 fma_f32;
+    f64 fma;
+}
 
 macro_rules! named {
     ($($ty:ident)*) => {$(

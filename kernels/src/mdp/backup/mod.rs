@@ -80,7 +80,7 @@ impl Control {
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
     #[inline(always)]
-    pub fn tiles(&self, states: u32, mut each: impl FnMut(u32, u32) -> Change) {
+    pub fn tiles<T: Real>(&self, states: u32, mut each: impl FnMut(u32, u32) -> Change<T>) {
         if self.is_done() {
             return;
         }
@@ -113,8 +113,8 @@ impl Control {
             tile += thread::grid_dim_x();
             first = first.saturating_add(thread::grid_dim_x() * self.tile);
         }
-        let greatest = block::reduce(all.greatest, f64::NEG_INFINITY, f64::max);
-        let fall = block::reduce(all.fall, f64::NEG_INFINITY, f64::max);
+        let greatest = block::reduce(all.greatest.to_f64(), f64::NEG_INFINITY, f64::max);
+        let fall = block::reduce(all.fall.to_f64(), f64::NEG_INFINITY, f64::max);
         let any = thread::sync_threads_or(all.any);
         if thread::thread_idx_x() == 0 {
             let slot = self.sweep as usize * SLOTS;
@@ -129,21 +129,21 @@ impl Control {
 
 /// How the values of some states changed.
 #[derive(Clone, Copy)]
-pub struct Change {
+pub struct Change<T: Real> {
     /// The greatest V_new − V_old.
-    pub greatest: f64,
+    pub greatest: T,
     /// The greatest V_old − V_new.
-    pub fall: f64,
+    pub fall: T,
     /// Whether any value is another than before.
     pub any: bool,
 }
 
-impl Change {
+impl<T: Real> Change<T> {
     /// Of no state.
-    pub const NONE: Self = Self { greatest: f64::NEG_INFINITY, fall: f64::NEG_INFINITY, any: false };
+    pub const NONE: Self = Self { greatest: T::NEG_INFINITY, fall: T::NEG_INFINITY, any: false };
 
     /// Of states that stay as they are.
-    pub const STILL: Self = Self { greatest: 0.0, fall: 0.0, any: false };
+    pub const STILL: Self = Self { greatest: T::ZERO, fall: T::ZERO, any: false };
 
     /// Of both.
     #[inline(always)]
@@ -171,18 +171,16 @@ impl<T: Real> Values<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn update(&self, state: u32, best: f64) -> Change {
+    pub fn update(&self, state: u32, best: T) -> Change<T> {
         let old = self.old.get(state as usize);
-        if best > f64::NEG_INFINITY {
-            let value = T::from_f64(best);
-            self.new.set(state as usize, value);
-            // The change before rounding: what the certificate of V_old is made of.
-            let change = best - old.to_f64();
-            Change { greatest: change, fall: -change, any: value != old }
-        } else if best.is_nan() {
+        if best > T::NEG_INFINITY {
+            self.new.set(state as usize, best);
+            let change = best - old;
+            Change { greatest: change, fall: -change, any: best != old }
+        } else if is_nan(best) {
             // Not a number: a change, so that nobody takes it for an end.
-            self.new.set(state as usize, T::from_f64(best));
-            Change { greatest: f64::INFINITY, fall: f64::INFINITY, any: true }
+            self.new.set(state as usize, best);
+            Change { greatest: -T::NEG_INFINITY, fall: -T::NEG_INFINITY, any: true }
         } else {
             self.new.set(state as usize, T::ZERO);
             Change { any: old != T::ZERO, ..Change::NONE }
@@ -193,8 +191,14 @@ impl<T: Real> Values<T> {
 /// The larger of `best` and `q`; not a number where either is none.
 #[inline(always)]
 #[must_use]
-pub fn greater(best: f64, q: f64) -> f64 {
-    if q > best || q.is_nan() { q } else { best }
+pub fn greater<T: Real>(best: T, q: T) -> T {
+    if q > best || is_nan(q) { q } else { best }
+}
+
+#[inline(always)]
+#[allow(clippy::eq_op, reason = "what is not a number is the only one that differs from itself")]
+fn is_nan<T: Real>(x: T) -> bool {
+    x != x
 }
 
 /// V in another precision.

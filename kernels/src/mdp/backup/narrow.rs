@@ -2,8 +2,8 @@
 //! of a palette.
 //!
 //! Elements lie as in [`slices`](super::slices). The successor of state s is s + offset, an `i8` or `i16`; the probability
-//! is `palette[index]`, of at most 256 different ones, in f64 and so exact; so are rewards, `rewards[index]` with indices
-//! of 16 bits.
+//! is `palette[index]`, of at most 256 different ones, with their discount; so are rewards, `rewards[index]` with indices of
+//! 16 bits.
 //!
 //! *Bytes* per state with A actions of L successors: 2·A·L (`i8`) or 3·A·L (`i16`) for P, 2·A for r, 8 for V in f32.
 
@@ -38,13 +38,13 @@ distances!(i8 i16);
 struct Small<T: Real, I: Distance> {
     offset: Global<I>,
     prob: Global<u8>,
-    palette: Global<f64>,
+    palette: Global<T>,
     reward: Global<u16>,
-    rewards: Global<f64>,
+    rewards: Global<T>,
     v: Global<T>,
 }
 
-impl<T: Real, I: Distance> Elements for Small<T, I> {
+impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
     type Entry = (I, u8);
     /// Number 0 of the palette is the probability 0.
     const NOTHING: (I, u8) = (I::ZERO, 0);
@@ -55,12 +55,12 @@ impl<T: Real, I: Distance> Elements for Small<T, I> {
     }
 
     #[inline(always)]
-    fn term(&self, state: u32, (offset, probability): (I, u8)) -> (f64, f64) {
-        (self.palette.get(probability as usize), self.v.get(offset.from(state)).to_f64())
+    fn term(&self, state: u32, (offset, probability): (I, u8)) -> (T, T) {
+        (self.palette.get(probability as usize), self.v.get(offset.from(state)))
     }
 
     #[inline(always)]
-    fn reward(&self, element: usize) -> f64 {
+    fn reward(&self, element: usize) -> T {
         self.rewards.get(self.reward.get(element) as usize)
     }
 }
@@ -76,10 +76,9 @@ pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     extent: Global<u32>,
     offset: Global<I>,
     prob: Global<u8>,
-    palette: Global<f64>,
+    palette: Global<T>,
     reward: Global<u16>,
-    rewards: Global<f64>,
-    gamma: f64,
+    rewards: Global<T>,
     v_old: Global<T>,
     v_new: GlobalMut<T>,
     sweep: u32,
@@ -100,7 +99,7 @@ pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
         while state < end {
-            change = change.and(values.update(state, slices.best(state, gamma, elements)));
+            change = change.and(values.update(state, slices.best(state, elements)));
             state += thread::block_dim_x();
         }
         change

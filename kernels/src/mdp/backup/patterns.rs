@@ -1,13 +1,13 @@
 //! The greedy sweep over a model in which many states look alike: each has the number of a pattern.
 //!
 //! A pattern is all rows of a state, with successors relative to it: the offsets of its different successors, at most D,
-//! and for each action a probability for each of them, 0 where it is none, and its reward. In a grid world there are some
+//! and for each action a discounted probability for each of them, 0 where it is none, and its reward. In a grid world there are some
 //! hundred patterns however large it is.
 //!
 //! *Bytes* per state, V in f32: 2 for the pattern, 8 for V read and written. The patterns stay in the caches, where threads
 //! read them 16 bytes at a time: neighbouring states with different patterns would otherwise meet at every number.
 
-use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
+use crate::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::{Change, Control, Values, greater};
 
@@ -37,7 +37,6 @@ pub fn backup_patterns<T: Real, const D: usize>(
     pattern: Global<u16>,
     offset: Global<i32>,
     table: Global<T>,
-    gamma: f64,
     v_old: Global<T>,
     v_new: GlobalMut<T>,
     sweep: u32,
@@ -64,30 +63,30 @@ pub fn backup_patterns<T: Real, const D: usize>(
             if after < end {
                 next = pattern.get(after as usize);
             }
-            let mut v = [0.0; D];
+            let mut v = [T::ZERO; D];
             for q in 0..offset_stride(D) / 4 {
                 let away = offset.get4(own * (offset_stride(D) / 4) + q);
                 for k in 0..4 {
                     if 4 * q + k < D {
-                        v[4 * q + k] = v_old.get(state.wrapping_add_signed(away[k]) as usize).to_f64();
+                        v[4 * q + k] = v_old.get(state.wrapping_add_signed(away[k]) as usize);
                     }
                 }
             }
-            let mut best = f64::NEG_INFINITY;
+            let mut best = T::NEG_INFINITY;
             let mut action = 0;
             while action < actions as usize {
-                let (mut expected, mut earned) = (0.0, 0.0);
+                let (mut expected, mut earned) = (T::ZERO, T::ZERO);
                 for q in 0..stride(D) / 4 {
                     let numbers = table.get4((own * actions as usize + action) * (stride(D) / 4) + q);
                     for k in 0..4 {
                         if 4 * q + k < D {
-                            expected = math::fma(numbers[k].to_f64(), v[4 * q + k], expected);
+                            expected = numbers[k].fma(v[4 * q + k], expected);
                         } else if 4 * q + k == D {
-                            earned = numbers[k].to_f64();
+                            earned = numbers[k];
                         }
                     }
                 }
-                best = greater(best, math::fma(gamma, expected, earned));
+                best = greater(best, earned + expected);
                 action += 1;
             }
             change = change.and(values.update(state, best));

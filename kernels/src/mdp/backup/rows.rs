@@ -51,7 +51,7 @@ pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
         } else {
             (rows_end, rows_end)
         };
-        let mut best = f64::NEG_INFINITY;
+        let mut best = T::NEG_INFINITY;
         while chunk < rows_end {
             let row = chunk + (t / LANES) as usize;
             let inside = row < rows_end;
@@ -62,7 +62,7 @@ pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
             thread::sync_threads();
             let mut row = own.max(chunk);
             while row < own_end.min(chunk + per_chunk) {
-                best = greater(best, q.get((row - chunk) as u32));
+                best = greater(best, T::from_f64(q.get((row - chunk) as u32)));
                 row += 1;
             }
             thread::sync_threads();

@@ -2,12 +2,12 @@
 //!
 //! A slice has room for the most actions A and the longest row L of its 32 states. Entry j of action a of the state in
 //! lane l is element ((a·L + j)·32 + l) from the slice's first; missing entries have probability 0, missing actions the
-//! reward −∞. The lanes of a warp read neighbouring elements.
+//! reward −∞. Probabilities are stored with their discount, γ P(s'|s, a). The lanes of a warp read neighbouring elements.
 //!
 //! *Bytes* per state with A actions of L successors, f32: 8·A·L for P, 4·A for r, 8 for V read and written, 12/32 for the
 //! slice; gathers of V mostly hit the caches where states are near their successors.
 
-use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, thread};
+use crate::device::{Global, GlobalMut, Offset, Real, kernel, thread};
 
 use super::{Change, Control, Values, greater};
 
@@ -29,66 +29,52 @@ pub struct Slices<O: Offset> {
 }
 
 /// What the elements are.
-pub trait Elements: Copy {
+pub trait Elements<T>: Copy {
     /// An entry as it is stored.
     type Entry: Copy;
     /// An entry with probability 0.
     const NOTHING: Self::Entry;
     /// The entry at `element`.
     fn entry(&self, element: usize) -> Self::Entry;
-    /// Its P(s'|s, a) and V(s').
-    fn term(&self, state: u32, entry: Self::Entry) -> (f64, f64);
+    /// Its γ P(s'|s, a) and V(s').
+    fn term(&self, state: u32, entry: Self::Entry) -> (T, T);
     /// The reward at `element`.
-    fn reward(&self, element: usize) -> f64;
+    fn reward(&self, element: usize) -> T;
 }
 
 impl<O: Offset> Slices<O> {
-    /// maxₐ r(s, a) + γ Σ P(s'|s, a) V(s') of one state; −∞ where it has no action.
-    ///
-    /// Two actions at a time: a thread has the entries of both on their way before it uses the first.
+    /// maxₐ r(s, a) + Σ γ P(s'|s, a) V(s') of one state; −∞ where it has no action.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn best<E: Elements>(&self, state: u32, gamma: f64, elements: E) -> f64 {
+    pub fn best<T: Real, E: Elements<T>>(&self, state: u32, elements: E) -> T {
         let (slice, lane) = (state as usize / SLICE, O::from_usize(state as usize % SLICE));
         let extent = self.extent.get(slice);
         let (actions, length) = (extent >> 16, extent & 0xFFFF);
-        let mut entry = self.slice_ptr.get(slice) + lane;
+        let mut row = self.slice_ptr.get(slice) + lane;
         let mut reward = self.reward_ptr.get(slice) + lane;
-        let row = O::from_usize(length as usize * SLICE);
-        let mut best = f64::NEG_INFINITY;
+        let mut best = T::NEG_INFINITY;
         let mut action = 0;
         while action < actions {
-            let two = action + 1 < actions;
-            let first_reward = elements.reward(reward.to_usize());
-            let second_reward = if two { elements.reward(reward.to_usize() + SLICE) } else { f64::NEG_INFINITY };
-            let (mut first_sum, mut second_sum) = (0.0, 0.0);
+            let mut q = elements.reward(reward.to_usize());
             let mut j = 0;
             while j < length {
-                let mut first = [E::NOTHING; STEP];
-                let mut second = [E::NOTHING; STEP];
+                // All loads of a step are on their way before the first is used.
+                let mut entries = [E::NOTHING; STEP];
                 for k in 0..STEP {
                     if j + (k as u32) < length {
-                        let element = entry + O::from_usize((j as usize + k) * SLICE);
-                        first[k] = elements.entry(element.to_usize());
-                        if two {
-                            second[k] = elements.entry((element + row).to_usize());
-                        }
+                        entries[k] = elements.entry((row + O::from_usize(k * SLICE)).to_usize());
                     }
                 }
                 for k in 0..STEP {
-                    let (probability, value) = elements.term(state, first[k]);
-                    first_sum = math::fma(probability, value, first_sum);
-                    let (probability, value) = elements.term(state, second[k]);
-                    second_sum = math::fma(probability, value, second_sum);
+                    let (probability, value) = elements.term(state, entries[k]);
+                    q = probability.fma(value, q);
                 }
+                row += O::from_usize((length - j).min(STEP as u32) as usize * SLICE);
                 j += STEP as u32;
             }
-            best = greater(best, math::fma(gamma, first_sum, first_reward));
-            best = greater(best, math::fma(gamma, second_sum, second_reward));
-            entry += row;
-            entry += row;
-            reward += O::from_usize(2 * SLICE);
-            action += 2;
+            best = greater(best, q);
+            reward += O::from_usize(SLICE);
+            action += 1;
         }
         best
     }
@@ -103,7 +89,7 @@ struct Plain<T: Real> {
     v: Global<T>,
 }
 
-impl<T: Real> Elements for Plain<T> {
+impl<T: Real> Elements<T> for Plain<T> {
     type Entry = (u32, T);
     const NOTHING: (u32, T) = (0, T::ZERO);
 
@@ -113,13 +99,13 @@ impl<T: Real> Elements for Plain<T> {
     }
 
     #[inline(always)]
-    fn term(&self, _: u32, (successor, probability): (u32, T)) -> (f64, f64) {
-        (probability.to_f64(), self.v.get(successor as usize).to_f64())
+    fn term(&self, _: u32, (successor, probability): (u32, T)) -> (T, T) {
+        (probability, self.v.get(successor as usize))
     }
 
     #[inline(always)]
-    fn reward(&self, element: usize) -> f64 {
-        self.reward.get(element).to_f64()
+    fn reward(&self, element: usize) -> T {
+        self.reward.get(element)
     }
 }
 
@@ -138,7 +124,6 @@ pub fn backup_slices<T: Real, O: Offset>(
     col: Global<u32>,
     prob: Global<T>,
     reward: Global<T>,
-    gamma: f64,
     v_old: Global<T>,
     v_new: GlobalMut<T>,
     sweep: u32,
@@ -159,7 +144,7 @@ pub fn backup_slices<T: Real, O: Offset>(
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
         while state < end {
-            change = change.and(values.update(state, slices.best(state, gamma, elements)));
+            change = change.and(values.update(state, slices.best(state, elements)));
             state += thread::block_dim_x();
         }
         change
