@@ -4,9 +4,12 @@
 //! state-action pair; r(s, a) is the expected reward of a row. V is stored in the precision T of the run; sums are taken in f64.
 
 pub mod backup;
+pub mod block_divided;
+pub mod change;
 pub mod choices;
 pub mod evaluate;
 pub mod improve;
 pub mod project;
 pub mod residual;
+pub mod result_divided;
 pub mod row;

@@ -1,0 +1,247 @@
+//! Block Divided Iteration: value iteration in blocks of states whose values stay in shared memory for several sweeps.
+//!
+//! Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 3.2.1, Algorithm 2, with the buffering and the
+//! prioritizing enhancement of section 3.3.
+//!
+//! *Mathematics*: the states are divided into blocks. A launch takes V_old and does, for every block alone, a number of
+//! sweeps V(s) ← max r(s, a) + γ Σ P(s'|s, a) V(s') over the block's states. Successors inside the block are read from
+//! shared memory, as of the sweep before; all others keep their value in V_old. Then V_new is written. So blocks are a
+//! Jacobi iteration among each other, whatever the order in which they run, and a launch is a contraction with modulus γ
+//! as long as it updates every state: its fixed point is V*, and ‖V − V*‖∞ ≤ ‖V_new − V_old‖∞ γ / (1 − γ).
+//!
+//! *The change* of a launch is that of all its sweeps together, V_new − V_old. (That of the last sweep alone would be small
+//! where a block has settled on values of its neighbours that are long out of date.) What a solver reports is the change
+//! of a full sweep, [`sweep_once`], which it does when a launch has changed little.
+//!
+//! *Buffering*: values from outside that a block needs are copied to shared memory once, after its own. It changes where
+//! values are read, not what they are.
+//!
+//! *Prioritizing*: a thread has two to five states, and a pass updates the one of the highest eligibility
+//! Δ(s) + U_c / n(s), with Δ(s) the |ΔV(s)| of its last update and n(s) the number of its updates in this launch: so each
+//! is updated once before any is updated twice, and a launch cannot leave out a state that would still change.
+//!
+//! *Layout*: a block has `cells` places for states, and state `cell` of block b is number p = b·`cells` + `cell`. Places may
+//! be empty, with no action, as are those of terminal states. A position p has its rows from `first_row`\[p\], and the
+//! entries of all of them from `first_entry`\[p\], each `stride` elements from the next. With a stride of 32, neighbours
+//! are interleaved: the lanes of a warp read neighbouring elements.
+//!
+//! *Bytes* of a sweep of n entries and m rows, f32 and 32-bit offsets: 8n + 8m + 12S; of those, a launch reads from device
+//! memory what the level-1 cache does not keep from sweep to sweep.
+
+use crate::device::{Global, GlobalMut, Offset, Real, Shared, kernel, math, shared, thread};
+
+use super::change::met;
+use super::choices::NO_ACTION;
+
+/// The model as a block sees it.
+#[derive(Clone, Copy)]
+struct Model<T, O> {
+    /// Actions of each position; 0 where there is no state, or a terminal one.
+    actions: Global<u32>,
+    first_row: Global<O>,
+    first_entry: Global<O>,
+    stride: usize,
+    /// r(s, a) and the number of entries, of each row.
+    reward: Global<T>,
+    length: Global<u32>,
+    /// Where the value of each entry's successor is: below `resident` in shared memory, else that much further in V_old.
+    place: Global<u32>,
+    prob: Global<T>,
+    resident: u32,
+    gamma: f64,
+    v_old: Global<T>,
+}
+
+impl<T: Real, O: Offset> Model<T, O> {
+    /// Copies what this block reads to shared memory: the values of its states, then those of its buffer.
+    #[inline(always)]
+    fn load(self, cells: u32, buffer_ptr: Global<O>, buffer: Global<u32>) -> Shared<T> {
+        let values = shared::dynamic_shared_mem::<T>();
+        let (t, threads) = (thread::index_in_block(), thread::block_size());
+        let first = thread::block_idx_x() as usize * cells as usize;
+        let mut cell = t;
+        while cell < cells {
+            values.set(cell, self.v_old.get(first + cell as usize));
+            cell += threads;
+        }
+        let block = thread::block_idx_x() as usize;
+        let start = buffer_ptr.get(block).to_usize();
+        let count = (buffer_ptr.get(block + 1).to_usize() - start) as u32;
+        let mut i = t;
+        while i < count {
+            values.set(cells + i, self.v_old.get(buffer.get(start + i as usize) as usize));
+            i += threads;
+        }
+        thread::sync_threads();
+        values
+    }
+
+    /// The first action of the largest Q-factor, and that Q-factor; 0 where there is no action.
+    #[inline(always)]
+    fn backup(self, position: usize, values: Shared<T>) -> (u32, T) {
+        let actions = self.actions.get(position);
+        let mut row = self.first_row.get(position).to_usize();
+        let mut entry = self.first_entry.get(position).to_usize();
+        let (mut best, mut value) = (NO_ACTION, 0.0);
+        let mut action = 0;
+        while action < actions {
+            let mut left = self.length.get(row);
+            let mut expected = 0.0;
+            while left > 0 {
+                let place = self.place.get(entry);
+                let successor = if place < self.resident {
+                    values.get(place)
+                } else {
+                    self.v_old.get((place - self.resident) as usize)
+                };
+                expected = math::fma(self.prob.get(entry).to_f64(), successor.to_f64(), expected);
+                entry += self.stride;
+                left -= 1;
+            }
+            let q = math::fma(self.gamma, expected, self.reward.get(row).to_f64());
+            if action == 0 || q > value {
+                (best, value) = (action, q);
+            }
+            row += self.stride;
+            action += 1;
+        }
+        (best, T::from_f64(value))
+    }
+
+    /// V_new − V_old of a position; not a number where there is no action.
+    #[inline(always)]
+    fn change(self, position: usize, value: T) -> T {
+        if self.actions.get(position) == 0 { T::from_f64(f64::NAN) } else { value - self.v_old.get(position) }
+    }
+}
+
+/// `passes` passes over every block, in each of which a thread updates one of its states.
+///
+/// *Thread mapping*: one block per block of states, in any shape; thread t has the cells t, t + B, … of B threads, and
+/// `per_thread` of them. With one, a pass is a sweep. *Shared memory*, dynamic, in elements of T: `resident` values, and
+/// where `per_thread` > 1, the eligibility and the number of updates of each cell. *Barriers*: two per pass, and one.
+/// *Deterministic*: yes.
+/// *Safety*: `cells` is `per_thread` · B; `actions`, `first_row`, `first_entry`, `v_old`, `v_new` and `change` have `cells`
+/// elements per block, `buffer_ptr` one per block and one more; a block's buffer has at most `resident − cells` elements;
+/// rows and entries are as the layout says.
+#[kernel(T = [f32, f64], O = [u32, u64])]
+pub fn sweep_blocks<T: Real, O: Offset>(
+    per_thread: u32,
+    passes: u32,
+    update_constant: f64,
+    actions: Global<u32>,
+    first_row: Global<O>,
+    first_entry: Global<O>,
+    stride: u32,
+    reward: Global<T>,
+    length: Global<u32>,
+    place: Global<u32>,
+    prob: Global<T>,
+    resident: u32,
+    buffer_ptr: Global<O>,
+    buffer: Global<u32>,
+    gamma: f64,
+    v_old: Global<T>,
+    span: u32,
+    bound: f64,
+    launch: u32,
+    extremes: GlobalMut<u64>,
+    v_new: GlobalMut<T>,
+    change: GlobalMut<T>,
+) {
+    if met(extremes, launch, span, bound) {
+        return;
+    }
+    let stride = stride as usize;
+    let model = Model { actions, first_row, first_entry, stride, reward, length, place, prob, resident, gamma, v_old };
+    let (t, threads) = (thread::index_in_block(), thread::block_size());
+    let cells = threads * per_thread;
+    let first = thread::block_idx_x() as usize * cells as usize;
+    let values = model.load(cells, buffer_ptr, buffer);
+    // Only this thread touches what belongs to its cells: no barrier is needed for these two.
+    let (eligibility, updates) = (resident, resident + cells);
+    if per_thread > 1 {
+        let mut cell = t;
+        while cell < cells {
+            let empty = actions.get(first + cell as usize) == 0;
+            values.set(eligibility + cell, T::from_f64(if empty { f64::NEG_INFINITY } else { f64::INFINITY }));
+            values.set(updates + cell, T::ZERO);
+            cell += threads;
+        }
+    }
+    let mut pass = 0;
+    while pass < passes {
+        let mut chosen = t;
+        if per_thread > 1 {
+            let mut highest = values.get(eligibility + t);
+            let mut cell = t + threads;
+            while cell < cells {
+                let other = values.get(eligibility + cell);
+                if other > highest {
+                    (chosen, highest) = (cell, other);
+                }
+                cell += threads;
+            }
+        }
+        let (_, value) = model.backup(first + chosen as usize, values);
+        // All have read the values of the sweep before.
+        thread::sync_threads();
+        if per_thread > 1 {
+            let count = values.get(updates + chosen) + T::ONE;
+            let difference = (value - values.get(chosen)).abs();
+            values.set(updates + chosen, count);
+            values.set(eligibility + chosen, difference + T::from_f64(update_constant) / count);
+        }
+        values.set(chosen, value);
+        thread::sync_threads();
+        pass += 1;
+    }
+    let mut cell = t;
+    while cell < cells {
+        let (position, value) = (first + cell as usize, values.get(cell));
+        v_new.set(position, value);
+        change.set(position, model.change(position, value));
+        cell += threads;
+    }
+}
+
+/// One full sweep V_new ← T V_old over all states, and the greedy actions of V_old.
+///
+/// *Thread mapping*: as [`sweep_blocks`]; a thread goes through all its states. *Shared memory*: `resident` elements of T,
+/// dynamic. *Barriers*: one. *Deterministic*: yes.
+/// *Safety*: as [`sweep_blocks`]; `policy` has `cells` elements per block.
+#[kernel(T = [f32, f64], O = [u32, u64])]
+pub fn sweep_once<T: Real, O: Offset>(
+    per_thread: u32,
+    actions: Global<u32>,
+    first_row: Global<O>,
+    first_entry: Global<O>,
+    stride: u32,
+    reward: Global<T>,
+    length: Global<u32>,
+    place: Global<u32>,
+    prob: Global<T>,
+    resident: u32,
+    buffer_ptr: Global<O>,
+    buffer: Global<u32>,
+    gamma: f64,
+    v_old: Global<T>,
+    v_new: GlobalMut<T>,
+    change: GlobalMut<T>,
+    policy: GlobalMut<u32>,
+) {
+    let stride = stride as usize;
+    let model = Model { actions, first_row, first_entry, stride, reward, length, place, prob, resident, gamma, v_old };
+    let cells = thread::block_size() * per_thread;
+    let first = thread::block_idx_x() as usize * cells as usize;
+    let values = model.load(cells, buffer_ptr, buffer);
+    let mut cell = thread::index_in_block();
+    while cell < cells {
+        let position = first + cell as usize;
+        let (action, value) = model.backup(position, values);
+        v_new.set(position, value);
+        change.set(position, model.change(position, value));
+        policy.set(position, action);
+        cell += thread::block_size();
+    }
+}

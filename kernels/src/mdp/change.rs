@@ -1,0 +1,86 @@
+//! The least and the greatest ΔV(s) of a sweep, and how a launch learns from them that it is not needed.
+//!
+//! Sweep k of a batch leaves its extremes in elements 2k and 2k + 1 of an array that stays on the device: max ΔV and
+//! max −ΔV, each as the [`key`] of a number, whose order as an integer is that of the numbers. So both are taken by an
+//! integer atomic, exact and whatever the order, into an array that begins as zeros.
+//!
+//! A launch that finds the sweep before its own within the bound returns at once. It leaves zeros, which stand for no
+//! change at all, so that all later ones return as well: a batch can be launched ahead, with no word from the host.
+//!
+//! States with no action have no ΔV: their change is not a number, which neither a minimum nor a maximum takes up.
+
+use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, thread};
+
+/// An integer that is above 0, and orders as the numbers do.
+#[inline(always)]
+#[must_use]
+pub fn key(x: f64) -> u64 {
+    let bits = x.to_bits();
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+/// The number of this [`key`]; 0 for 0, that is, where no number was recorded.
+#[inline(always)]
+#[must_use]
+pub fn number(key: u64) -> f64 {
+    match key {
+        0 => 0.0,
+        _ if key >> 63 == 1 => f64::from_bits(key & !(1 << 63)),
+        _ => f64::from_bits(!key),
+    }
+}
+
+/// The extremes (least, greatest) that sweep number `sweep` has recorded.
+#[inline(always)]
+#[must_use]
+pub fn of_sweep(greatest: u64, opposite: u64) -> (f64, f64) {
+    (-number(opposite), number(greatest))
+}
+
+/// Whether the sweep before number `sweep` of this batch was within `bound`: by its span, max ΔV − min ΔV, where `span`
+/// is not 0, else by ‖ΔV‖∞.
+#[inline(always)]
+#[must_use]
+pub fn met(extremes: GlobalMut<u64>, sweep: u32, span: u32, bound: f64) -> bool {
+    if sweep == 0 {
+        return false;
+    }
+    let before = 2 * (sweep as usize - 1);
+    let (least, greatest) = of_sweep(extremes.get(before), extremes.get(before + 1));
+    let size = if span != 0 { greatest - least } else { greatest.max(-least) };
+    size < bound
+}
+
+/// Takes the extremes of `change` over all states into the elements of sweep number `sweep`.
+///
+/// *Thread mapping*: a grid-stride loop over states, in blocks of whole warps. *Shared memory*: 64 words. *Barriers*: four.
+/// *Deterministic*: yes.
+/// *Safety*: `change` has `states` elements, `extremes` more than 2·`sweep` + 1.
+#[kernel(T = [f32, f64])]
+pub fn extremes_of_change<T: Real>(
+    states: u32,
+    change: Global<T>,
+    span: u32,
+    bound: f64,
+    sweep: u32,
+    extremes: GlobalMut<u64>,
+) {
+    if met(extremes, sweep, span, bound) {
+        return;
+    }
+    let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    let mut state = thread::index_1d() as usize;
+    while state < states as usize {
+        let change = change.get(state).to_f64();
+        greatest = greatest.max(change);
+        opposite = opposite.max(-change);
+        state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+    }
+    let greatest = block::reduce(greatest, f64::NEG_INFINITY, f64::max);
+    let opposite = block::reduce(opposite, f64::NEG_INFINITY, f64::max);
+    // Where no state has an action, the least is ∞ and the greatest −∞.
+    if thread::thread_idx_x() == 0 && greatest >= -opposite {
+        atomic::max((extremes, 2 * sweep as usize), key(greatest));
+        atomic::max((extremes, 2 * sweep as usize + 1), key(opposite));
+    }
+}
