@@ -237,6 +237,35 @@ fn generate_pipes_into_solve() {
 }
 
 #[test]
+fn divided_methods_agree_with_the_sequential_one() {
+    let folder = folder();
+    let model = folder.path().join("gw.json");
+    let model = model.to_str().unwrap();
+    succeeds(folder.path(), &["mdp", "generate", "wetfloor", "--width", "9", "--height", "7", "--out", model]);
+    let values = |arguments: &[&str]| {
+        let solve = ["mdp", "solve", model, "--theta", "1e-9", "--json", "--quiet"];
+        let output = succeeds(folder.path(), &[&solve, arguments].concat());
+        let solution: Value = serde_json::from_str(stdout(&output)).unwrap();
+        let values = solution["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap());
+        values.collect::<Vec<_>>()
+    };
+    let expected = values(&["--method", "sequential"]);
+    let divided = ["--device", "emulated", "--method", "block-divided", "--block", "4x2"];
+    let enhanced = ["--sweeps-per-launch", "3", "--buffering", "--states-per-thread", "2", "--update-constant", "1"];
+    for arguments in
+        [&["--device", "emulated", "--method", "result-divided"][..], &[&divided[..], &enhanced[..]].concat()]
+    {
+        for (value, expected) in values(arguments).iter().zip(&expected) {
+            assert!((value - expected).abs() < 2e-8, "{arguments:?}: {value}, {expected}");
+        }
+    }
+    let large = [&["mdp", "solve", model][..], &divided[..4], &["--block", "64x32"]].concat();
+    fails(folder.path(), &large, 2, &["blocks of 64 × 32 threads, expected 1 to 1024"]);
+    fails(folder.path(), &["mdp", "solve", model, "--device", "cpu", "--method", "block-divided"], 2, &["emulated"]);
+    fails(folder.path(), &["bench", "mdp", "--suite", "table-6.1", "--case", "G1"], 2, &["G1", "GW-64x64x1"]);
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     let folder = folder();
     let grid = ["mdp", "generate", "grid", "--width", "128", "--height", "128", "--out", "-"];

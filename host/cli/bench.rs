@@ -2,14 +2,17 @@
 
 use std::io::Write;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use warpkov::backend::cuda::Gpu;
 use warpkov::backend::device::Storage;
-use warpkov::mdp::bench::{BenchOptions, CASES, Case, Measured, measure};
+use warpkov::mdp::bench::BenchOptions;
+use warpkov::mdp::bench::slip_grids::{CASES, Measured, measure};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision};
 
 use super::{Error, Outcome, number};
 use crate::progress::Steps;
+
+mod table_6_1;
 
 /// What to measure.
 #[derive(Subcommand)]
@@ -22,50 +25,84 @@ Examples:
   warpkov bench mdp
   warpkov bench mdp --case G1 --case G2 --method parallel --runs 1";
 
-/// Policy iteration on the slip grids G1 to G6, beside the times of the source.
+/// Measures methods on the models of a source, beside what that source has measured.
 ///
-/// The source is Aydin, Policy Iteration on the GPU (2025): the grids are those of its Table 5.4, its times those of
-/// Tables 5.5 (serial on an EPYC 9634, plain on an L4) and 5.7 (projected on an H100). A time is that of the whole
-/// policy iteration, from V = 0 with the model on the device to the stable policy.
+/// The times of a suite are those of whole runs, from V = 0 with the model on the device.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov bench mdp
   warpkov bench mdp --device cuda:0 --case G6 --method projected --precision f32 --runs 9
+  warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
   warpkov bench mdp --json > results.json")]
 pub struct Arguments {
-    /// Which grid; may be repeated [default: all].
-    #[arg(long, value_parser = case, value_name = "G1..G6")]
-    case: Vec<Case>,
-    /// Which method; may be repeated [default: plain and projected on a GPU, serial and parallel on the CPU].
+    /// Which models, and which methods.
+    #[arg(long, value_enum, default_value = "slip-grids")]
+    suite: MdpSuite,
+    /// Which model, G1 to G6 or GW-64x64x1 to GW-1024x1024x4; may be repeated [default: all].
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Which method; may be repeated [default: those of the suite's source that run here, and what is best here].
     #[arg(long, value_enum)]
     method: Vec<Method>,
-    /// Where plain and projected run: auto, cuda:N or emulated. Serial and parallel run on the CPU.
+    /// Where methods for the GPU run: auto, cuda:N or emulated. Those for the CPU run there.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Floating-point type; may be repeated [default: f32].
     #[arg(long, value_enum)]
     precision: Vec<Precision>,
-    /// θ: a policy is evaluated until no value changes by this much in a sweep.
-    #[arg(long, value_name = "T", default_value = "1e-5", value_parser = number::positive)]
-    theta: f64,
+    /// θ: sweep until no value changes by this much [default: the source's, 1e-5 or 1e-4].
+    #[arg(long, value_name = "T", value_parser = number::positive)]
+    theta: Option<f64>,
     /// How value iteration stores the model on a GPU [default: the smallest way that it has].
     #[arg(long, value_enum)]
     storage: Option<Storage>,
     /// Sweep all states every time, also those that cannot have changed.
     #[arg(long)]
     no_skip: bool,
-    /// Runs per line; times are medians.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
-    runs: u32,
-    /// Print one JSON array.
+    /// Runs per line [default: 5, of which times are medians, or 12, of which they are means without best and worst].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
+    runs: Option<u32>,
+    /// Print JSON: one array, or one object with an array for each table.
     #[arg(long)]
     json: bool,
 }
 
-fn case(name: &str) -> Result<Case, String> {
-    let found = CASES.iter().find(|case| case.name.eq_ignore_ascii_case(name));
-    found.copied().ok_or_else(|| "the grids are G1 to G6".to_owned())
+/// A source.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MdpSuite {
+    /// Policy iteration on slip grids: Aydin, Policy Iteration on the GPU (2025), Tables 5.4 (grids), 5.5 and 5.7 (times).
+    SlipGrids,
+    /// Value iteration on grid worlds: Jóhannsson, GPU-Based Markov Decision Process Solver (2009), Tables 6.1 (grids) and
+    /// 6.2 (speed-ups), and section 6.3 (locality).
+    #[value(name = "table-6.1")]
+    Table61,
+}
+
+impl Arguments {
+    /// The models that are asked for, or all of them. `named` finds one, `expected` says which there are.
+    fn cases<C: Clone>(&self, all: &[C], named: impl Fn(&str) -> Option<C>, expected: &str) -> Result<Vec<C>, Error> {
+        if self.case.is_empty() {
+            return Ok(all.to_vec());
+        }
+        let found =
+            |name: &String| named(name).ok_or_else(|| Error::Usage(format!("--case {name}: expected {expected}")));
+        self.case.iter().map(found).collect()
+    }
+
+    /// How to measure a line.
+    fn options(&self, device: DeviceChoice, precision: Precision, theta: f64, runs: usize) -> BenchOptions {
+        BenchOptions { device, precision, theta, storage: self.storage, skip: !self.no_skip, runs }
+    }
+
+    /// Whether methods for the GPU can run.
+    fn on_gpu(&self) -> bool {
+        match self.device {
+            DeviceChoice::Cpu => false,
+            DeviceChoice::Emulated => true,
+            _ => Gpu::count().is_ok_and(|count| count > 0),
+        }
+    }
 }
 
 /// `chosen`, or what stands in for nothing.
@@ -74,14 +111,22 @@ fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
 }
 
 /// Measures case by case, and prints each line when it is there.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let on_gpu = !matches!(arguments.device, DeviceChoice::Cpu) && Gpu::count().is_ok_and(|count| count > 0);
-    let methods: &[Method] = if on_gpu {
+pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+    match arguments.suite {
+        MdpSuite::SlipGrids => slip_grids(arguments, out),
+        MdpSuite::Table61 => table_6_1::run(arguments, out),
+    }
+}
+
+fn slip_grids(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let methods: &[Method] = if arguments.on_gpu() {
         &[Method::Plain, Method::Projected, Method::Values]
     } else {
         &[Method::Serial, Method::Parallel, Method::Values]
     };
-    let cases = or_default(&arguments.case, &CASES);
+    let named = |name: &str| CASES.iter().find(|case| case.name.eq_ignore_ascii_case(name)).copied();
+    let cases = arguments.cases(&CASES, named, "G1 to G6")?;
+    let (theta, runs) = (arguments.theta.unwrap_or(1e-5), arguments.runs.unwrap_or(5) as usize);
     let methods = or_default(&arguments.method, methods);
     let precisions = or_default(&arguments.precision, &[Precision::F32]);
     let steps = Steps::new(cases.len() * methods.len() * precisions.len(), arguments.json);
@@ -93,22 +138,15 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             for &precision in &precisions {
                 steps.say(format!("{}, {method}, {precision}", case.name));
                 let device = match method {
-                    Method::Serial | Method::Parallel => DeviceChoice::Cpu,
-                    Method::Plain | Method::Projected | Method::Values => arguments.device,
+                    _ if !method.places().gpu => DeviceChoice::Cpu,
+                    _ => arguments.device,
                 };
-                let options = BenchOptions {
-                    device,
-                    precision,
-                    theta: arguments.theta,
-                    storage: arguments.storage,
-                    skip: !arguments.no_skip,
-                    runs: arguments.runs as usize,
-                };
+                let options = arguments.options(device, precision, theta, runs);
                 let measured = measure(case, &mdp, method, &options)?;
                 steps.next();
                 if !arguments.json {
                     if all.is_empty() {
-                        write_header(&mut out, arguments)?;
+                        write_header(&mut out, theta, runs)?;
                     }
                     write_line(&mut out, &measured)?;
                     out.flush()?;
@@ -128,12 +166,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     Ok(Outcome::Success)
 }
 
-fn write_header(out: &mut impl Write, arguments: &Arguments) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "θ = {:e}, median of {} runs; `source` is the time that Aydin (2025) gives, and on what\n",
-        arguments.theta, arguments.runs
-    )?;
+fn write_header(out: &mut impl Write, theta: f64, runs: usize) -> std::io::Result<()> {
+    writeln!(out, "θ = {theta:e}, median of {runs} runs; `source` is the time that Aydin (2025) gives, and on what\n",)?;
     writeln!(
         out,
         "{:<4} {:<5} {:<9} {:<4} {:>8} {:>7} {:>10} {:>9} {:>8} {:>9} {:>22} {:>8}",

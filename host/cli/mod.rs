@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use warpkov::mdp;
 
 mod bench;
+mod blocks;
 mod compare;
 mod completions;
 mod convert;

@@ -17,7 +17,7 @@ use warpkov::mdp::solve::{Limits, Status, Target};
 use warpkov::mdp::solve_from;
 
 use super::file::{self, ModelFile};
-use super::{Error, Outcome, number};
+use super::{Error, Outcome, blocks, number};
 use crate::progress::Progress;
 
 /// Solves a model: finds its optimal values and an optimal policy.
@@ -66,6 +66,8 @@ pub struct Arguments {
     /// How much better an action must be to replace the present one [default: 1e-9 in f64, 1e-6 in f32].
     #[arg(long, value_name = "E", value_parser = number::non_negative)]
     tie: Option<f64>,
+    #[command(flatten)]
+    blocks: blocks::Blocks,
     /// Write values and policy to this file: .json (with all figures) or .txt (two lines).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -140,6 +142,7 @@ impl TryFrom<Arguments> for Options {
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
                 limits,
+                blocks: arguments.blocks.into(),
             },
             initial: arguments.values,
             out: out.transpose()?,

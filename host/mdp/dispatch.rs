@@ -17,6 +17,7 @@ use super::solve::{
     Backup, Evaluate, Limits, Round, Run, State, Status, Stop, Target, policy_iteration, value_iteration,
 };
 use crate::backend::cuda::{CudaError, Gpu};
+use crate::backend::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
 use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Values};
 use crate::backend::{Precise, cpu};
 
@@ -47,6 +48,9 @@ pub enum SolveError {
     /// The model has no such layout.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]
     Storage(Storage),
+    /// States cannot be divided into such blocks.
+    #[error(transparent)]
+    Blocks(#[from] BadBlocks),
     /// No such device, not enough of its memory, or it failed.
     #[error(transparent)]
     Device(#[from] CudaError),
@@ -82,7 +86,8 @@ pub fn solve_from(
     }
     let maximized = mdp.to_maximize();
     let sign = mdp.objective.sign();
-    let initial = initial.map(|values| values.iter().map(|value| sign * value).collect::<Vec<_>>());
+    let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
+    let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
     let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, observe };
     let Done { result, method, device, notes, setup } = with_backend(&maximized, options, job)?;
     let Solved { mut values, policy, run, certificate } = result;
@@ -233,7 +238,8 @@ pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
             let method = options.method.unwrap_or(Method::Values);
-            let cores = if method == Method::Serial { 1 } else { rayon::current_num_threads() };
+            let cores =
+                if matches!(method, Method::Serial | Method::Sequential) { 1 } else { rayon::current_num_threads() };
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
             let done = match options.precision {
                 Precision::F32 => on_cpu::<f32, J>(mdp, method, start, job),
@@ -312,6 +318,8 @@ struct Prepared<'m> {
 enum Laid<'m> {
     Policies(Layout),
     Values(Plan<'m>),
+    Results,
+    Blocks(Division),
 }
 
 impl<'m> Prepared<'m> {
@@ -323,6 +331,8 @@ impl<'m> Prepared<'m> {
                 let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
                 Laid::Values(if options.skip { plan } else { plan.without_skipping() })
             }
+            Method::ResultDivided => Laid::Results,
+            Method::BlockDivided => Laid::Blocks(Division::new(mdp, options.blocks)?),
             _ => Laid::Policies(Layout::choose(mdp)),
         };
         Ok(Self { mdp, method, layout })
@@ -330,7 +340,11 @@ impl<'m> Prepared<'m> {
 
     /// What was chosen.
     fn note(&self) -> Option<String> {
-        let Laid::Values(plan) = &self.layout else { return None };
+        let plan = match &self.layout {
+            Laid::Values(plan) => plan,
+            Laid::Blocks(division) => return division.note(),
+            Laid::Policies(_) | Laid::Results => return None,
+        };
         let skipping = if plan.skips() { ", passing over states that cannot have changed" } else { "" };
         Some(format!("the model is stored as {}{skipping}", plan.storage()))
     }
@@ -340,6 +354,8 @@ impl<'m> Prepared<'m> {
     fn is_wide(&self) -> bool {
         match &self.layout {
             Laid::Values(plan) => plan.is_wide(),
+            Laid::Results => self.mdp.transitions.nnz().max(self.mdp.rows()) > u32::MAX as usize,
+            Laid::Blocks(division) => division.is_wide(),
             Laid::Policies(layout) => {
                 let elements = layout.capacity(self.mdp).max(self.mdp.transitions.nnz()).max(self.mdp.rows());
                 elements > u32::MAX as usize - 1024
@@ -352,6 +368,8 @@ impl<'m> Prepared<'m> {
         fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
             match (&prepared.layout, prepared.method) {
                 (Laid::Values(plan), _) => plan.bytes::<T, O>(),
+                (Laid::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
+                (Laid::Blocks(division), _) => division.bytes::<T, O>(),
                 (Laid::Policies(_), Method::Plain) => Plain::<T, O, Emulator>::bytes(prepared.mdp),
                 (Laid::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
             }
@@ -365,7 +383,7 @@ impl<'m> Prepared<'m> {
             Precision::F64 => f64s,
             Precision::Mixed => match self.layout {
                 Laid::Values(_) => f32s + f64s,
-                Laid::Policies(_) => f64s,
+                _ => f64s,
             },
         }
     }
@@ -402,6 +420,10 @@ impl<'m> Prepared<'m> {
     {
         match (&self.layout, self.method) {
             (Laid::Values(plan), _) => values(start, Values::<T, O, D>::new(device, plan), job),
+            (Laid::Results, _) => values(start, ResultIteration::<T, O, D>::new(device, self.mdp), job),
+            (Laid::Blocks(division), _) => {
+                values(start, BlockIteration::<T, O, D>::new(device, self.mdp, division), job)
+            }
             (Laid::Policies(_), Method::Plain) => policies(start, Plain::<T, O, D>::new(device, self.mdp), job),
             (Laid::Policies(layout), _) => policies(start, Projected::<T, O, D>::new(device, self.mdp, *layout), job),
         }
@@ -418,8 +440,8 @@ impl<'m> Prepared<'m> {
     {
         match &self.layout {
             Laid::Values(plan) => values(start, Mixed::<O, D>::new(device, plan), job),
-            // Policies are evaluated in one precision.
-            Laid::Policies(_) => self.typed::<f64, O, D, J>(device, start, job),
+            // All else is in one precision.
+            _ => self.typed::<f64, O, D, J>(device, start, job),
         }
     }
 }
@@ -432,6 +454,7 @@ fn on_cpu<T: Precise, J: Job>(
 ) -> Result<(J::Result, Duration), SolveError> {
     match method {
         Method::Serial => policies(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
+        Method::Sequential => values(start, Ok::<_, Infallible>(cpu::Sequential::<T>::new(mdp)), job),
         Method::Values => values(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
         _ => policies(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
     }

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::certificate::Certificate;
 use super::solve::{Limits, Run, Status, Target};
 use crate::backend::device::Storage;
+use crate::backend::device::divided::BlockDivided;
 
 /// How a model is solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -25,21 +26,29 @@ pub enum Method {
     Projected,
     /// Value iteration, on all CPU cores or on the GPU.
     Values,
+    /// Value iteration on one CPU core, in place; the baseline of Jóhannsson (2009).
+    Sequential,
+    /// Value iteration on the GPU with a thread for every result of every action: his Result Divided Iteration.
+    ResultDivided,
+    /// Value iteration on the GPU in blocks of states, several sweeps at a time: his Block Divided Iteration.
+    BlockDivided,
 }
 
 impl Method {
     /// Whether a round ends with the improvement of a policy.
     #[must_use]
     pub fn has_policies(self) -> bool {
-        !matches!(self, Self::Values)
+        !matches!(self, Self::Values | Self::Sequential | Self::ResultDivided | Self::BlockDivided)
     }
 
     /// Where it runs.
     #[must_use]
     pub fn places(self) -> Places {
         match self {
-            Self::Serial | Self::Parallel => Places { cpu: true, gpu: false },
-            Self::Plain | Self::Projected => Places { cpu: false, gpu: true },
+            Self::Serial | Self::Parallel | Self::Sequential => Places { cpu: true, gpu: false },
+            Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided => {
+                Places { cpu: false, gpu: true }
+            }
             Self::Values => Places { cpu: true, gpu: true },
         }
     }
@@ -62,6 +71,9 @@ impl fmt::Display for Method {
             Self::Plain => "plain",
             Self::Projected => "projected",
             Self::Values => "values",
+            Self::Sequential => "sequential",
+            Self::ResultDivided => "result-divided",
+            Self::BlockDivided => "block-divided",
         })
     }
 }
@@ -166,6 +178,8 @@ pub struct SolveOptions {
     pub skip: bool,
     /// When to stop.
     pub limits: Limits,
+    /// How [`Method::BlockDivided`] divides states.
+    pub blocks: BlockDivided,
 }
 
 impl Default for SolveOptions {
@@ -177,6 +191,7 @@ impl Default for SolveOptions {
             storage: None,
             skip: true,
             limits: Limits::default(),
+            blocks: BlockDivided::default(),
         }
     }
 }

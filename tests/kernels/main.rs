@@ -14,6 +14,7 @@ macro_rules! instances {
 }
 
 mod check;
+mod divided;
 mod gpu;
 mod lessons;
 mod mdp;
@@ -62,6 +63,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     lessons::add(&mut suite);
     mdp::add(&mut suite);
     values::add(&mut suite);
+    divided::add(&mut suite);
     suite.trials
 }
 

@@ -1,5 +1,6 @@
 //! The host side of the kernels, generic over the device they run on: a GPU, or the emulator.
 
+pub mod divided;
 mod mdp;
 pub mod scan;
 mod slices;

@@ -1,20 +1,18 @@
-//! The benchmark of the source: policy iteration on six slip grids, per method.
+//! Policy iteration on six slip grids, per method.
 //!
 //! Aydin, *Policy Iteration on the GPU* (2025), Tables 5.4 (the grids), 5.5 and 5.7 (times).
 
-use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::certificate::{Certificate, certify, certify_centred};
-use super::dispatch::{Job, SolveError, stop, with_backend};
-use super::generate::SlipGrid;
-use super::model::Mdp;
-use super::options::{DeviceChoice, Method, Precision, SolveOptions};
-use super::solve::{Backup, Evaluate, Limits, Run, State, Status, Stop, Target, policy_iteration, value_iteration};
-
-use crate::backend::device::Storage;
+use super::{BenchOptions, Repeat, Repeated, milliseconds};
+use crate::mdp::certificate::{Certificate, certify, certify_centred};
+use crate::mdp::dispatch::{SolveError, stop, with_backend};
+use crate::mdp::generate::{self, SlipGrid};
+use crate::mdp::model::Mdp;
+use crate::mdp::options::{Method, Precision};
+use crate::mdp::solve::{Status, Target};
 
 /// A grid of Table 5.4, with the times that the source gives for it.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -57,7 +55,7 @@ impl Case {
     ///
     /// # Errors
     /// None for the cases of the table.
-    pub fn generate(&self) -> Result<Mdp, super::generate::Error> {
+    pub fn generate(&self) -> Result<Mdp, generate::Error> {
         SlipGrid {
             width: self.side,
             height: self.side,
@@ -74,28 +72,11 @@ impl Case {
     pub fn source_ms(&self, method: Method) -> Option<(f64, &'static str)> {
         match method {
             Method::Serial => Some((self.source_serial_ms, "EPYC 9634")),
-            Method::Parallel | Method::Values => None,
             Method::Plain => Some((self.source_plain_ms, "L4")),
             Method::Projected => Some((self.source_projected_ms, "H100")),
+            _ => None,
         }
     }
-}
-
-/// How to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct BenchOptions {
-    /// Where.
-    pub device: DeviceChoice,
-    /// In which precision.
-    pub precision: Precision,
-    /// θ of the methods of the source; ε of value iteration.
-    pub theta: f64,
-    /// How value iteration stores the model on a GPU.
-    pub storage: Option<Storage>,
-    /// Whether it passes over states that cannot have changed.
-    pub skip: bool,
-    /// Runs per case and method; the times are medians.
-    pub runs: usize,
 }
 
 /// One line of the table.
@@ -135,31 +116,18 @@ const TIMED_SWEEPS: u32 = 48;
 /// Measures one method on one model.
 ///
 /// # Errors
-/// As [`solve_with`](super::solve_with).
+/// As [`solve_with`](crate::mdp::solve_with).
 pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
-    let target = Target::Theta(options.theta);
-    let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: options.precision.default_tie() };
-    let solve = SolveOptions {
-        storage: options.storage,
-        skip: options.skip,
-        method: Some(method),
-        device: options.device,
-        precision: options.precision,
-        limits,
-        ..SolveOptions::default()
-    };
-    let warm_up = method.places().gpu;
+    let solve = options.solve(method, Default::default());
     // The methods of the source stop by its rule, ours where the error is certain.
-    let target = if method == Method::Values { Target::Epsilon(options.theta) } else { target };
-    let stop = stop(mdp, target);
-    let repeat = Repeat { limits, theta: options.theta, stop, runs: options.runs.max(1), warm_up };
+    let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
+    let repeat = Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target), ..Repeat::new(&solve, options) };
     let done = with_backend(mdp, &solve, repeat)?;
     let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = done.result;
     let median = |times: &mut Vec<Duration>| {
         times.sort_unstable();
         times[times.len() / 2]
     };
-    let milliseconds = |time: Duration| 1e3 * time.as_secs_f64();
     Ok(Measured {
         case: *case,
         method,
@@ -178,81 +146,4 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
             Target::Theta(_) => certify(mdp, &values),
         },
     })
-}
-
-/// Runs policy iteration several times from its start, then times sweeps of the policy it ended with.
-struct Repeat {
-    limits: Limits,
-    theta: f64,
-    stop: Stop,
-    runs: usize,
-    warm_up: bool,
-}
-
-struct Repeated {
-    run: Run,
-    values: Vec<f64>,
-    times: Vec<Duration>,
-    sweep_times: Vec<Duration>,
-    sweep_bytes: u64,
-}
-
-impl Job for Repeat {
-    type Result = Repeated;
-
-    fn policies<B: Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
-    where
-        SolveError: From<B::Error>,
-    {
-        let run = |backend: &mut B| policy_iteration(backend, self.theta, &self.limits, |_| ControlFlow::Continue(()));
-        // No residual is below 0: none of these sweeps is skipped.
-        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
-    }
-
-    fn values<B: Backup>(self, backend: B) -> Result<Repeated, SolveError>
-    where
-        SolveError: From<B::Error>,
-    {
-        let run = |backend: &mut B| value_iteration(backend, self.stop, &self.limits, |_| ControlFlow::Continue(()));
-        let sweep = |backend: &mut B, sweeps| {
-            backend.reset(None)?;
-            backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
-        };
-        Ok(self.repeat(backend, run, sweep)?)
-    }
-}
-
-impl Repeat {
-    fn repeat<B: State>(
-        &self,
-        mut backend: B,
-        mut run_once: impl FnMut(&mut B) -> Result<Run, B::Error>,
-        mut sweep: impl FnMut(&mut B, u32) -> Result<(), B::Error>,
-    ) -> Result<Repeated, B::Error> {
-        let mut once = || {
-            backend.reset(None)?;
-            run_once(&mut backend)
-        };
-        if self.warm_up {
-            once()?;
-        }
-        let mut run = once()?;
-        let mut times = vec![run.elapsed];
-        for _ in 1..self.runs {
-            run = once()?;
-            times.push(run.elapsed);
-        }
-        let values = backend.values()?;
-        // Two lengths, so that what an evaluation does besides sweeping drops out of the difference.
-        let mut timed = |sweeps| {
-            let start = Instant::now();
-            sweep(&mut backend, sweeps).map(|()| start.elapsed())
-        };
-        let mut sweep_times = Vec::new();
-        for _ in 0..self.runs {
-            let (short, long) = (timed(TIMED_SWEEPS)?, timed(2 * TIMED_SWEEPS)?);
-            sweep_times.push(long.saturating_sub(short));
-        }
-        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.sweep_bytes()? })
-    }
 }

@@ -1,0 +1,152 @@
+//! `warpkov bench mdp --suite table-6.1`.
+
+use std::io::Write;
+
+use serde::Serialize;
+use warpkov::mdp::bench::BenchOptions;
+use warpkov::mdp::bench::table_6_1::{
+    CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, less_local, measure,
+};
+use warpkov::mdp::generate::{TABLE_6_1, WetFloor};
+use warpkov::mdp::options::{DeviceChoice, Precision};
+
+use super::{Arguments, Error, Outcome, or_default};
+use crate::progress::Steps;
+
+/// All that was measured.
+#[derive(Default, Serialize)]
+struct Results {
+    table: Vec<Measured>,
+    locality: Vec<Locality>,
+}
+
+/// Measures domain by domain, each line printed when it is there, then the sweeps with less locality.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let on_gpu = arguments.on_gpu();
+    let chosen = |contender: &&Contender| {
+        (contender.on_cpu || on_gpu) && (arguments.method.is_empty() || arguments.method.contains(&contender.method))
+    };
+    let contenders: Vec<_> = CONTENDERS.iter().filter(chosen).collect();
+    let domains = arguments.cases(&TABLE_6_1, WetFloor::named, "GW-64x64x1 to GW-1024x1024x4")?;
+    let precisions = or_default(&arguments.precision, &[Precision::F32]);
+    // Which are not named, are not asked for.
+    let redirected: &[f64] = if arguments.case.is_empty() { &REDIRECTED } else { &[] };
+    // An emulated method takes minutes for what others do in no time.
+    let counted = |contender: &&&Contender| contender.on_cpu || arguments.device != DeviceChoice::Emulated;
+    let counting: Vec<_> = contenders.iter().copied().filter(|contender| counted(&contender)).collect();
+    let lines = (domains.len() * contenders.len() + redirected.len() * counting.len()) * precisions.len();
+    let steps = Steps::new(lines, arguments.json);
+    let (theta, runs) = (arguments.theta.unwrap_or(1e-4), arguments.runs.unwrap_or(12) as usize);
+    let options = |precision| arguments.options(arguments.device, precision, theta, runs);
+
+    let mut results = Results::default();
+    for domain in &domains {
+        steps.say(format!("generating {}", domain.name()));
+        let mdp = domain.generate()?;
+        for &precision in &precisions {
+            let mut baseline: Option<Measured> = None;
+            for contender in &contenders {
+                steps.say(format!("{}, {}, {precision}", domain.name(), contender.name));
+                let measured = measure(domain, &mdp, contender, &options(precision), baseline.as_ref())?;
+                steps.next();
+                if !arguments.json {
+                    if results.table.is_empty() {
+                        write_header(&mut out, &options(precision))?;
+                    }
+                    write_line(&mut out, &measured)?;
+                    out.flush()?;
+                }
+                if baseline.is_none() && **contender == CONTENDERS[0] {
+                    baseline = Some(measured.clone());
+                }
+                results.table.push(measured);
+            }
+        }
+    }
+    for &redirected in redirected {
+        let mdp = less_local(redirected)?;
+        for &precision in &precisions {
+            for contender in &counting {
+                steps.say(format!("{:.0} % elsewhere, {}, {precision}", 100.0 * redirected, contender.name));
+                results.locality.push(count_sweeps(redirected, &mdp, contender, &options(precision))?);
+                steps.next();
+            }
+        }
+    }
+
+    if arguments.json {
+        serde_json::to_writer(&mut out, &results).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+        return Ok(Outcome::Success);
+    }
+    if !results.locality.is_empty() {
+        write_locality(&mut out, &results.locality, &precisions, &counting)?;
+    }
+    let mut devices: Vec<_> = results.table.iter().map(|measured| measured.device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    writeln!(out, "\nMeasured on {}.", devices.join(", "))?;
+    Ok(Outcome::Success)
+}
+
+fn write_header(out: &mut impl Write, options: &BenchOptions) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "γ = 0.9, θ = {:e}, mean of {} runs without the best and the worst. Speed-ups are over `sequential`, to \
+         convergence and per sweep;\nthose of the source are a GeForce 8800 GTX's over one core of a Core 2 Duo \
+         (Jóhannsson 2009, Table 6.2)\n",
+        options.theta, options.runs
+    )?;
+    writeln!(
+        out,
+        "{:<15} {:<15} {:<4} {:>10} {:>7} {:>10} {:>17} {:>15} {:>9}",
+        "domain", "method", "type", "time ms", "sweeps", "sweep µs", "speed-up", "source", "certified"
+    )
+}
+
+fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
+    let Measured { domain, contender, precision, sweeps, milliseconds, sweep_us, certificate, .. } = measured;
+    let both = |speed_up: Option<SpeedUp>, digits: usize| {
+        speed_up.map_or_else(String::new, |SpeedUp { convergence, sweep }| {
+            format!("{convergence:.digits$}× {sweep:>7.digits$}×")
+        })
+    };
+    writeln!(
+        out,
+        "{:<15} {:<15} {:<4} {:>10.3} {:>7} {:>10.2} {:>17} {:>15} {:>9}",
+        domain,
+        contender.name,
+        precision.to_string(),
+        milliseconds,
+        sweeps,
+        sweep_us,
+        both(measured.speed_up, 1),
+        both(measured.published, 1),
+        certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
+    )
+}
+
+fn write_locality(
+    out: &mut impl Write,
+    counts: &[Locality],
+    precisions: &[Precision],
+    contenders: &[&Contender],
+) -> std::io::Result<()> {
+    writeln!(out, "\nSweeps on GW-256x256x1 where so many successors are states drawn at random (section 6.3)\n")?;
+    write!(out, "{:<15} {:<4}", "method", "type")?;
+    for redirected in REDIRECTED {
+        write!(out, " {:>5.0} %", 100.0 * redirected)?;
+    }
+    writeln!(out)?;
+    for contender in contenders {
+        for precision in precisions {
+            write!(out, "{:<15} {:<4}", contender.name, precision.to_string())?;
+            let own = |count: &&Locality| count.contender == **contender && count.precision == *precision;
+            for count in counts.iter().filter(own) {
+                write!(out, " {:>7}", count.sweeps)?;
+            }
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! The benchmarks of the sources: their models, per method, beside what they measured.
+
+pub mod slip_grids;
+pub mod table_6_1;
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use super::dispatch::{Job, SolveError};
+use super::options::{DeviceChoice, Method, Precision, SolveOptions};
+use super::solve::{Backup, Evaluate, Limits, Run, State, Stop, Target, policy_iteration, value_iteration};
+use crate::backend::device::Storage;
+use crate::backend::device::divided::BlockDivided;
+
+/// How to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct BenchOptions {
+    /// Where.
+    pub device: DeviceChoice,
+    /// In which precision.
+    pub precision: Precision,
+    /// θ of the methods of the sources; ε of our value iteration beside policy iteration.
+    pub theta: f64,
+    /// How value iteration stores the model on a GPU.
+    pub storage: Option<Storage>,
+    /// Whether it passes over states that cannot have changed.
+    pub skip: bool,
+    /// Runs per model and method.
+    pub runs: usize,
+}
+
+impl BenchOptions {
+    /// What a solver is asked for.
+    fn solve(&self, method: Method, blocks: BlockDivided) -> SolveOptions {
+        let target = Target::Theta(self.theta);
+        let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: self.precision.default_tie() };
+        SolveOptions {
+            method: Some(method),
+            device: self.device,
+            precision: self.precision,
+            storage: self.storage,
+            skip: self.skip,
+            limits,
+            blocks,
+        }
+    }
+}
+
+/// Runs a method several times from its start, then times sweeps like the last.
+struct Repeat {
+    limits: Limits,
+    theta: f64,
+    /// Where value iteration stops.
+    stop: Stop,
+    runs: usize,
+    warm_up: bool,
+    /// Sweeps that are timed together, besides the runs; none if 0.
+    timed_sweeps: u32,
+}
+
+/// What came of it.
+struct Repeated {
+    /// The last run.
+    run: Run,
+    values: Vec<f64>,
+    times: Vec<Duration>,
+    /// Times of as many sweeps as are timed together, if any.
+    sweep_times: Vec<Duration>,
+    sweep_bytes: u64,
+}
+
+impl Repeat {
+    /// Runs only, to θ.
+    fn new(solve: &SolveOptions, options: &BenchOptions) -> Self {
+        let warm_up = solve.device != DeviceChoice::Cpu && solve.method.is_some_and(|method| method.places().gpu);
+        let (theta, runs) = (options.theta, options.runs.max(1));
+        Self { limits: solve.limits, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
+    }
+
+    fn repeat<B: State>(
+        &self,
+        mut backend: B,
+        mut run_once: impl FnMut(&mut B) -> Result<Run, B::Error>,
+        mut sweep: impl FnMut(&mut B, u32) -> Result<(), B::Error>,
+    ) -> Result<Repeated, B::Error> {
+        let mut once = || {
+            backend.reset(None)?;
+            run_once(&mut backend)
+        };
+        if self.warm_up {
+            once()?;
+        }
+        let mut run = once()?;
+        let mut times = vec![run.elapsed];
+        for _ in 1..self.runs {
+            run = once()?;
+            times.push(run.elapsed);
+        }
+        let values = backend.values()?;
+        // Two lengths, so that what an evaluation does besides sweeping drops out of the difference.
+        let mut timed = |sweeps| {
+            let start = Instant::now();
+            sweep(&mut backend, sweeps).map(|()| start.elapsed())
+        };
+        let mut sweep_times = Vec::new();
+        if self.timed_sweeps > 0 {
+            for _ in 0..self.runs {
+                let (short, long) = (timed(self.timed_sweeps)?, timed(2 * self.timed_sweeps)?);
+                sweep_times.push(long.saturating_sub(short));
+            }
+        }
+        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.sweep_bytes()? })
+    }
+}
+
+impl Job for Repeat {
+    type Result = Repeated;
+
+    fn policies<B: Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let run = |backend: &mut B| policy_iteration(backend, self.theta, &self.limits, |_| ControlFlow::Continue(()));
+        // No residual is below 0: none of these sweeps is skipped.
+        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
+    }
+
+    fn values<B: Backup>(self, backend: B) -> Result<Repeated, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let run = |backend: &mut B| value_iteration(backend, self.stop, &self.limits, |_| ControlFlow::Continue(()));
+        let sweep = |backend: &mut B, sweeps| {
+            backend.reset(None)?;
+            backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
+        };
+        Ok(self.repeat(backend, run, sweep)?)
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    1e3 * time.as_secs_f64()
+}

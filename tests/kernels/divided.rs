@@ -1,0 +1,395 @@
+//! Value iteration divided by results and by blocks, on every device: sweeps against the same on the CPU in f64, launches
+//! against the algorithm written out, and runs to their end against the optimal values.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use warpkov::backend::device::divided::{BlockDivided, BlockIteration, Division, ResultIteration};
+use warpkov::backend::{Precise, cpu};
+use warpkov::mdp::certificate::certify;
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::model::{Mdp, NO_ACTION};
+use warpkov::mdp::solve::{Backup, Backups, Limits, State, Status, Stop, Target, policy_iteration, value_iteration};
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::change::{extremes_of_change, of_sweep};
+
+use crate::check::{close, epsilon, of, same};
+use crate::random::Random;
+use crate::{Outcome, Suite, With};
+
+pub fn add<W: With>(suite: &mut Suite<W>) {
+    suite.add("extremes_of_change::f32", extremes::<f32, _>);
+    suite.add("extremes_of_change::f64", extremes::<f64, _>);
+    instances! { suite,
+        "result_divided_sweeps": result_sweeps,
+        "block_divided_sweep": block_sweep,
+        "block_divided_launch": block_launch,
+        "block_divided_buffering": buffering,
+        "block_divided_crowded": crowded,
+    }
+    // The longer ones, in each type once.
+    macro_rules! runs {
+        ($($name:literal: $case:ident,)*) => {$(
+            suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
+            suite.add(concat!($name, "::f64_u64"), $case::<f64, u64, _>);
+        )*};
+    }
+    runs! {
+        "result_divided": result_solves,
+        "block_divided": block_solves,
+        "value_iteration_span": span,
+        "value_iteration_starts": starts,
+    }
+}
+
+/// Every enhancement, alone and together; blocks of whole warps and not; a thread alone.
+fn variants() -> Vec<BlockDivided> {
+    let plain = BlockDivided::default();
+    let small = BlockDivided { width: 4, height: 2, sweeps_per_launch: 3, ..plain };
+    let prioritizing = BlockDivided { states_per_thread: 3, update_constant: 0.1, ..small };
+    vec![
+        plain,
+        small,
+        BlockDivided { buffering: true, ..small },
+        prioritizing,
+        BlockDivided { buffering: true, states_per_thread: 2, ..prioritizing },
+        BlockDivided { width: 5, height: 3, states_per_thread: 5, sweeps_per_launch: 1, ..prioritizing },
+        BlockDivided { width: 1, height: 1, sweeps_per_launch: 4, buffering: true, ..plain },
+    ]
+}
+
+fn models(scale: usize) -> Result<Vec<Mdp>, Box<dyn std::error::Error>> {
+    let mut random = Random::new(31);
+    let n = scale as u32;
+    let grid = SlipGrid { width: 11, height: 7, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    // One state alone; fewer states than a block; one action; long rows; many actions; states with none, rows that end; a
+    // grid that tiles do not divide; one row, and one column, of cells.
+    Ok(vec![
+        random.mdp(1, 2, 1, 0.5),
+        random.mdp(7, 3, 4, 0.9),
+        random.mdp(40 * n, 1, 6, 0.7),
+        random.mdp(90, 2, 80, 0.8),
+        random.mdp(5, 300, 5, 0.6),
+        random.ragged(75 * n, 4, 5, 0.9),
+        random.ragged(6, 300, 4, 0.7),
+        SlipGrid { width: 11 * n.min(8), ..grid }.generate()?,
+        SlipGrid { width: 23, height: 1, ..grid }.generate()?,
+        SlipGrid { width: 1, height: 19, ..grid }.generate()?,
+    ])
+}
+
+/// Rounding of sums that sweeps may add in precision T, over many sweeps of a contraction.
+fn tolerance<T: Precise>(model: &Mdp) -> f64 {
+    16.0 * epsilon::<T>() / (1.0 - model.gamma).powi(2)
+}
+
+/// Least and greatest of what is a number; and a turn after one that met the bound leaves zeros.
+fn extremes<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let cases: [(Vec<f64>, (f64, f64)); 4] = [
+        (Random::new(32).signed(3000 * scale), (-2.0, 3.0)),
+        (vec![-0.5, -0.25, -0.75], (-0.75, -0.25)),
+        (vec![0.5, f64::NAN, 0.25], (0.25, 0.5)),
+        (vec![f64::NAN; 5], (0.0, 0.0)),
+    ];
+    for (mut change, expected) in cases {
+        if change.len() > 5 {
+            (change[100], change[2000], change[700]) = (-2.0, 3.0, f64::NAN);
+        }
+        let states = change.len() as u32;
+        let (change, mut keys) = (device.upload(&of::<T>(&change))?, device.zeros::<u64>(6)?);
+        let shape = Shape::grid_stride(u64::from(states), 256);
+        let (span, size) = (expected.1 - expected.0, expected.1.max(-expected.0));
+        for (by_span, bound, taken) in [(0, size, 3), (0, size + 1e-9, 1), (1, span, 3), (1, span + 1e-9, 1)] {
+            device.clear(&mut keys)?;
+            for turn in 0..3 {
+                // SAFETY: `change` has one element per state, and `keys` two for each of three turns.
+                unsafe { extremes_of_change(device, shape, states, &change, by_span, bound, turn, &mut keys)? };
+            }
+            let found: Vec<_> = device.to_vec(&keys)?.chunks(2).map(|pair| of_sweep(pair[0], pair[1])).collect();
+            let mut all = vec![expected; 3];
+            all[taken..].fill((0.0, 0.0));
+            same("extremes", &found, &all)?;
+        }
+    }
+    Ok(())
+}
+
+/// r(s, a) + γ Σ P(s'|s, a) V(s') of every action of a state.
+fn factors(model: &Mdp, reward: &[f64], state: usize, v: impl Fn(usize) -> f64) -> Vec<f64> {
+    let factor = |row: usize| {
+        let (successors, probs) = model.transitions.row(row);
+        let expected: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * v(successor as usize)).sum();
+        reward[row] + model.gamma * expected
+    };
+    model.choices.rows(state).map(factor).collect()
+}
+
+fn largest(factors: &[f64]) -> f64 {
+    factors.iter().copied().reduce(f64::max).unwrap_or_default()
+}
+
+/// V ← TV as on the CPU, with the extremes of its changes; and π greedy, within rounding, for the V before.
+fn sweeps<T: Precise>(tested: &mut impl Backup, model: &Mdp, counts: &[u32]) -> Outcome {
+    let mut reference = cpu::Serial::<f64>::new(model);
+    let reward = model.expected_rewards();
+    let tolerance = tolerance::<T>(model);
+    for &count in counts {
+        let got = tested.backup(Stop::Change(0.0), count).map_err(|_| "a sweep failed")?;
+        let Ok(_) = reference.backup(Stop::Change(0.0), count - 1);
+        let Ok(before) = if count > 1 { reference.values() } else { Ok(vec![0.0; model.states as usize]) };
+        if count > 1 {
+            let Ok(()) = reference.reset(Some(&before));
+        } else {
+            let Ok(()) = reference.reset(None);
+        }
+        let Ok(expected) = reference.backup(Stop::Change(0.0), 1);
+        same("sweeps", &[got.sweeps], &[count])?;
+        let extremes = [expected.least, expected.greatest];
+        close("extremes", &[got.least, got.greatest], &extremes, tolerance, 0.0)?;
+        let Ok(values) = reference.values();
+        close("V", &tested.values().map_err(|_| "no values")?, &values, tolerance, 0.0)?;
+        let policy = tested.policy().map_err(|_| "no policy")?;
+        for (state, &action) in policy.iter().enumerate() {
+            let factors = factors(model, &reward, state, |s| before[s]);
+            let taken = factors.get(action as usize).copied();
+            let good = taken.map_or(factors.is_empty() && action == NO_ACTION, |q| q >= largest(&factors) - tolerance);
+            if !good {
+                return Err(format!("π({state}) = {action} of {factors:?}").into());
+            }
+        }
+        tested.reset(None).map_err(|_| "no reset")?;
+        let Ok(()) = reference.reset(None);
+    }
+    Ok(())
+}
+
+fn result_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale)? {
+        sweeps::<T>(&mut ResultIteration::<T, O, D>::new(device, &model)?, &model, &[1, 2, 40])?;
+    }
+    Ok(())
+}
+
+/// The last sweep is a full one in all variants: a single one is V ← TV.
+fn block_sweep<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale)? {
+        for parameters in variants() {
+            let division = Division::new(&model, parameters)?;
+            sweeps::<T>(&mut BlockIteration::<T, O, D>::new(device, &model, &division)?, &model, &[1])?;
+        }
+    }
+    Ok(())
+}
+
+/// One launch, as sections 3.2.1 and 3.3.2 of the source have it.
+fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
+    let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } = division.parameters;
+    let reward = model.expected_rewards();
+    // Block, thread, and cell of each state.
+    let place = |state: usize| {
+        let position = division.position(state as u32);
+        let cell = position % division.cells;
+        (position / division.cells, cell % (width * height), cell)
+    };
+    let mut threads: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    let mut order: Vec<usize> = (0..v.len()).filter(|&state| model.choices.count(state) > 0).collect();
+    order.sort_by_key(|&state| place(state));
+    for state in order {
+        let (block, thread, _) = place(state);
+        threads.entry((block, thread)).or_default().push(state);
+    }
+    let mut new = v.to_vec();
+    let (mut eligibility, mut updates) = (vec![f64::INFINITY; v.len()], vec![0.0; v.len()]);
+    for _ in 0..sweeps_per_launch * states_per_thread {
+        let mut updated = Vec::new();
+        for ((block, _), states) in &threads {
+            let first = |best: usize, next: usize| if eligibility[next] > eligibility[best] { next } else { best };
+            let Some(state) = states.iter().copied().reduce(first) else { continue };
+            let value = |s: usize| if place(s).0 == *block { new[s] } else { v[s] };
+            updated.push((state, largest(&factors(model, &reward, state, value))));
+        }
+        for (state, value) in updated {
+            updates[state] += 1.0;
+            eligibility[state] = (value - new[state]).abs() + update_constant / updates[state];
+            new[state] = value;
+        }
+    }
+    new
+}
+
+/// A launch, then a full sweep, from values at random.
+fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(33);
+    for model in models(scale)? {
+        for parameters in variants() {
+            // Rounding may turn a choice between states of all but the same eligibility.
+            if parameters.states_per_thread > 1 && parameters.sweeps_per_launch > 1 && !T::WIDE {
+                continue;
+            }
+            let division = Division::new(&model, parameters)?;
+            let mut start: Vec<f64> =
+                random.signed(model.states as usize).iter().map(|&x| f64::from(x as f32)).collect();
+            for (_, value) in start.iter_mut().enumerate().filter(|&(state, _)| model.choices.count(state) == 0) {
+                *value = 0.0;
+            }
+            let launched = launch(&model, &division, &start);
+            let reward = model.expected_rewards();
+            let swept = |state| largest(&factors(&model, &reward, state, |s| launched[s]));
+            let expected: Vec<f64> = (0..launched.len()).map(swept).collect();
+            let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+            tested.reset(Some(&start))?;
+            let done = tested.backup(Stop::Change(0.0), parameters.sweeps_per_launch + 1)?;
+            same("sweeps", &[done.sweeps], &[parameters.sweeps_per_launch + 1])?;
+            close(&format!("{parameters:?}: V"), &tested.values()?, &expected, tolerance::<T>(&model), 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where values are read from makes no difference to what comes out, in no bit.
+fn buffering<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale)? {
+        for parameters in variants() {
+            let mut results = Vec::new();
+            for buffering in [false, true] {
+                let division = Division::new(&model, BlockDivided { buffering, ..parameters })?;
+                same("note", &[division.note()], &[None])?;
+                let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+                tested.backup(Stop::Change(0.0), 2 * parameters.sweeps_per_launch + 1)?;
+                results.push(tested.values()?);
+            }
+            same("V", &results[0], &results[1])?;
+        }
+    }
+    Ok(())
+}
+
+/// Blocks whose buffers are full, or that have no room for any, read what is left from device memory, and say so.
+fn crowded<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+    let plain = BlockDivided { width: 64, height: 16, sweeps_per_launch: 1, ..BlockDivided::default() };
+    let mut random = Random::new(34);
+    // Of 48 KiB, three numbers for each of 4096 states leave nothing, and the values of 1024 states leave 5120.
+    let cases = [
+        (random.mdp(4500, 1, 3, 0.5), BlockDivided { states_per_thread: 4, ..plain }, (2, 2, 0)),
+        (random.mdp(7100, 1, 40, 0.5), plain, (7, 7, 5120)),
+    ];
+    for (model, parameters, expected) in cases {
+        let (crowded, blocks, room) = expected;
+        let expected = format!(
+            "{crowded} of {blocks} blocks need more than the {room} values of others that fit in shared memory; they read the \
+             rest from device memory"
+        );
+        let mut results = Vec::new();
+        for buffering in [false, true] {
+            let division = Division::new(&model, BlockDivided { buffering, ..parameters })?;
+            same("note", &[division.note()], &[buffering.then(|| expected.clone())])?;
+            let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+            tested.backup(Stop::Change(0.0), 2)?;
+            results.push(tested.values()?);
+        }
+        same("V", &results[0], &results[1])?;
+    }
+    Ok(())
+}
+
+/// The optimal values, by policy iteration.
+fn optimal(model: &Mdp) -> Vec<f64> {
+    let mut reference = cpu::Parallel::<f64>::new(model);
+    let strict = Limits { target: Target::Theta(1e-12), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
+    let Ok(_) = policy_iteration(&mut reference, 1e-12, &strict, |_| ControlFlow::Continue(()));
+    let Ok(values) = reference.values();
+    values
+}
+
+/// Runs to θ: the values are as close to the optimal ones as θ promises, and as their certificate says.
+fn solves<T: Precise>(tested: &mut impl Backup, model: &Mdp, optimal: &[f64]) -> Outcome {
+    let theta = if T::WIDE { 1e-10 } else { 1e-4 };
+    let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
+    let run = value_iteration(tested, Stop::Change(theta), &limits, |_| ControlFlow::Continue(()));
+    let run = run.map_err(|_| "a run failed")?;
+    same("status", &[run.status], &[Status::Solved])?;
+    let values = tested.values().map_err(|_| "no values")?;
+    let bound = certify(model, &values).bound.ok_or("no certificate")?;
+    let allowed = 1.1 * theta / (1.0 - model.gamma);
+    if bound > allowed {
+        return Err(format!("certified to {bound}, expected {allowed}").into());
+    }
+    close("V", &values, optimal, bound + 1e-9, 0.0)
+}
+
+fn result_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale)? {
+        solves::<T>(&mut ResultIteration::<T, O, D>::new(device, &model)?, &model, &optimal(&model))?;
+    }
+    Ok(())
+}
+
+fn block_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale)? {
+        let optimal = optimal(&model);
+        for parameters in variants() {
+            let division = Division::new(&model, parameters)?;
+            solves::<T>(&mut BlockIteration::<T, O, D>::new(device, &model, &division)?, &model, &optimal)
+                .map_err(|error| format!("{parameters:?}: {}", error.message().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Stopping on the span: bounds from the extremes hold (Puterman 1994, Theorem 6.6.6), V + γ/(1 − γ)·ΔV of both.
+fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+    let bound = 1e-3;
+    let check = |model: &Mdp, Backups { sweeps, least, greatest, .. }: Backups, values: Vec<f64>| -> Outcome {
+        let factor = model.gamma / (1.0 - model.gamma);
+        let rounding = 200.0 * epsilon::<T>() / (1.0 - model.gamma);
+        let holds =
+            |(v, best): (&f64, &f64)| (v + factor * least - rounding..=v + factor * greatest + rounding).contains(best);
+        if greatest - least >= bound || !values.iter().zip(&optimal(model)).all(holds) {
+            return Err(format!("{sweeps} sweeps to {least}..{greatest}").into());
+        }
+        Ok(())
+    };
+    // The span of full sweeps shrinks with mixing, faster than γ; that of blocks, which do not shift all values alike, not.
+    let model = Random::new(35).mdp(60, 3, 20, 0.99);
+    let mut tested = ResultIteration::<T, O, D>::new(device, &model)?;
+    check(&model, tested.backup(Stop::Span(bound), 50)?, tested.values()?)?;
+    let model = Random::new(35).mdp(60, 3, 20, 0.9);
+    for parameters in variants() {
+        let division = Division::new(&model, parameters)?;
+        let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+        check(&model, tested.backup(Stop::Span(bound), 300)?, tested.values()?)?;
+    }
+    Ok(())
+}
+
+/// From the optimal values there is little to do; after a reset everything again, and the same.
+fn starts<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+    let model = Random::new(36).ragged(50, 3, 4, 0.9);
+    let optimal = optimal(&model);
+    let theta = if T::WIDE { 1e-8 } else { 1e-4 };
+    fn again<B: Backup>(mut tested: B, optimal: &[f64], theta: f64, most: u32) -> Outcome
+    where
+        B::Error: std::error::Error + 'static,
+    {
+        let first = tested.backup(Stop::Change(theta), 1000)?;
+        let values = tested.values()?;
+        tested.reset(Some(optimal))?;
+        close("V", &tested.values()?, optimal, theta, 0.0)?;
+        let warm = tested.backup(Stop::Change(theta), 1000)?;
+        if warm.sweeps > most || first.sweeps <= most {
+            return Err(format!("{} sweeps, then {}", first.sweeps, warm.sweeps).into());
+        }
+        tested.reset(None)?;
+        same("V", &tested.values()?, &vec![0.0; values.len()])?;
+        same("sweeps", &[tested.backup(Stop::Change(theta), 1000)?], &[first])?;
+        same("V", &tested.values()?, &values)
+    }
+    again(ResultIteration::<T, O, D>::new(device, &model)?, &optimal, theta, 1)?;
+    for parameters in variants() {
+        let division = Division::new(&model, parameters)?;
+        let tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+        again(tested, &optimal, theta, parameters.sweeps_per_launch + 1)?;
+    }
+    Ok(())
+}
