@@ -94,7 +94,7 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
 
         let mut builder = Builder::default();
         let (mut origin, mut entries) = (Vec::new(), Vec::new());
-        let mut longest = 0;
+        let (mut longest, mut altered) = (0, false);
         for (own, (members, stay)) in members.iter().zip(stay).enumerate() {
             let rows = members.iter().flat_map(|&state| graph.rows(state as usize));
             for row in rows.filter(|&row| self.allowed[row] && !self.components.inside[row]) {
@@ -108,7 +108,8 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
                     continue;
                 }
                 longest = longest.max(cols.len());
-                builder.row(&mut entries, (self.reward)(row));
+                let count = entries.len();
+                altered |= builder.row(&mut entries, (self.reward)(row)) < count || sum != 1.0;
                 origin.push(row);
             }
             if let Some(reward) = stay {
@@ -117,7 +118,9 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
             }
             builder.end_state();
         }
-        let rounding = Rounding { operations: 2 * longest + 4, reward_size: self.reward_size };
+        // A sum, a quotient, and the sum of entries that were merged.
+        let operations = if altered { 2 * longest + 2 } else { 0 };
+        let rounding = Rounding { operations, reward_size: self.reward_size };
         let mdp = if origin.is_empty() { None } else { Some(builder.finish()?) };
         Ok(Quotient { mdp, origin, rounding, of_state })
     }
@@ -194,8 +197,8 @@ impl Default for Builder {
 
 impl Builder {
     /// Adds a row to the present state. Entries of the same column are added up; what they lack of 1 ends the process.
-    /// Leaves `entries` empty.
-    pub fn row(&mut self, entries: &mut Vec<(u32, f64)>, reward: f64) {
+    /// Leaves `entries` empty, and returns how many the row has.
+    pub fn row(&mut self, entries: &mut Vec<(u32, f64)>, reward: f64) -> usize {
         entries.sort_by_key(|entry| entry.0);
         let start = self.col.len();
         let mut sum = 0.0;
@@ -214,6 +217,7 @@ impl Builder {
         self.ends.push((1.0 - sum).max(0.0));
         self.row_ptr.push(self.col.len() as u64);
         self.rewards.push(reward);
+        self.col.len() - start
     }
 
     /// The rows that follow are those of the next state.

@@ -164,11 +164,8 @@ impl Parts {
         let options = session.options;
         let mut backend = session.make(mdp)?;
         let (mut budget, mut at_most) = (options.max_sweeps, SWEEPS.start);
-        let stop = if self.count == 1 && !options.relative {
-            Stop::Span(TAU * options.epsilon)
-        } else {
-            Stop::Change(0.0)
-        };
+        let stop =
+            if self.count == 1 && !options.relative { Stop::Span(TAU * options.epsilon) } else { Stop::Change(0.0) };
         loop {
             let at_most_now = u32::try_from(budget).unwrap_or(u32::MAX).min(at_most).max(1);
             let done = backend.backup(stop, at_most_now).map_err(Error::Backend)?;
@@ -210,7 +207,8 @@ impl Parts {
     /// Bounds of the gains, and the rows of the best Q-factors.
     fn look(&self, mdp: &Mdp, values: &[f64]) -> Seen {
         let of_state = |state: usize| {
-            let (v, mut best) = (values[state], Best { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
+            let (v, mut best) =
+                (values[state], Best { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
             for row in mdp.choices.rows(state) {
                 let (cols, probs) = mdp.transitions.row(row);
                 let reward = mdp.action_reward(row);

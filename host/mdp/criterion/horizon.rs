@@ -34,9 +34,7 @@ pub fn backward<E: std::error::Error>(
     make: &mut Make<E>,
     observe: &mut Observe,
 ) -> Result<Stages, Error<E>> {
-    let (start, rounds) = (std::time::Instant::now(), Vec::new());
-    let mut session = Session { make, observe, options: Options::default(), start, rounds };
-    stages(mdp, steps, terminal, keep, &mut session)
+    stages(mdp, steps, terminal, keep, &mut Session::new(Options::default(), make, observe))
 }
 
 pub(super) fn solve<E: std::error::Error>(
@@ -97,7 +95,8 @@ fn error(mdp: &Mdp, steps: u64, last: &[f64]) -> f64 {
     let (mut reward, mut sum, mut longest) = (0.0_f64, 0.0_f64, 0);
     for row in 0..mdp.rows() {
         let (_, probs) = mdp.transitions.row(row);
-        let size = mdp.rewards_of(row).zip(probs).fold(mdp.action_reward(row).abs(), |size, (r, p)| size + (p * r).abs());
+        let size =
+            mdp.rewards_of(row).zip(probs).fold(mdp.action_reward(row).abs(), |size, (r, p)| size + (p * r).abs());
         (reward, sum, longest) = (reward.max(size), sum.max(probs.iter().sum()), longest.max(probs.len()));
     }
     let gamma = mdp.gamma * sum * (1.0 + 4.0 * longest as f64 * UNIT);

@@ -19,6 +19,7 @@ use super::model::{Array, Csr, Mdp, Objective};
 use super::solve::{Backup, Round, Status, Stop};
 use super::validate::Invalid;
 
+mod accelerate;
 mod average;
 mod horizon;
 mod proper;
@@ -158,7 +159,7 @@ pub fn solve<E: std::error::Error>(
     make: &mut Make<E>,
     observe: &mut Observe,
 ) -> Result<Bounded, Error<E>> {
-    let mut session = Session { make, observe, options: *options, start: Instant::now(), rounds: Vec::new() };
+    let mut session = Session::new(*options, make, observe);
     match criterion {
         Criterion::Reach { goal } => {
             let graph = Graph::new(mdp);
@@ -194,6 +195,8 @@ struct Session<'a, 'f, E> {
     options: Options,
     start: Instant,
     rounds: Vec<Round>,
+    /// Sweeps between two looks at the observer.
+    chunk: u32,
 }
 
 /// How some sweeps ended.
@@ -203,6 +206,8 @@ enum Ended {
     Met,
     /// None are left.
     Limit,
+    /// With nothing but rounding errors.
+    Stalled,
     /// The observer asked to stop.
     Interrupted,
 }
@@ -212,12 +217,17 @@ impl Ended {
         match self {
             Self::Met => Status::Solved,
             Self::Limit => Status::SweepLimit,
+            Self::Stalled => Status::Stalled,
             Self::Interrupted => Status::Interrupted,
         }
     }
 }
 
-impl<E: std::error::Error> Session<'_, '_, E> {
+impl<'a, 'f, E: std::error::Error> Session<'a, 'f, E> {
+    fn new(options: Options, make: &'a mut Make<'f, E>, observe: &'a mut Observe<'f>) -> Self {
+        Self { make, observe, options, start: Instant::now(), rounds: Vec::new(), chunk: 64 }
+    }
+
     fn make<'m>(&mut self, mdp: &'m Mdp) -> Result<Box<dyn Backup<Error = E> + 'm>, Error<E>> {
         (self.make)(mdp).map_err(Error::Backend)
     }
@@ -226,10 +236,9 @@ impl<E: std::error::Error> Session<'_, '_, E> {
     fn sweep(&mut self, backend: &mut dyn Backup<Error = E>, stop: Stop, budget: &mut u64) -> Result<Ended, Error<E>> {
         /// Seconds between two looks at the observer, as nearly as powers of two can be.
         const PATIENCE: f64 = 0.1;
-        let mut chunk: u32 = 64;
         while *budget > 0 {
             let begun = Instant::now();
-            let at_most = chunk.min(u32::try_from(*budget).unwrap_or(u32::MAX));
+            let at_most = self.chunk.min(u32::try_from(*budget).unwrap_or(u32::MAX));
             let done = backend.backup(stop, at_most).map_err(Error::Backend)?;
             *budget -= u64::from(done.sweeps).min(*budget);
             if self.push(done.sweeps, done.residual()).is_break() {
@@ -238,8 +247,8 @@ impl<E: std::error::Error> Session<'_, '_, E> {
             if stop.is_met(done.least, done.greatest) {
                 return Ok(Ended::Met);
             }
-            if begun.elapsed().as_secs_f64() < PATIENCE / 2.0 {
-                chunk = chunk.saturating_mul(2);
+            if done.sweeps == self.chunk && begun.elapsed().as_secs_f64() < PATIENCE / 2.0 {
+                self.chunk = self.chunk.saturating_mul(2);
             }
         }
         Ok(Ended::Limit)

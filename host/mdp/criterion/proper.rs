@@ -1,7 +1,7 @@
 //! Models all of whose policies end, or lose without bound: values V* between bounds that are proven.
 //!
 //! # Mathematics
-//! Let w > 0 be weights, one per state, and (TV)(s) = maxₐ Q(s, a), Q(s, a) = r(s, a) + Σ P(s'|s, a) V(s').
+//! Let w be weights, one per state, and (TV)(s) = maxₐ Q(s, a), Q(s, a) = r(s, a) + Σ P(s'|s, a) V(s').
 //!
 //! - U = V + κw is an upper bound if TU ≤ U: for every row Q(s, a) − V(s) ≤ κ·(w(s) − Σ P w). A row on which the weights
 //!   fall demands that κ be large, one on which they rise, which must be a bad one, that it be small.
@@ -17,16 +17,17 @@
 //! Path Problems*, 1991), so that the proof needs no sweeps of its own.
 //!
 //! # Rounding
-//! As in the [certificate](crate::mdp::certificate), with the roundings that made the model counted in. A model whose
-//! entries are as far off as that has the same bounds.
+//! A Q-factor of a row of n entries, less V(s), is off by at most ku/(1 − ku) of its terms' magnitudes, with u = 2⁻⁵³ and
+//! k = n + 3 and as many operations more as have made the model's entries what they are. A reward has gone through n + 1
+//! of its own. 1.01·k·u covers the denominator and that magnitudes are rounded, too, for all rows of fewer than 2³² entries.
 
 use rayon::prelude::*;
 
-use super::{Error, Session, radius};
+use super::{Ended, Error, Session, accelerate, radius};
 use crate::mdp::graph::Graph;
 use crate::mdp::model::{CHUNK, Mdp};
 use crate::mdp::quotient::{Builder, Quotient, Rounding};
-use crate::mdp::solve::{Status, Stop};
+use crate::mdp::solve::Status;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -63,29 +64,31 @@ pub(super) fn solve<E: std::error::Error>(
     let (mut budget, mut theta) = (options.max_sweeps, options.epsilon);
     let mut weights: Option<Vec<f64>> = None;
     loop {
-        let ended = session.sweep(&mut *backend, Stop::Change(theta), &mut budget)?;
+        let ended = accelerate::sweep(&mut *backend, theta, &mut budget, session)?;
         let values = backend.values().map_err(Error::Backend)?;
         // Relative to the smallest value, what is asked for is absolute.
         let sizes = || values.par_iter().map(|v| v.abs());
-        let scale = if options.relative { sizes().filter(|&v| v > 0.0).reduce(|| f64::INFINITY, f64::min) } else { 1.0 };
+        let scale =
+            if options.relative { sizes().filter(|&v| v > 0.0).reduce(|| f64::INFINITY, f64::min) } else { 1.0 };
         let epsilon = options.epsilon * if scale.is_finite() { scale } else { 1.0 };
 
         // The weights of the round before often do.
         let mut found = weights.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights));
-        if !found.as_ref().is_some_and(|found| found.is_within(options.epsilon, options.relative)) {
+        if !found.as_ref().is_some_and(|found| found.bounds.is_within(options.epsilon, options.relative)) {
             let steps = steps(mdp, &values, epsilon, policies, session)?;
             found = steps.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
             weights = steps.or(weights);
         }
-        let mut found = found.unwrap_or_else(|| Proper::unknown(mdp));
+        let unknown = || Proof { bounds: Proper::unknown(mdp), slack: f64::MIN_POSITIVE };
+        let Proof { bounds: mut found, slack } = found.unwrap_or_else(unknown);
         if found.is_within(options.epsilon, options.relative) {
             return Ok(found);
         }
-        if ended != super::Ended::Met {
+        if ended != Ended::Met {
             return Ok(Proper { status: ended.status(), ..found });
         }
-        // No change is smaller than the distance of neighbouring numbers.
-        let floor = 4.0 * f64::EPSILON * sizes().reduce(|| f64::MIN_POSITIVE, f64::max);
+        // Changes smaller than what is allowed for rounding would prove no more.
+        let floor = slack;
         if theta <= floor || !floor.is_finite() {
             found.status = Status::Stalled;
             return Ok(found);
@@ -135,7 +138,7 @@ fn steps<E: std::error::Error>(
         }
         let mut backend = session.make(&near)?;
         let mut budget = session.options.max_sweeps;
-        session.sweep(&mut *backend, Stop::Change(0.5), &mut budget)?;
+        accelerate::sweep(&mut *backend, 0.5, &mut budget, session)?;
         return Ok(Some(backend.values().map_err(Error::Backend)?));
     }
     Ok(None)
@@ -162,6 +165,12 @@ fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Re
     Ok(builder.finish()?)
 }
 
+/// Bounds, and what they allow for rounding.
+struct Proof {
+    bounds: Proper,
+    slack: f64,
+}
+
 /// What rows demand of κ.
 #[derive(Clone, Copy)]
 struct Demand {
@@ -171,12 +180,14 @@ struct Demand {
     cap: f64,
     /// L is a lower bound if κ is at least this.
     down: f64,
+    /// What is allowed for rounding.
+    slack: f64,
 }
 
 /// Bounds V ± κw with the smallest κ that can be proven; infinite ones where none can.
-fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proper {
+fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proof {
     let lengths = mdp.transitions.row_ptr.par_windows(2).map(|ends| ends[1] - ends[0]);
-    let terms = (lengths.max().unwrap_or_default() as usize + rounding.operations + 4) as f64;
+    let terms = (lengths.max().unwrap_or_default() as usize + rounding.operations + 3) as f64;
     let prover = Prover { mdp, values, weights, terms, reward_size: rounding.reward_size };
     let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
     let found: Vec<(Demand, usize)> = states.map(|state| prover.demand(state)).collect();
@@ -192,7 +203,8 @@ fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Prop
     let width = |kappa: f64, w: f64| if kappa.is_finite() { (kappa * w).next_up() } else { f64::INFINITY };
     let lower = values.iter().zip(weights).map(|(v, &w)| (v - width(down, w)).next_down()).map(lower_or_none).collect();
     let upper = values.iter().zip(weights).map(|(v, &w)| (v + width(up, w)).next_up()).map(upper_or_none).collect();
-    Proper { lower, upper, rows: found.iter().map(|(_, row)| *row).collect(), status: Status::Solved }
+    let rows = found.iter().map(|(_, row)| *row).collect();
+    Proof { bounds: Proper { lower, upper, rows, status: Status::Solved }, slack: most(|demand| demand.slack) }
 }
 
 /// What is not a number bounds nothing.
@@ -216,7 +228,7 @@ struct Prover<'a> {
 impl Prover<'_> {
     /// More than a sum can be off whose terms have magnitudes that add up to `size`.
     fn slack(&self, size: f64) -> f64 {
-        2.0 * self.terms * (UNIT * size + f64::MIN_POSITIVE)
+        1.01 * self.terms * (UNIT * size + f64::MIN_POSITIVE)
     }
 
     /// What the rows of a state demand, and the row that demands least of the lower bound.
@@ -226,20 +238,22 @@ impl Prover<'_> {
         // A state without rows is worth 0; the quotient has none.
         let mut best = rows.start;
         let none = if rows.is_empty() { 0.0 } else { f64::INFINITY };
-        let mut demand = Demand { up: 0.0, cap: f64::INFINITY, down: none };
+        let mut demand = Demand { up: 0.0, cap: f64::INFINITY, down: none, slack: 0.0 };
         for row in rows {
             let (cols, probs) = self.mdp.transitions.row(row);
             let reward = self.mdp.action_reward(row);
-            let [mut next, mut size, mut weight] = [0.0; 3];
+            let [mut next, mut size, mut weight, mut weight_size] = [0.0; 4];
             for (&col, &p) in cols.iter().zip(probs) {
                 let v = self.values[col as usize];
                 next += p * v;
                 size += p * v.abs();
                 weight += p * self.weights[col as usize];
+                weight_size += p * self.weights[col as usize].abs();
             }
-            let error = self.slack(self.reward_size.max(reward.abs()) + size + v.abs());
+            let error = self.slack(2.0 * self.reward_size.max(reward.abs()) + size + v.abs());
+            demand.slack = demand.slack.max(error);
             let gain = reward + next - v;
-            let fall = w - weight - self.slack(w + weight);
+            let fall = w - weight - self.slack(w.abs() + weight_size);
             if !(gain.is_finite() && error.is_finite() && fall.is_finite()) {
                 demand.up = f64::INFINITY;
                 continue;

@@ -42,16 +42,9 @@ pub(super) fn solve<E: std::error::Error>(
         let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, p)| p);
         sign * (arrived.sum::<f64>() / sum)
     };
-    let quotient = Plan {
-        graph,
-        open: &open,
-        allowed: &allowed,
-        components: &components,
-        stay: None,
-        reward,
-        reward_size: 0.0,
-    }
-    .quotient()?;
+    let quotient =
+        Plan { graph, open: &open, allowed: &allowed, components: &components, stay: None, reward, reward_size: 0.0 }
+            .quotient()?;
     let found = proper::solve(&quotient, Policies::Proper, session)?;
 
     let settled = |state: usize| if one[state] { sign } else { 0.0 };
