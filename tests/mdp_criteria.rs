@@ -7,10 +7,12 @@ use std::ops::ControlFlow;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::backend::cpu::Serial;
-use warpkov::mdp::criterion::{Bounded, Criterion, Error, Options, backward, solve};
+use warpkov::mdp::criterion::{Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, solve, solve_on};
+use warpkov::mdp::generate::{Consensus, Csma, Firewire, Zeroconf};
 use warpkov::mdp::graph::{Graph, NO_COMPONENT};
 use warpkov::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
-use warpkov::mdp::solve::{Backup, Status};
+use warpkov::mdp::options::DeviceChoice;
+use warpkov::mdp::solve::Status;
 
 /// A row: successors with probabilities, and the reward. What probabilities lack of 1 ends the process.
 type Row = (Vec<(u32, f64)>, f64);
@@ -43,12 +45,19 @@ fn model(objective: Objective, states: &[Vec<Row>]) -> Mdp {
     .unwrap()
 }
 
-fn serial<'m>(mdp: &'m Mdp) -> Result<Box<dyn Backup<Error = Infallible> + 'm>, Infallible> {
-    Ok(Box::new(Serial::<f64>::new(mdp)))
+/// One core.
+struct OneCore;
+
+impl Make for OneCore {
+    type Error = Infallible;
+
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, Infallible>, Infallible> {
+        Ok(Box::new(Serial::<f64>::new(mdp)))
+    }
 }
 
 fn run(mdp: &Mdp, criterion: &Criterion, options: &Options) -> Result<Bounded, Error<Infallible>> {
-    solve(mdp, criterion, options, &mut serial, &mut |_| ControlFlow::Continue(()))
+    solve(mdp, criterion, options, &OneCore, &mut |_| ControlFlow::Continue(()))
 }
 
 /// Solves, and checks that the bounds are as close as asked for.
@@ -215,14 +224,16 @@ fn horizons() {
     // To wait one step for 3, or take 1 at every step: near the end it does not pay.
     let mdp =
         model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0), (vec![(1, 1.0)], 0.0)], vec![(vec![(0, 1.0)], 3.0)]]);
-    let mut observe = |_: &_| ControlFlow::Continue(());
-    let stages = backward(&mdp, 3, None, true, &mut serial, &mut observe).unwrap();
+    let backward = |steps: u32, last: Option<&[f64]>, keep: bool| -> Stages {
+        backward(&mdp, steps, last, keep, &OneCore, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let stages = backward(3, None, true);
     assert_eq!(stages.bounded.values(), [4.0, 6.0]);
     // States 0 and 1 at t = 0, 1, 2; at t = 0 both actions are worth 4.
     assert_eq!(stages.policies.unwrap(), [0, 0, 1, 0, 0, 0]);
-    let stages = backward(&mdp, 1, Some(&[10.0, 20.0]), true, &mut serial, &mut observe).unwrap();
+    let stages = backward(1, Some(&[10.0, 20.0]), true);
     assert_eq!((stages.bounded.values(), stages.policies.unwrap()), (vec![20.0, 13.0], vec![1, 0]));
-    let stages = backward(&mdp, 0, Some(&[10.0, 20.0]), false, &mut serial, &mut observe).unwrap();
+    let stages = backward(0, Some(&[10.0, 20.0]), false);
     assert_eq!(stages.bounded.values(), [10.0, 20.0]);
 }
 
@@ -240,6 +251,81 @@ fn what_is_not_defined_is_refused() {
     let found = run(&gambler(1000), &Criterion::Reach { goal: vec![1000] }, &limited).unwrap();
     assert_eq!(found.status, Status::SweepLimit);
     assert_holds(&found, 500, 0.5);
+}
+
+fn with(objective: Objective, mdp: &Mdp) -> Mdp {
+    Mdp { objective, ..mdp.clone() }
+}
+
+fn start(mdp: &Mdp) -> usize {
+    mdp.labels["init"][0] as usize
+}
+
+/// Quantitative Verification Benchmark Set, `consensus`: c2, disagree, steps_max, steps_min. Of K = 16 the sweeps of a solver
+/// that stops when no value changes by 1e-6 any more answer 3265.6 and 3073.2.
+#[test]
+fn consensus() {
+    let cases = [(2, 2, Some((49.0 / 128.0, 13.0 / 120.0)), 75.0, 48.0), (2, 16, None, 3267.0, 3072.0)];
+    for (processes, bound, probabilities, most, least) in cases {
+        let mdp = Consensus { processes, bound }.generate().unwrap();
+        let (begun, init) = (std::time::Instant::now(), start(&mdp));
+        let finished = Criterion::TotalReward { goal: Some(mdp.labels["finished"].clone()) };
+        let epsilon = 1e-6;
+        let found = solved(&with(Objective::Maximize, &mdp), &finished, epsilon);
+        assert_holds(&found, init, most);
+        println!("consensus K={bound}: most in {:?}, {} sweeps, ±{:e}", begun.elapsed(), found.sweeps(), found.error());
+        let begun = std::time::Instant::now();
+        let found = solved(&with(Objective::Minimize, &mdp), &finished, epsilon);
+        assert_holds(&found, init, least);
+        println!(
+            "consensus K={bound}: least in {:?}, {} sweeps, ±{:e}",
+            begun.elapsed(),
+            found.sweeps(),
+            found.error()
+        );
+        let Some((heads, disagree)) = probabilities else { continue };
+        let holds = |label: &str, state: &u32| mdp.labels[label].binary_search(state).is_ok();
+        let all = || mdp.labels["finished"].iter().copied();
+        let goal = all().filter(|state| holds("all_coins_equal_1", state)).collect();
+        assert_holds(&solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9), init, heads);
+        let goal = all().filter(|state| !holds("agree", state)).collect();
+        assert_holds(&solved(&with(Objective::Maximize, &mdp), &Criterion::Reach { goal }, 1e-9), init, disagree);
+    }
+}
+
+/// Likewise `csma` (some_before), `firewire` (time_max, time_min) and `zeroconf` (correct_max, with a relative error).
+#[test]
+fn protocols() {
+    let mdp = Csma::default().generate().unwrap();
+    let goal = mdp.labels["early"].clone();
+    assert_holds(&solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9), start(&mdp), 0.5);
+
+    let mdp = Firewire::default().generate().unwrap();
+    let elected = Criterion::TotalReward { goal: Some(mdp.labels["elected"].clone()) };
+    assert_holds(&solved(&with(Objective::Maximize, &mdp), &elected, 1e-6), start(&mdp), 299.0);
+    assert_holds(&solved(&with(Objective::Minimize, &mdp), &elected, 1e-6), start(&mdp), 553.0 / 4.0);
+
+    let mdp = with(Objective::Maximize, &Zeroconf::default().generate().unwrap());
+    let collision = Criterion::Reach { goal: mdp.labels["collision"].clone() };
+    let found = run(&mdp, &collision, &Options { epsilon: 1e-6, relative: true, ..Options::default() }).unwrap();
+    let (init, exact) = (start(&mdp), 65_341.0 / 3_250_265_341.0);
+    assert_eq!(found.status, Status::Solved);
+    assert_holds(&found, init, exact);
+    assert!(found.upper[init] - found.lower[init] <= 2e-6 * exact);
+}
+
+#[test]
+fn devices_agree() {
+    let lake = gambler(10);
+    let reach = Criterion::Reach { goal: vec![10] };
+    for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+        let options = Options { epsilon: 1e-9, ..Options::default() };
+        let found = solve_on(device, &lake, &reach, &options, &mut |_| ControlFlow::Continue(())).unwrap().bounded;
+        (0..=10).for_each(|i| assert_holds(&found, i, i as f64 / 10.0));
+        assert!(found.error() <= 1e-9 && found.status == Status::Solved);
+        let found = solve_on(device, &lake, &Criterion::Average, &options, &mut |_| ControlFlow::Continue(()));
+        assert_holds(&found.unwrap().bounded, 5, 0.0);
+    }
 }
 
 /// A Markov chain with one more state, where the process has ended: dense.

@@ -4,7 +4,7 @@
 //! is off by e = 2k·(u·(R + 2B) + m), in the terms of the [certificate](crate::mdp::certificate), and errors are
 //! passed on with the factor γ.
 
-use super::{Bounded, Ended, Error, Make, Observe, Options, Session, maximised, signed};
+use super::{Bounded, Ended, Error, Make, Observe, Options, Session, signed};
 use crate::mdp::model::Mdp;
 use crate::mdp::solve::{Status, Stop};
 
@@ -26,13 +26,13 @@ pub struct Stages {
 /// # Errors
 /// [`Error::Backend`]; that the observer stops the run is none but its [`Status`], and the values are then those of a
 /// shorter horizon.
-pub fn backward<E: std::error::Error>(
+pub fn backward<'a, E: std::error::Error>(
     mdp: &Mdp,
     steps: u32,
     terminal: Option<&[f64]>,
     keep: bool,
-    make: &mut Make<E>,
-    observe: &mut Observe,
+    make: &'a dyn Make<Error = E>,
+    observe: &'a mut Observe<'a>,
 ) -> Result<Stages, Error<E>> {
     stages(mdp, steps, terminal, keep, &mut Session::new(Options::default(), make, observe))
 }
@@ -53,7 +53,7 @@ fn stages<E: std::error::Error>(
     session: &mut Session<E>,
 ) -> Result<Stages, Error<E>> {
     let sign = mdp.objective.sign();
-    let model = maximised(mdp);
+    let model = mdp.to_maximize();
     let last = |state: usize| match terminal {
         Some(values) if mdp.choices.count(state) > 0 => sign * values[state],
         _ => 0.0,

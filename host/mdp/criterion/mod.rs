@@ -15,18 +15,20 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use super::graph::Graph;
-use super::model::{Array, Csr, Mdp, Objective};
+use super::model::{Mdp, Objective};
 use super::solve::{Backup, Round, Status, Stop};
 use super::validate::Invalid;
 
 mod accelerate;
 mod average;
 mod horizon;
+mod place;
 mod proper;
 mod reach;
 mod total;
 
 pub use horizon::{Stages, backward};
+pub use place::{Cpu, OnDevice, Solved, solve_on};
 
 /// What is optimised, by the model's [`Objective`].
 #[derive(Clone, Debug, PartialEq)]
@@ -142,22 +144,34 @@ pub enum Error<E: std::error::Error> {
     Invalid(#[from] Invalid),
 }
 
-/// Makes a backend for a model, which maximises and has f64 values.
-pub type Make<'a, E> = dyn for<'m> FnMut(&'m Mdp) -> Result<Box<dyn Backup<Error = E> + 'm>, E> + 'a;
+/// A place where models are swept.
+pub trait Make {
+    /// What can go wrong there.
+    type Error: std::error::Error;
+
+    /// A backend for a model that is to be maximised. Its V must be `f64`, or ε is not reached.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, Self::Error>, Self::Error>;
+}
+
+/// A backend, whichever it is.
+pub type Boxed<'m, E> = Box<dyn Backup<Error = E> + 'm>;
 
 /// Called after each round; breaks to stop the run.
 pub type Observe<'a> = dyn FnMut(&Round) -> ControlFlow<()> + 'a;
 
-/// Solves `mdp` by `criterion`. The backends that `make` makes are given models of their own, smaller than this one.
+/// Solves `mdp` by `criterion`, on backends that `make` makes. Most are given models of their own, smaller than this one.
 ///
 /// # Errors
 /// [`Error`]; that a run meets a limit is none but its [`Status`].
-pub fn solve<E: std::error::Error>(
+pub fn solve<'a, E: std::error::Error>(
     mdp: &Mdp,
     criterion: &Criterion,
     options: &Options,
-    make: &mut Make<E>,
-    observe: &mut Observe,
+    make: &'a dyn Make<Error = E>,
+    observe: &'a mut Observe<'a>,
 ) -> Result<Bounded, Error<E>> {
     let mut session = Session::new(*options, make, observe);
     match criterion {
@@ -189,9 +203,9 @@ fn members<E: std::error::Error>(mdp: &Mdp, list: &[u32]) -> Result<Vec<bool>, E
 }
 
 /// A run: what it was asked for and what it has done.
-struct Session<'a, 'f, E> {
-    make: &'a mut Make<'f, E>,
-    observe: &'a mut Observe<'f>,
+struct Session<'a, E> {
+    make: &'a dyn Make<Error = E>,
+    observe: &'a mut Observe<'a>,
     options: Options,
     start: Instant,
     rounds: Vec<Round>,
@@ -223,13 +237,16 @@ impl Ended {
     }
 }
 
-impl<'a, 'f, E: std::error::Error> Session<'a, 'f, E> {
-    fn new(options: Options, make: &'a mut Make<'f, E>, observe: &'a mut Observe<'f>) -> Self {
+impl<'a, E: std::error::Error> Session<'a, E> {
+    fn new(options: Options, make: &'a dyn Make<Error = E>, observe: &'a mut Observe<'a>) -> Self {
         Self { make, observe, options, start: Instant::now(), rounds: Vec::new(), chunk: 64 }
     }
 
-    fn make<'m>(&mut self, mdp: &'m Mdp) -> Result<Box<dyn Backup<Error = E> + 'm>, Error<E>> {
-        (self.make)(mdp).map_err(Error::Backend)
+    fn make<'m>(&self, mdp: &'m Mdp) -> Result<Boxed<'m, E>, Error<E>>
+    where
+        'a: 'm,
+    {
+        self.make.make(mdp).map_err(Error::Backend)
     }
 
     /// Greedy sweeps until `stop` is met or none of `budget` are left. The observer sees them every now and then.
@@ -272,20 +289,6 @@ fn middle(lower: f64, upper: f64) -> f64 {
 fn radius(lower: f64, upper: f64) -> f64 {
     let middle = middle(lower, upper);
     if lower == upper { 0.0 } else { (middle - lower).max(upper - middle).next_up() }
-}
-
-/// The model with rewards to maximise.
-fn maximised(mdp: &Mdp) -> Mdp {
-    let negated = |values: &Array<f64>| Array::from(values.iter().map(|x| -x).collect::<Vec<_>>());
-    match mdp.objective {
-        Objective::Maximize => mdp.clone(),
-        Objective::Minimize => Mdp {
-            objective: Objective::Maximize,
-            rewards: Csr { val: negated(&mdp.rewards.val), ..mdp.rewards.clone() },
-            action_rewards: negated(&mdp.action_rewards),
-            ..mdp.clone()
-        },
-    }
 }
 
 /// Bounds in the model's own sign.
