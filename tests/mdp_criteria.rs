@@ -448,10 +448,8 @@ fn eliminate(mut a: Vec<Vec<f64>>) -> Vec<f64> {
         assert!(a[k][k].abs() > 1e-12, "singular");
         for i in 0..n {
             if i != k {
-                let factor = a[i][k] / a[k][k];
-                for j in k..=n {
-                    a[i][j] -= factor * a[k][j];
-                }
+                let (factor, pivot) = (a[i][k] / a[k][k], a[k].clone());
+                a[i].iter_mut().zip(pivot).for_each(|(entry, pivot)| *entry -= factor * pivot);
             }
         }
     }

@@ -28,8 +28,8 @@ pub struct Quotient {
     of_state: Vec<u32>,
 }
 
-/// What rounding did to a model: relative to themselves, entries are off by at most `operations` units of roundoff, and
-/// so are rewards, relative to `reward_size`.
+/// What rounding did to a model: relative to themselves, entries are off by at most `operations` units of roundoff. Rewards
+/// are off by at most twice that and one, relative to `reward_size` or, where that is less, to themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rounding {
     /// Operations in the longest chain that made an entry.
@@ -118,8 +118,8 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
             }
             builder.end_state();
         }
-        // A sum, a quotient, and the sum of entries that were merged.
-        let operations = if altered { 2 * longest + 2 } else { 0 };
+        // The sum of a row, which may be off even if it seems to be 1; the quotient, and the sum of entries that were merged.
+        let operations = longest + if altered { longest + 1 } else { 0 };
         let rounding = Rounding { operations, reward_size: self.reward_size };
         let mdp = if origin.is_empty() { None } else { Some(builder.finish()?) };
         Ok(Quotient { mdp, origin, rounding, of_state })

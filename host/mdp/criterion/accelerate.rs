@@ -59,14 +59,14 @@ pub(super) fn sweep<E: std::error::Error>(
                 return Ok(ended);
             }
             after = session.rounds.last().map_or(f64::INFINITY, |round| round.residual);
-            // Not a number is not better either.
-            if !(after < before) {
+            if after >= before || after.is_nan() {
                 backend.reset(seen.last().map(Vec::as_slice)).map_err(Error::Backend)?;
                 after = before;
             }
         }
         let last = seen.last().map_or(0.0, |values| values.par_iter().map(|v| v.abs()).reduce(|| 0.0, f64::max));
-        if after >= lowest && lowest <= NOISE * f64::EPSILON * last {
+        let rests = seen.windows(2).all(|pair| pair[0] == pair[1]);
+        if rests || after >= lowest && lowest <= NOISE * f64::EPSILON * last {
             return Ok(Ended::Stalled);
         }
         lowest = lowest.min(after);
@@ -96,18 +96,13 @@ fn some<E: std::error::Error>(
 fn extrapolated(x: &[Vec<f64>]) -> Option<Vec<f64>> {
     let order = x.len() - 1;
     // Gram matrix of the steps, scaled to a trace of 1, with a little on its diagonal: steps may be as good as parallel.
-    let mut gram = vec![vec![0.0; order + 1]; order];
-    for i in 0..order {
-        for j in i..order {
-            gram[i][j] = step_product(x, i, j);
-            gram[j][i] = gram[i][j];
-        }
-    }
+    let upper: Vec<Vec<f64>> = (0..order).map(|i| (i..order).map(|j| step_product(x, i, j)).collect()).collect();
+    let entry = |i: usize, j: usize| upper[i.min(j)][i.abs_diff(j)];
+    let mut gram: Vec<Vec<f64>> = (0..order).map(|i| (0..order).map(|j| entry(i, j)).chain([1.0]).collect()).collect();
     let trace: f64 = (0..order).map(|i| gram[i][i]).sum();
     for (i, row) in gram.iter_mut().enumerate() {
-        row.iter_mut().for_each(|entry| *entry /= trace);
+        row[..order].iter_mut().for_each(|entry| *entry /= trace);
         row[i] += 1e-14;
-        row[order] = 1.0;
     }
     // (G + μI) c = 1, γ = c / Σ c, by elimination: G + μI is positive definite.
     for k in 0..order {

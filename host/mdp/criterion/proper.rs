@@ -18,8 +18,9 @@
 //!
 //! # Rounding
 //! A Q-factor of a row of n entries, less V(s), is off by at most ku/(1 − ku) of its terms' magnitudes, with u = 2⁻⁵³ and
-//! k = n + 3 and as many operations more as have made the model's entries what they are. A reward has gone through n + 1
-//! of its own. 1.01·k·u covers the denominator and that magnitudes are rounded, too, for all rows of fewer than 2³² entries.
+//! k = n + 3 and as many operations more as have made the model's entries what they are; a reward has gone through twice
+//! as many, and counts twice. 1.01·k·u covers the denominator, and that magnitudes are rounded, too. V* is that of the model
+//! whose rows are divided by their sums.
 
 use rayon::prelude::*;
 
