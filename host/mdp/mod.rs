@@ -6,13 +6,16 @@
 pub mod bench;
 pub mod certificate;
 pub mod compare;
+pub mod criterion;
 mod dispatch;
 pub mod generate;
+pub mod graph;
 pub mod io;
 pub mod model;
 pub mod options;
 pub mod patterns;
 pub mod plot;
+pub mod quotient;
 pub mod report;
 pub mod solve;
 pub mod tiles;

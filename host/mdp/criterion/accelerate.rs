@@ -1,0 +1,135 @@
+//! Sweeps to a fixed point, sped up by extrapolation.
+//!
+//! Sweeps take the slower to converge the longer the process goes on: the error falls like λᵏ, with λ near 1. So k sweeps
+//! at a time are seen as one step of a sequence x₀, x₁ …, and after some steps the combination Σ γᵢ xᵢ₊₁, Σ γᵢ = 1, that
+//! makes ‖Σ γᵢ (xᵢ₊₁ − xᵢ)‖₂ smallest takes their place, if a sweep changes it less than it changes the last of them: reduced
+//! rank extrapolation (Eddy 1979; Sidi, *Vector Extrapolation Methods with Applications*, 2017). k grows while that helps
+//! little. Nothing is proven here, nor need be.
+//!
+//! Before each xᵢ the mean of V and TV is taken, for an error that changes its sign with every sweep can fall as slowly, and
+//! is not seen after an even number of them. From values that are not below the fixed point sweeps need not come to rest:
+//! rounding errors may chase each other. So when changes are of their size and fall no longer, that is all there is.
+
+use rayon::prelude::*;
+
+use super::{Ended, Error, Session};
+use crate::mdp::solve::{Backup, Stop};
+
+/// Differences that are combined.
+const ORDER: usize = 8;
+
+/// Changes of this many units in the last place of the largest value may be rounding errors.
+const NOISE: f64 = 1024.0;
+
+/// Greedy sweeps until ‖ΔV‖∞ < `theta` or none of `budget` are left.
+pub(super) fn sweep<E: std::error::Error>(
+    backend: &mut dyn Backup<Error = E>,
+    theta: f64,
+    budget: &mut u64,
+    session: &mut Session<E>,
+) -> Result<Ended, Error<E>> {
+    /// k at first and at most.
+    const SWEEPS: (u64, u64) = (32, 1 << 16);
+    let stop = Stop::Change(theta);
+    let (mut together, mut lowest) = (SWEEPS.0, f64::INFINITY);
+    let mut seen = vec![backend.values().map_err(Error::Backend)?];
+    loop {
+        let ended = some(backend, stop, together, budget, session)?;
+        if ended != Ended::Limit || *budget == 0 {
+            return Ok(ended);
+        }
+        let mut mean = backend.values().map_err(Error::Backend)?;
+        let ended = some(backend, stop, 1, budget, session)?;
+        if ended != Ended::Limit || *budget == 0 {
+            return Ok(ended);
+        }
+        let next = backend.values().map_err(Error::Backend)?;
+        mean.par_iter_mut().zip(next).for_each(|(value, next)| *value = (*value + next) / 2.0);
+        backend.reset(Some(&mean)).map_err(Error::Backend)?;
+        seen.push(mean);
+        if seen.len() <= ORDER {
+            continue;
+        }
+        let before = session.rounds.last().map_or(f64::INFINITY, |round| round.residual);
+        let mut after = before;
+        if let Some(values) = extrapolated(&seen) {
+            backend.reset(Some(&values)).map_err(Error::Backend)?;
+            let ended = some(backend, stop, 1, budget, session)?;
+            if ended != Ended::Limit {
+                return Ok(ended);
+            }
+            after = session.rounds.last().map_or(f64::INFINITY, |round| round.residual);
+            if after >= before || after.is_nan() {
+                backend.reset(seen.last().map(Vec::as_slice)).map_err(Error::Backend)?;
+                after = before;
+            }
+        }
+        let last = seen.last().map_or(0.0, |values| values.par_iter().map(|v| v.abs()).reduce(|| 0.0, f64::max));
+        let rests = seen.windows(2).all(|pair| pair[0] == pair[1]);
+        if rests || after >= lowest && lowest <= NOISE * f64::EPSILON * last {
+            return Ok(Ended::Stalled);
+        }
+        lowest = lowest.min(after);
+        if after > before / 8.0 {
+            together = (2 * together).min(SWEEPS.1);
+        }
+        seen = vec![backend.values().map_err(Error::Backend)?];
+    }
+}
+
+/// `count` sweeps, or fewer where `stop` is met or the budget is spent.
+fn some<E: std::error::Error>(
+    backend: &mut dyn Backup<Error = E>,
+    stop: Stop,
+    count: u64,
+    budget: &mut u64,
+    session: &mut Session<E>,
+) -> Result<Ended, Error<E>> {
+    let given = count.min(*budget);
+    let mut left = given;
+    let ended = session.sweep(backend, stop, &mut left)?;
+    *budget -= given - left;
+    Ok(ended)
+}
+
+/// The combination of all but the first of `x` whose steps cancel best; `None` where it is not finite.
+fn extrapolated(x: &[Vec<f64>]) -> Option<Vec<f64>> {
+    let order = x.len() - 1;
+    // Gram matrix of the steps, scaled to a trace of 1, with a little on its diagonal: steps may be as good as parallel.
+    let upper: Vec<Vec<f64>> = (0..order).map(|i| (i..order).map(|j| step_product(x, i, j)).collect()).collect();
+    let entry = |i: usize, j: usize| upper[i.min(j)][i.abs_diff(j)];
+    let mut gram: Vec<Vec<f64>> = (0..order).map(|i| (0..order).map(|j| entry(i, j)).chain([1.0]).collect()).collect();
+    let trace: f64 = (0..order).map(|i| gram[i][i]).sum();
+    for (i, row) in gram.iter_mut().enumerate() {
+        row[..order].iter_mut().for_each(|entry| *entry /= trace);
+        row[i] += 1e-14;
+    }
+    // (G + μI) c = 1, γ = c / Σ c, by elimination: G + μI is positive definite.
+    for k in 0..order {
+        let pivot = gram[k].clone();
+        for (_, row) in gram.iter_mut().enumerate().filter(|(i, _)| *i != k) {
+            let factor = row[k] / pivot[k];
+            row.iter_mut().zip(&pivot).for_each(|(entry, pivot)| *entry -= factor * pivot);
+        }
+    }
+    let factors: Vec<f64> = (0..order).map(|k| gram[k][order] / gram[k][k]).collect();
+    let sum: f64 = factors.iter().sum();
+    let combined = |state: usize| factors.iter().zip(&x[1..]).map(|(c, x)| c / sum * x[state]).sum::<f64>();
+    let values: Vec<f64> = (0..x[0].len()).into_par_iter().map(combined).collect();
+    values.par_iter().all(|value| value.is_finite()).then_some(values)
+}
+
+/// The scalar product of two steps. Parts are added up in order, so that it is the same every time.
+fn step_product(x: &[Vec<f64>], i: usize, j: usize) -> f64 {
+    /// States of a part.
+    const PART: usize = 1 << 16;
+    let states = x[0].len();
+    let parts: Vec<f64> = (0..states.div_ceil(PART))
+        .into_par_iter()
+        .map(|part| {
+            let states = part * PART..states.min((part + 1) * PART);
+            states.map(|s| (x[i + 1][s] - x[i][s]) * (x[j + 1][s] - x[j][s])).sum()
+        })
+        .collect();
+    parts.iter().sum()
+}

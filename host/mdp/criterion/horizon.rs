@@ -1,0 +1,112 @@
+//! The expected sum of the first T rewards, discounted or not: backward induction.
+//!
+//! V_T is given, and V_t = T V_{t+1} for t = T−1 … 0: T sweeps, exact but for rounding. A sweep of values no larger than B
+//! is off by e = 2k·(u·(R + 2B) + m), in the terms of the [certificate](crate::mdp::certificate), and errors are
+//! passed on with the factor γ.
+
+use super::{Bounded, Ended, Error, Make, Observe, Options, Session, signed};
+use crate::mdp::model::Mdp;
+use crate::mdp::solve::{Status, Stop};
+
+/// Unit roundoff of `f64`.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// The solution of a finite horizon.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    /// V_0, one value per state, and its bounds.
+    pub bounded: Bounded,
+    /// π_0 … π_{T−1}, one after the other, each an action per state; `None` unless asked for.
+    pub policies: Option<Vec<u32>>,
+}
+
+/// V_0 and, if `keep` says so, all T·S actions. V_T is `terminal`, one value per state, or 0; states without actions are
+/// worth 0 at all times.
+///
+/// # Errors
+/// [`Error::Backend`]; that the observer stops the run is none but its [`Status`], and the values are then those of a
+/// shorter horizon.
+pub fn backward<'a, E: std::error::Error>(
+    mdp: &Mdp,
+    steps: u32,
+    terminal: Option<&[f64]>,
+    keep: bool,
+    make: &'a dyn Make<Error = E>,
+    observe: &'a mut Observe<'a>,
+) -> Result<Stages, Error<E>> {
+    stages(mdp, steps, terminal, keep, &mut Session::new(Options::default(), make, observe))
+}
+
+pub(super) fn solve<E: std::error::Error>(
+    mdp: &Mdp,
+    steps: u32,
+    session: &mut Session<E>,
+) -> Result<Bounded, Error<E>> {
+    Ok(stages(mdp, steps, None, false, session)?.bounded)
+}
+
+fn stages<E: std::error::Error>(
+    mdp: &Mdp,
+    steps: u32,
+    terminal: Option<&[f64]>,
+    keep: bool,
+    session: &mut Session<E>,
+) -> Result<Stages, Error<E>> {
+    let sign = mdp.objective.sign();
+    let model = mdp.to_maximize();
+    let last = |state: usize| match terminal {
+        Some(values) if mdp.choices.count(state) > 0 => sign * values[state],
+        _ => 0.0,
+    };
+    let last: Vec<f64> = (0..mdp.states as usize).map(last).collect();
+    let mut policies = Vec::new();
+    let mut budget = u64::from(steps);
+    let mut status = Status::Solved;
+    let (values, policy) = if steps == 0 {
+        (last.clone(), mdp.first_policy())
+    } else {
+        let mut backend = session.make(&model)?;
+        backend.reset(Some(&last)).map_err(Error::Backend)?;
+        while keep && budget > 0 && status == Status::Solved {
+            let done = backend.backup(Stop::Change(0.0), 1).map_err(Error::Backend)?;
+            budget -= 1;
+            policies.push(backend.policy().map_err(Error::Backend)?);
+            if session.push(done.sweeps, done.residual()).is_break() {
+                status = Status::Interrupted;
+            }
+        }
+        // No change is below 0: all of them are done.
+        if !keep && session.sweep(&mut *backend, Stop::Change(0.0), &mut budget)? == Ended::Interrupted {
+            status = Status::Interrupted;
+        }
+        (backend.values().map_err(Error::Backend)?, backend.policy().map_err(Error::Backend)?)
+    };
+    let error = error(mdp, u64::from(steps) - budget, &last);
+    let bound = |shift: f64| values.iter().map(|v| v + shift).collect::<Vec<_>>();
+    let (lower, upper) = (bound(-error), bound(error));
+    let (lower, upper) = signed(mdp.objective, lower, upper);
+    let rounds = std::mem::take(&mut session.rounds);
+    let bounded = Bounded { lower, upper, policy, bias: None, status, rounds };
+    Ok(Stages { bounded, policies: keep.then(|| policies.into_iter().rev().flatten().collect()) })
+}
+
+/// What V_0 can be off by after `steps` sweeps from V_T = `last`.
+fn error(mdp: &Mdp, steps: u64, last: &[f64]) -> f64 {
+    let (mut reward, mut sum, mut longest) = (0.0_f64, 0.0_f64, 0);
+    for row in 0..mdp.rows() {
+        let (_, probs) = mdp.transitions.row(row);
+        let size =
+            mdp.rewards_of(row).zip(probs).fold(mdp.action_reward(row).abs(), |size, (r, p)| size + (p * r).abs());
+        (reward, sum, longest) = (reward.max(size), sum.max(probs.iter().sum()), longest.max(probs.len()));
+    }
+    let gamma = mdp.gamma * sum * (1.0 + 4.0 * longest as f64 * UNIT);
+    let terms = (longest + 4) as f64;
+    let mut size = last.iter().map(|v| v.abs()).fold(0.0, f64::max);
+    let mut error = 0.0;
+    for _ in 0..steps {
+        error = gamma * error + 2.0 * terms * (UNIT * (reward + 2.0 * size) + f64::MIN_POSITIVE);
+        size = (reward + gamma * size) * (1.0 + 4.0 * f64::EPSILON);
+    }
+    // Sums of these, and the bounds themselves.
+    error * (1.0 + 1e-3) + 4.0 * UNIT * size
+}

@@ -1,0 +1,302 @@
+//! Criteria other than the discounted sum, each with bounds from both sides.
+//!
+//! | criterion | what is optimised | how |
+//! | --- | --- | --- |
+//! | [`Reach`](Criterion::Reach) | the probability of reaching a set | [`reach`], on a proper quotient |
+//! | [`TotalReward`](Criterion::TotalReward) | the expected sum of rewards, until a set is reached or for ever | [`total`], likewise |
+//! | [`Average`](Criterion::Average) | the expected reward per step in the long run | [`average`], relative value iteration |
+//! | [`Horizon`](Criterion::Horizon) | the expected sum of the first T rewards | [`horizon`], T backward sweeps |
+//!
+//! Undiscounted sweeps do not contract, and a small change between two of them says nothing of the distance to the
+//! fixed point. Here they only propose values; bounds are proven from the model, in `f64` with all rounding errors
+//! accounted for, whichever backend proposed them.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use super::graph::Graph;
+use super::model::{Mdp, Objective};
+use super::solve::{Backup, Round, Status, Stop};
+use super::validate::Invalid;
+
+mod accelerate;
+mod average;
+mod horizon;
+mod place;
+mod proper;
+mod reach;
+mod total;
+
+pub use horizon::{Stages, backward};
+pub use place::{Cpu, OnDevice, Solved, solve_on};
+
+/// What is optimised, by the model's [`Objective`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Criterion {
+    /// The probability of reaching a state of `goal`, in any number of steps. Rewards and γ play no part.
+    Reach {
+        /// States.
+        goal: Vec<u32>,
+    },
+    /// The expected sum of rewards, undiscounted. γ plays no part.
+    TotalReward {
+        /// States until which rewards count. Who misses them earns ∞ where rewards are to be maximised or costs to be
+        /// minimised, and −∞ where costs are to be maximised or rewards to be minimised (written with the other sign), as
+        /// PRISM and Storm have it. `None`: rewards count for ever.
+        goal: Option<Vec<u32>>,
+    },
+    /// The expected reward per step in the long run, the gain. Where the process ends it is 0. γ plays no part.
+    Average,
+    /// The expected sum of the first T rewards, discounted by γ ∈ [0, 1].
+    Horizon(u32),
+}
+
+/// How well to solve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// ε: how far a value may be from the optimal one.
+    pub epsilon: f64,
+    /// Whether ε is relative to each value.
+    pub relative: bool,
+    /// Sweeps at most, over values and, again, over what bounds them.
+    pub max_sweeps: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { epsilon: 1e-6, relative: false, max_sweeps: 100_000_000 }
+    }
+}
+
+/// Optimal values between bounds that are certain.
+#[derive(Clone, Debug)]
+pub struct Bounded {
+    /// A number per state that the optimal value is not below.
+    pub lower: Vec<f64>,
+    /// A number per state that the optimal value does not exceed.
+    pub upper: Vec<f64>,
+    /// A policy, an action per state. Its own values are not worse than the bounds say.
+    pub policy: Vec<u32>,
+    /// h, up to a constant, where the gain is the same for all states: h + g = max r + P h.
+    pub bias: Option<Vec<f64>>,
+    /// [`Solved`](Status::Solved) where the bounds are as close as they were asked to be.
+    pub status: Status,
+    /// What was swept.
+    pub rounds: Vec<Round>,
+}
+
+impl Bounded {
+    /// The values in the middle of the bounds.
+    #[must_use]
+    pub fn values(&self) -> Vec<f64> {
+        self.lower.iter().zip(&self.upper).map(|(&lower, &upper)| middle(lower, upper)).collect()
+    }
+
+    /// A number that no value in the middle is further from the optimal one than.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        self.lower.iter().zip(&self.upper).map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max)
+    }
+
+    /// Sweeps in all rounds.
+    #[must_use]
+    pub fn sweeps(&self) -> u64 {
+        self.rounds.iter().map(|round| u64::from(round.sweeps)).sum()
+    }
+}
+
+/// Why there is no solution.
+#[derive(Debug, thiserror::Error)]
+pub enum Error<E: std::error::Error> {
+    /// The backend failed.
+    #[error(transparent)]
+    Backend(E),
+    /// No such state.
+    #[error("goal[{position}] is {found}, expected a state below {states}")]
+    Goal {
+        /// Position in the list of states.
+        position: usize,
+        /// What is there.
+        found: u32,
+        /// S.
+        states: u32,
+    },
+    /// The total reward is not defined.
+    #[error(
+        "total reward: rewards of both signs, and from state {state} the goal may be missed; \
+         expected rewards of one sign, or a goal that every policy reaches"
+    )]
+    Missed {
+        /// The first such state.
+        state: usize,
+    },
+    /// The total reward is not defined.
+    #[error(
+        "total reward: rewards of both signs, and state {state} can be visited for ever at rewards other than 0; \
+         expected rewards of one sign, a goal, or the average reward as criterion"
+    )]
+    Recurrent {
+        /// The first such state.
+        state: usize,
+    },
+    /// A model made of the model is none: rewards overflow.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// A place where models are swept.
+pub trait Make {
+    /// What can go wrong there.
+    type Error: std::error::Error;
+
+    /// A backend for a model that is to be maximised. Its V must be `f64`, or ε is not reached.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, Self::Error>, Self::Error>;
+}
+
+/// A backend, whichever it is.
+pub type Boxed<'m, E> = Box<dyn Backup<Error = E> + 'm>;
+
+/// Called after each round; breaks to stop the run.
+pub type Observe<'a> = dyn FnMut(&Round) -> ControlFlow<()> + 'a;
+
+/// Solves `mdp` by `criterion`, on backends that `make` makes. Most are given models of their own, smaller than this one.
+///
+/// # Errors
+/// [`Error`]; that a run meets a limit is none but its [`Status`].
+pub fn solve<'a, E: std::error::Error>(
+    mdp: &Mdp,
+    criterion: &Criterion,
+    options: &Options,
+    make: &'a dyn Make<Error = E>,
+    observe: &'a mut Observe<'a>,
+) -> Result<Bounded, Error<E>> {
+    let mut session = Session::new(*options, make, observe);
+    match criterion {
+        Criterion::Reach { goal } => {
+            let graph = Graph::new(mdp);
+            reach::solve(&graph, &members(mdp, goal)?, &mut session)
+        }
+        Criterion::TotalReward { goal } => {
+            let graph = Graph::new(mdp);
+            let goal = goal.as_deref().map(|goal| members(mdp, goal)).transpose()?;
+            total::solve(&graph, goal.as_deref(), &mut session)
+        }
+        Criterion::Average => average::solve(&Graph::new(mdp), &mut session),
+        Criterion::Horizon(steps) => horizon::solve(mdp, *steps, &mut session),
+    }
+}
+
+/// States as a set of vertices.
+fn members<E: std::error::Error>(mdp: &Mdp, list: &[u32]) -> Result<Vec<bool>, Error<E>> {
+    let states = mdp.states;
+    let mut set = vec![false; states as usize + 1];
+    for (position, &found) in list.iter().enumerate() {
+        if found >= states {
+            return Err(Error::Goal { position, found, states });
+        }
+        set[found as usize] = true;
+    }
+    Ok(set)
+}
+
+/// A run: what it was asked for and what it has done.
+struct Session<'a, E> {
+    make: &'a dyn Make<Error = E>,
+    observe: &'a mut Observe<'a>,
+    options: Options,
+    start: Instant,
+    rounds: Vec<Round>,
+    /// Sweeps between two looks at the observer.
+    chunk: u32,
+}
+
+/// How some sweeps ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// As they were to.
+    Met,
+    /// None are left.
+    Limit,
+    /// With nothing but rounding errors.
+    Stalled,
+    /// The observer asked to stop.
+    Interrupted,
+}
+
+impl Ended {
+    fn status(self) -> Status {
+        match self {
+            Self::Met => Status::Solved,
+            Self::Limit => Status::SweepLimit,
+            Self::Stalled => Status::Stalled,
+            Self::Interrupted => Status::Interrupted,
+        }
+    }
+}
+
+impl<'a, E: std::error::Error> Session<'a, E> {
+    fn new(options: Options, make: &'a dyn Make<Error = E>, observe: &'a mut Observe<'a>) -> Self {
+        Self { make, observe, options, start: Instant::now(), rounds: Vec::new(), chunk: 64 }
+    }
+
+    fn make<'m>(&self, mdp: &'m Mdp) -> Result<Boxed<'m, E>, Error<E>>
+    where
+        'a: 'm,
+    {
+        self.make.make(mdp).map_err(Error::Backend)
+    }
+
+    /// Greedy sweeps until `stop` is met or none of `budget` are left. The observer sees them every now and then.
+    fn sweep(&mut self, backend: &mut dyn Backup<Error = E>, stop: Stop, budget: &mut u64) -> Result<Ended, Error<E>> {
+        /// Seconds between two looks at the observer, as nearly as powers of two can be.
+        const PATIENCE: f64 = 0.1;
+        while *budget > 0 {
+            let begun = Instant::now();
+            let at_most = self.chunk.min(u32::try_from(*budget).unwrap_or(u32::MAX));
+            let done = backend.backup(stop, at_most).map_err(Error::Backend)?;
+            *budget -= u64::from(done.sweeps).min(*budget);
+            if self.push(done.sweeps, done.residual()).is_break() {
+                return Ok(Ended::Interrupted);
+            }
+            if stop.is_met(done.least, done.greatest) {
+                return Ok(Ended::Met);
+            }
+            if done.sweeps == self.chunk && begun.elapsed().as_secs_f64() < PATIENCE / 2.0 {
+                self.chunk = self.chunk.saturating_mul(2);
+            }
+        }
+        Ok(Ended::Limit)
+    }
+
+    /// Notes some sweeps, and asks whether to go on.
+    fn push(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
+        let round = self.rounds.len() as u32 + 1;
+        let round = Round { round, sweeps, residual, changed: None, seconds: self.start.elapsed().as_secs_f64() };
+        self.rounds.push(round);
+        (self.observe)(&round)
+    }
+}
+
+/// The number in the middle; that of equal bounds, which may be infinite, is theirs.
+fn middle(lower: f64, upper: f64) -> f64 {
+    if lower == upper { lower } else { lower + (upper - lower) / 2.0 }
+}
+
+/// How far the middle may be from what is between the bounds, rounded up.
+fn radius(lower: f64, upper: f64) -> f64 {
+    let middle = middle(lower, upper);
+    if lower == upper { 0.0 } else { (middle - lower).max(upper - middle).next_up() }
+}
+
+/// Bounds in the model's own sign.
+fn signed(objective: Objective, lower: Vec<f64>, upper: Vec<f64>) -> (Vec<f64>, Vec<f64>) {
+    // 0 − x, so that no 0 becomes −0.
+    let negated = |values: Vec<f64>| values.into_iter().map(|x| 0.0 - x).collect();
+    match objective {
+        Objective::Maximize => (lower, upper),
+        Objective::Minimize => (negated(upper), negated(lower)),
+    }
+}

@@ -1,0 +1,126 @@
+//! The places where models are swept: CPU, GPU, emulator.
+
+use warpkov_kernels::emulator::Emulator;
+use warpkov_kernels::launch::Device;
+
+use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, solve};
+use crate::backend::cpu::Parallel;
+use crate::backend::cuda::Gpu;
+use crate::backend::device::{Plan, Storage, Values};
+use crate::mdp::SolveError;
+use crate::mdp::model::Mdp;
+use crate::mdp::options::DeviceChoice;
+use crate::mdp::solve::{Backup, Backups, State, Stop};
+
+/// All CPU cores.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu;
+
+impl Make for Cpu {
+    type Error = SolveError;
+
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
+        Ok(Box::new(Unified(Parallel::<f64>::new(mdp))))
+    }
+}
+
+/// A GPU, or the emulator.
+pub struct OnDevice<D>(pub D);
+
+impl<D: Device> Make for OnDevice<D>
+where
+    SolveError: From<D::Error>,
+{
+    type Error = SolveError;
+
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
+        let plan = Plan::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
+        Ok(match plan.is_wide() {
+            false => Box::new(Unified(Values::<f64, u32, D>::new(&self.0, &plan)?)),
+            true => Box::new(Unified(Values::<f64, u64, D>::new(&self.0, &plan)?)),
+        })
+    }
+}
+
+/// A solution, and where it was found.
+#[derive(Clone, Debug)]
+pub struct Solved {
+    /// The solution.
+    pub bounded: Bounded,
+    /// The device, in words.
+    pub device: String,
+    /// What was chosen on the user's behalf, and why.
+    pub notes: Vec<String>,
+}
+
+/// [`solve`](super::solve) on a device.
+///
+/// # Errors
+/// As there, and that there is no such device.
+pub fn solve_on(
+    device: DeviceChoice,
+    mdp: &Mdp,
+    criterion: &Criterion,
+    options: &Options,
+    observe: &mut Observe,
+) -> Result<Solved, Error<SolveError>> {
+    let mut observe = |round: &_| observe(round);
+    let cpu = |observe: &mut Observe, notes: Vec<String>| {
+        let cores = rayon::current_num_threads();
+        let device = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
+        Ok(Solved { bounded: solve(mdp, criterion, options, &Cpu, &mut |round| observe(round))?, device, notes })
+    };
+    let (make, name): (Box<dyn Make<Error = SolveError>>, String) = match device {
+        DeviceChoice::Cpu => return cpu(&mut observe, Vec::new()),
+        DeviceChoice::Emulated => (Box::new(OnDevice(Emulator::default())), "the emulator".to_owned()),
+        DeviceChoice::Auto | DeviceChoice::Cuda(_) => {
+            let ordinal = if let DeviceChoice::Cuda(ordinal) = device { ordinal } else { 0 };
+            match Gpu::open(ordinal) {
+                Ok(gpu) => {
+                    let name = gpu.name();
+                    (Box::new(OnDevice(gpu)), name)
+                }
+                Err(error) if device == DeviceChoice::Auto => {
+                    return cpu(&mut observe, vec![format!("auto chose the CPU: {error}")]);
+                }
+                Err(error) => return Err(Error::Backend(error.into())),
+            }
+        }
+    };
+    Ok(Solved { bounded: solve(mdp, criterion, options, &*make, &mut observe)?, device: name, notes: Vec::new() })
+}
+
+/// A backend whose errors are those of all.
+struct Unified<B>(B);
+
+impl<B: State> State for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    type Error = SolveError;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
+        Ok(self.0.reset(initial)?)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
+        Ok(self.0.values()?)
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
+        Ok(self.0.policy()?)
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
+        Ok(self.0.sweep_bytes()?)
+    }
+}
+
+impl<B: Backup> Backup for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        Ok(self.0.backup(stop, max_sweeps)?)
+    }
+}

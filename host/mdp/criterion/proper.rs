@@ -1,0 +1,276 @@
+//! Models all of whose policies end, or lose without bound: values V* between bounds that are proven.
+//!
+//! # Mathematics
+//! Let w be weights, one per state, and (TV)(s) = maxₐ Q(s, a), Q(s, a) = r(s, a) + Σ P(s'|s, a) V(s').
+//!
+//! - U = V + κw is an upper bound if TU ≤ U: for every row Q(s, a) − V(s) ≤ κ·(w(s) − Σ P w). A row on which the weights
+//!   fall demands that κ be large, one on which they rise, which must be a bad one, that it be small.
+//! - L = V − κw is a lower bound if in every state one row has Q(s, a) − V(s) ≥ −κ·(w(s) − Σ P w) and falling weights.
+//!   These rows are a policy that ends almost surely and is worth L at least.
+//!
+//! Such weights are the expected number of steps, w = 1 + maxₐ Σ P w, over the rows whose Q-factor is within η of the
+//! best: then κ is about ‖TV − V‖∞ and the bounds are within ε of V as soon as ‖TV − V‖∞ · ‖w‖∞ ≤ ε ≤ η. Sweeps from 0
+//! give them: after each, w − max Σ P w = 1 − Δw, and when Δw has fallen below ½ the weights are good enough.
+//!
+//! This is optimistic value iteration (Hartmanns & Kaminski, *Optimistic Value Iteration*, 2020): guess, then prove. The
+//! guess is shaped by the weighted norm in which T contracts (Bertsekas & Tsitsiklis, *An Analysis of Stochastic Shortest
+//! Path Problems*, 1991), so that the proof needs no sweeps of its own.
+//!
+//! # Rounding
+//! A Q-factor of a row of n entries, less V(s), is off by at most ku/(1 − ku) of its terms' magnitudes, with u = 2⁻⁵³ and
+//! k = n + 3 and as many operations more as have made the model's entries what they are; a reward has gone through twice
+//! as many, and counts twice. 1.01·k·u covers the denominator, and that magnitudes are rounded, too. V* is that of the model
+//! whose rows are divided by their sums.
+
+use rayon::prelude::*;
+
+use super::{Ended, Error, Session, accelerate, radius};
+use crate::mdp::graph::Graph;
+use crate::mdp::model::{CHUNK, Mdp};
+use crate::mdp::quotient::{Builder, Quotient, Rounding};
+use crate::mdp::solve::Status;
+
+/// Unit roundoff of `f64`.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// What is known of a quotient's values.
+pub(super) struct Proper {
+    pub lower: Vec<f64>,
+    pub upper: Vec<f64>,
+    /// A row per state: a policy whose values are not below `lower`; any rows where that is not known.
+    pub rows: Vec<usize>,
+    pub status: Status,
+}
+
+/// Whether every policy of a model ends almost surely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policies {
+    /// Every one.
+    Proper,
+    /// Some; the others lose without bound.
+    SomeProper,
+}
+
+/// Solves a quotient.
+pub(super) fn solve<E: std::error::Error>(
+    quotient: &Quotient,
+    policies: Policies,
+    session: &mut Session<E>,
+) -> Result<Proper, Error<E>> {
+    let Some(mdp) = &quotient.mdp else {
+        return Ok(Proper { lower: Vec::new(), upper: Vec::new(), rows: Vec::new(), status: Status::Solved });
+    };
+    let options = session.options;
+    let mut backend = session.make(mdp)?;
+    let (mut budget, mut theta) = (options.max_sweeps, options.epsilon);
+    let mut weights: Option<Vec<f64>> = None;
+    loop {
+        let ended = accelerate::sweep(&mut *backend, theta, &mut budget, session)?;
+        let values = backend.values().map_err(Error::Backend)?;
+        // Relative to the smallest value, what is asked for is absolute.
+        let sizes = || values.par_iter().map(|v| v.abs());
+        let scale =
+            if options.relative { sizes().filter(|&v| v > 0.0).reduce(|| f64::INFINITY, f64::min) } else { 1.0 };
+        let epsilon = options.epsilon * if scale.is_finite() { scale } else { 1.0 };
+
+        // The weights of the round before often do.
+        let mut found = weights.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights));
+        if !found.as_ref().is_some_and(|found| found.bounds.is_within(options.epsilon, options.relative)) {
+            let steps = steps(mdp, &values, epsilon, policies, session)?;
+            found = steps.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
+            weights = steps.or(weights);
+        }
+        let unknown = || Proof { bounds: Proper::unknown(mdp), slack: f64::MIN_POSITIVE };
+        let Proof { bounds: mut found, slack } = found.unwrap_or_else(unknown);
+        if found.is_within(options.epsilon, options.relative) {
+            return Ok(found);
+        }
+        if ended != Ended::Met {
+            return Ok(Proper { status: ended.status(), ..found });
+        }
+        // Changes smaller than what is allowed for rounding would prove no more.
+        let floor = slack;
+        if theta <= floor || !floor.is_finite() {
+            found.status = Status::Stalled;
+            return Ok(found);
+        }
+        let longest = weights.as_deref().map_or(8.0, |weights| weights.iter().copied().fold(1.0, f64::max));
+        theta = (theta / 8.0).min(epsilon / (2.0 * longest)).max(floor);
+    }
+}
+
+impl Proper {
+    /// Nothing is known.
+    fn unknown(mdp: &Mdp) -> Self {
+        let states = mdp.states as usize;
+        Self {
+            lower: vec![f64::NEG_INFINITY; states],
+            upper: vec![f64::INFINITY; states],
+            rows: (0..states).map(|state| mdp.choices.first(state)).collect(),
+            status: Status::Solved,
+        }
+    }
+
+    fn is_within(&self, epsilon: f64, relative: bool) -> bool {
+        let bounds = self.lower.par_iter().zip(&self.upper);
+        bounds.all(|(&lower, &upper)| {
+            let scale = if relative { lower.abs().min(upper.abs()) } else { 1.0 };
+            radius(lower, upper) <= epsilon * scale
+        })
+    }
+}
+
+/// Expected numbers of steps to the end, at most, by rows within `eta` of the best: w with w − max Σ P w > ½ on these. `None`
+/// where they need not end.
+fn steps<E: std::error::Error>(
+    mdp: &Mdp,
+    values: &[f64],
+    mut eta: f64,
+    policies: Policies,
+    session: &mut Session<E>,
+) -> Result<Option<Vec<f64>>, Error<E>> {
+    /// How often to halve η twice before giving up.
+    const ATTEMPTS: usize = 16;
+    for _ in 0..ATTEMPTS {
+        let near = near_optimal(mdp, values, eta)?;
+        if policies == Policies::SomeProper && Graph::new(&near).end_components(|_| true).count > 0 {
+            eta /= 4.0;
+            continue;
+        }
+        let mut backend = session.make(&near)?;
+        let mut budget = session.options.max_sweeps;
+        accelerate::sweep(&mut *backend, 0.5, &mut budget, session)?;
+        return Ok(Some(backend.values().map_err(Error::Backend)?));
+    }
+    Ok(None)
+}
+
+/// The rows whose Q-factors are within `eta` of the best of their state; each earns 1.
+fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Result<Mdp, Error<E>> {
+    let factor = |row: usize| {
+        let (cols, probs) = mdp.transitions.row(row);
+        cols.iter().zip(probs).fold(mdp.action_reward(row), |sum, (&col, p)| sum + p * values[col as usize])
+    };
+    let factors: Vec<f64> = (0..mdp.rows()).into_par_iter().with_min_len(CHUNK).map(factor).collect();
+    let (mut builder, mut entries) = (Builder::default(), Vec::new());
+    for state in 0..mdp.states as usize {
+        let rows = mdp.choices.rows(state);
+        let best = factors[rows.clone()].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        for row in rows.filter(|&row| factors[row] >= best - eta) {
+            let (cols, probs) = mdp.transitions.row(row);
+            entries.extend(cols.iter().copied().zip(probs.iter().copied()));
+            builder.row(&mut entries, 1.0);
+        }
+        builder.end_state();
+    }
+    Ok(builder.finish()?)
+}
+
+/// Bounds, and what they allow for rounding.
+struct Proof {
+    bounds: Proper,
+    slack: f64,
+}
+
+/// What rows demand of κ.
+#[derive(Clone, Copy)]
+struct Demand {
+    /// U is an upper bound if κ is at least this …
+    up: f64,
+    /// … and at most that.
+    cap: f64,
+    /// L is a lower bound if κ is at least this.
+    down: f64,
+    /// What is allowed for rounding.
+    slack: f64,
+}
+
+/// Bounds V ± κw with the smallest κ that can be proven; infinite ones where none can.
+fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proof {
+    let lengths = mdp.transitions.row_ptr.par_windows(2).map(|ends| ends[1] - ends[0]);
+    let terms = (lengths.max().unwrap_or_default() as usize + rounding.operations + 3) as f64;
+    let prover = Prover { mdp, values, weights, terms, reward_size: rounding.reward_size };
+    let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
+    let found: Vec<(Demand, usize)> = states.map(|state| prover.demand(state)).collect();
+
+    // Quotients of rounded numbers, and one comparison.
+    let margin = 1.0 + 8.0 * f64::EPSILON;
+    let most = |of: fn(&Demand) -> f64| found.iter().map(|(demand, _)| of(demand)).fold(0.0, f64::max);
+    let up = most(|demand| demand.up) * margin;
+    let down = most(|demand| demand.down) * margin;
+    let cap = found.iter().map(|(demand, _)| demand.cap).fold(f64::INFINITY, f64::min);
+    let up = if up * margin <= cap { up } else { f64::INFINITY };
+    // ∞·0 is not a number.
+    let width = |kappa: f64, w: f64| if kappa.is_finite() { (kappa * w).next_up() } else { f64::INFINITY };
+    let lower = values.iter().zip(weights).map(|(v, &w)| (v - width(down, w)).next_down()).map(lower_or_none).collect();
+    let upper = values.iter().zip(weights).map(|(v, &w)| (v + width(up, w)).next_up()).map(upper_or_none).collect();
+    let rows = found.iter().map(|(_, row)| *row).collect();
+    Proof { bounds: Proper { lower, upper, rows, status: Status::Solved }, slack: most(|demand| demand.slack) }
+}
+
+/// What is not a number bounds nothing.
+fn lower_or_none(bound: f64) -> f64 {
+    if bound.is_nan() { f64::NEG_INFINITY } else { bound }
+}
+
+fn upper_or_none(bound: f64) -> f64 {
+    if bound.is_nan() { f64::INFINITY } else { bound }
+}
+
+struct Prover<'a> {
+    mdp: &'a Mdp,
+    values: &'a [f64],
+    weights: &'a [f64],
+    /// Operations behind a Q-factor, at most.
+    terms: f64,
+    reward_size: f64,
+}
+
+impl Prover<'_> {
+    /// More than a sum can be off whose terms have magnitudes that add up to `size`.
+    fn slack(&self, size: f64) -> f64 {
+        1.01 * self.terms * (UNIT * size + f64::MIN_POSITIVE)
+    }
+
+    /// What the rows of a state demand, and the row that demands least of the lower bound.
+    fn demand(&self, state: usize) -> (Demand, usize) {
+        let (v, w) = (self.values[state], self.weights[state]);
+        let rows = self.mdp.choices.rows(state);
+        // A state without rows is worth 0; the quotient has none.
+        let mut best = rows.start;
+        let none = if rows.is_empty() { 0.0 } else { f64::INFINITY };
+        let mut demand = Demand { up: 0.0, cap: f64::INFINITY, down: none, slack: 0.0 };
+        for row in rows {
+            let (cols, probs) = self.mdp.transitions.row(row);
+            let reward = self.mdp.action_reward(row);
+            let [mut next, mut size, mut weight, mut weight_size] = [0.0; 4];
+            for (&col, &p) in cols.iter().zip(probs) {
+                let v = self.values[col as usize];
+                next += p * v;
+                size += p * v.abs();
+                weight += p * self.weights[col as usize];
+                weight_size += p * self.weights[col as usize].abs();
+            }
+            let error = self.slack(2.0 * self.reward_size.max(reward.abs()) + size + v.abs());
+            demand.slack = demand.slack.max(error);
+            let gain = reward + next - v;
+            let fall = w - weight - self.slack(w.abs() + weight_size);
+            if !(gain.is_finite() && error.is_finite() && fall.is_finite()) {
+                demand.up = f64::INFINITY;
+                continue;
+            }
+            if fall > 0.0 {
+                demand.up = demand.up.max((gain + error) / fall);
+                let down = (error - gain) / fall;
+                if down < demand.down {
+                    (demand.down, best) = (down, row);
+                }
+            } else if gain + error > 0.0 {
+                demand.up = f64::INFINITY;
+            } else if fall < 0.0 {
+                demand.cap = demand.cap.min((gain + error) / fall);
+            }
+        }
+        (demand, best)
+    }
+}

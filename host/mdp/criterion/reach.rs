@@ -1,0 +1,58 @@
+//! The largest or the smallest probability of reaching a set of states.
+//!
+//! The graph alone tells where it is 0 and where it is 1. What is left is a total reward: a row earns the probability of
+//! going where it is 1, and ends where it is 0. To maximise, end components are merged, for a process could stay in one
+//! for ever and be promised every value; to minimise there are none left, for staying in one is to avoid the set.
+
+use super::proper::{self, Policies};
+use super::{Bounded, Error, Session, signed};
+use crate::mdp::graph::{EndComponents, Graph, NO_ROW};
+use crate::mdp::model::Objective;
+use crate::mdp::quotient::Plan;
+
+pub(super) fn solve<E: std::error::Error>(
+    graph: &Graph,
+    goal: &[bool],
+    session: &mut Session<E>,
+) -> Result<Bounded, Error<E>> {
+    let mdp = graph.mdp();
+    let states = mdp.states as usize;
+    let sign = mdp.objective.sign();
+    // Where the probability is 0 and 1, and the rows that see to that.
+    let (zero, one, rows) = match mdp.objective {
+        Objective::Maximize => {
+            let zero = graph.can_reach(goal, |_| true).contains.iter().map(|reached| !reached).collect();
+            let sure = graph.can_ensure(goal);
+            (zero, sure.contains, sure.row)
+        }
+        Objective::Minimize => {
+            let avoid = graph.can_avoid(goal);
+            (avoid.contains, graph.must_reach(goal), avoid.row)
+        }
+    };
+    let open: Vec<bool> = (0..states).map(|state| !zero[state] && !one[state]).collect();
+    let allowed: Vec<bool> = (0..mdp.rows()).map(|row| open[graph.owner(row)]).collect();
+    let components = match mdp.objective {
+        Objective::Maximize => graph.end_components(|row| allowed[row]),
+        Objective::Minimize => EndComponents::none(graph),
+    };
+    let reward = |row: usize| {
+        let (cols, probs) = mdp.transitions.row(row);
+        let sum = probs.iter().sum::<f64>() + mdp.end(row);
+        let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, p)| p);
+        sign * (arrived.sum::<f64>() / sum)
+    };
+    let quotient =
+        Plan { graph, open: &open, allowed: &allowed, components: &components, stay: None, reward, reward_size: 0.0 }
+            .quotient()?;
+    let found = proper::solve(&quotient, Policies::Proper, session)?;
+
+    let settled = |state: usize| if one[state] { sign } else { 0.0 };
+    let (lower, upper) = (quotient.values(&found.lower, settled), quotient.values(&found.upper, settled));
+    let (mut lower, mut upper) = signed(mdp.objective, lower, upper);
+    lower.iter_mut().chain(&mut upper).for_each(|bound| *bound = bound.clamp(0.0, 1.0));
+    let settled = |state: usize| if goal[state] { NO_ROW } else { rows[state] };
+    let policy = quotient.policy(graph, &components, &found.rows, |_| NO_ROW, settled);
+    let rounds = std::mem::take(&mut session.rounds);
+    Ok(Bounded { lower, upper, policy, bias: None, status: found.status, rounds })
+}

@@ -1,0 +1,554 @@
+//! Reachability, total and average rewards and finite horizons: known values, and random models solved exactly by
+//! enumerating their policies.
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use warpkov::backend::cpu::Serial;
+use warpkov::mdp::criterion::{Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, solve, solve_on};
+use warpkov::mdp::generate::{Consensus, Csma, Firewire, Zeroconf};
+use warpkov::mdp::graph::{Graph, NO_COMPONENT};
+use warpkov::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
+use warpkov::mdp::options::DeviceChoice;
+use warpkov::mdp::solve::{Backup, State, Status, Stop};
+
+/// A row: successors with probabilities, and the reward. What probabilities lack of 1 ends the process.
+type Row = (Vec<(u32, f64)>, f64);
+
+fn model(objective: Objective, states: &[Vec<Row>]) -> Mdp {
+    let (mut choices, mut row_ptr, mut col, mut val) = (vec![0], vec![0], Vec::new(), Vec::new());
+    let (mut ends, mut action_rewards) = (Vec::new(), Vec::new());
+    for state in states {
+        for (successors, reward) in state {
+            col.extend(successors.iter().map(|(successor, _)| *successor));
+            val.extend(successors.iter().map(|(_, p)| *p));
+            row_ptr.push(col.len() as u64);
+            let end = 1.0 - successors.iter().map(|(_, p)| p).sum::<f64>();
+            ends.push(if end.abs() < 1e-9 { 0.0 } else { end });
+            action_rewards.push(*reward);
+        }
+        choices.push(action_rewards.len() as u64);
+    }
+    Mdp {
+        states: states.len() as u32,
+        choices: Choices::Ragged(choices.into()),
+        gamma: 1.0,
+        objective,
+        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        ends: ends.into(),
+        action_rewards: action_rewards.into(),
+        ..Mdp::default()
+    }
+    .validated()
+    .unwrap()
+}
+
+/// One core.
+struct OneCore;
+
+impl Make for OneCore {
+    type Error = Infallible;
+
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, Infallible>, Infallible> {
+        Ok(Box::new(Serial::<f64>::new(mdp)))
+    }
+}
+
+fn run(mdp: &Mdp, criterion: &Criterion, options: &Options) -> Result<Bounded, Error<Infallible>> {
+    solve(mdp, criterion, options, &OneCore, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Solves, and checks that the bounds are as close as asked for.
+fn solved(mdp: &Mdp, criterion: &Criterion, epsilon: f64) -> Bounded {
+    let found = run(mdp, criterion, &Options { epsilon, ..Options::default() }).unwrap();
+    assert_eq!(found.status, Status::Solved);
+    assert!(found.error() <= epsilon, "{} > {epsilon}", found.error());
+    found
+}
+
+#[track_caller]
+fn assert_holds(found: &Bounded, state: usize, exact: f64) {
+    let (lower, upper) = (found.lower[state], found.upper[state]);
+    assert!(lower <= exact && exact <= upper, "state {state}: {exact} is not in [{lower}, {upper}]");
+}
+
+/// A fair game with `n` in all: from i to i ± 1, until 0 or n. Action 0 plays; there is no other.
+fn gambler(n: u32) -> Mdp {
+    let state = |i: u32| match i {
+        _ if i == 0 || i == n => vec![(vec![(i, 1.0)], 0.0)],
+        _ => vec![(vec![(i - 1, 0.5), (i + 1, 0.5)], 1.0)],
+    };
+    model(Objective::Maximize, &(0..=n).map(state).collect::<Vec<_>>())
+}
+
+/// P(win from i) = i/n, and a game takes i(n − i) rounds (Feller, vol. 1, XIV.2 and 3). Sweeps change the probability by less
+/// than 1e-6 when it is still off by more than 0.1.
+#[test]
+fn slow_chains_are_not_left_early() {
+    let n = 1000;
+    let mdp = gambler(n);
+    let mut hasty = Mdp { choices: Choices::Uniform(1), ..mdp.clone() };
+    hasty.action_rewards = (0..=n).map(|i| if i == n - 1 { 0.5 } else { 0.0 }).collect::<Vec<_>>().into();
+    let mut backend = Serial::<f64>::new(&hasty);
+    let last = backend.backup(Stop::Change(1e-6), u32::MAX).unwrap();
+    let off = (backend.values().unwrap()[500] - 0.5).abs();
+    assert!(last.residual() < 1e-6 && off > 0.1, "{off}");
+
+    let found = solved(&mdp, &Criterion::Reach { goal: vec![n] }, 1e-6);
+    (0..=n).for_each(|i| assert_holds(&found, i as usize, f64::from(i) / f64::from(n)));
+    // Without extrapolation it takes 3,115,618.
+    assert!(found.sweeps() < 500_000, "{}", found.sweeps());
+    let found = solved(&mdp, &Criterion::TotalReward { goal: Some(vec![0, n]) }, 1e-3);
+    (0..=n).for_each(|i| assert_holds(&found, i as usize, f64::from(i * (n - i))));
+    assert!(found.sweeps() < 500_000, "{}", found.sweeps());
+}
+
+/// States 0 and 1 can go round for ever, which promises any value ≥ 1/2 to sweeps from above; what is left of the two is to
+/// leave by 1, to the goal 2 or the sink 3.
+fn tempting() -> Mdp {
+    model(
+        Objective::Maximize,
+        &[
+            vec![(vec![(1, 1.0)], 0.0)],
+            vec![(vec![(0, 1.0)], 0.0), (vec![(2, 0.5), (3, 0.5)], 0.0)],
+            vec![(vec![(2, 1.0)], 0.0)],
+            vec![(vec![(3, 1.0)], 0.0)],
+        ],
+    )
+}
+
+#[test]
+fn end_components_promise_nothing() {
+    let mdp = tempting();
+    let found = solved(&mdp, &Criterion::Reach { goal: vec![2] }, 1e-12);
+    [0.5, 0.5, 1.0, 0.0].into_iter().enumerate().for_each(|(s, exact)| assert_holds(&found, s, exact));
+    assert_eq!(found.policy, [0, 1, 0, 0], "the policy leaves");
+    let least = solved(&Mdp { objective: Objective::Minimize, ..mdp }, &Criterion::Reach { goal: vec![2] }, 1e-12);
+    assert_eq!((least.lower, least.upper), (vec![0.0, 0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0, 0.0]));
+    assert_eq!(least.policy[..2], [0, 0], "the policy stays");
+}
+
+#[test]
+fn the_graph_knows_its_components() {
+    let mdp = tempting();
+    let graph = Graph::new(&mdp);
+    let components = graph.end_components(|_| true);
+    assert_eq!(components.count, 3);
+    assert_eq!(components.of_state[0], components.of_state[1]);
+    assert_eq!(components.inside, [true, true, false, true, true]);
+    assert_eq!(components.of_state[4], NO_COMPONENT, "the end");
+    let goal = [false, false, true, false, false];
+    assert_eq!(graph.can_reach(&goal, |_| true).contains, [true, true, true, false, false]);
+    assert_eq!(graph.can_avoid(&goal).contains, [true, true, false, true, true]);
+    assert_eq!(graph.can_ensure(&goal).contains, goal);
+    assert_eq!(graph.must_reach(&goal), goal);
+}
+
+/// To wait costs nothing and leads nowhere; to go costs 3 on average: sweeps from 0 would wait.
+#[test]
+fn waiting_for_nothing_is_not_arriving() {
+    let mdp = model(
+        Objective::Minimize,
+        &[
+            vec![(vec![(1, 1.0)], 0.0)],
+            vec![(vec![(0, 1.0)], 0.0), (vec![(0, 0.5), (2, 0.5)], 1.5), (vec![(1, 1.0)], 1e-9)],
+            vec![(vec![(2, 1.0)], 7.0)],
+        ],
+    );
+    let goal = Criterion::TotalReward { goal: Some(vec![2]) };
+    let found = solved(&mdp, &goal, 1e-9);
+    [3.0, 3.0, 0.0].into_iter().enumerate().for_each(|(s, exact)| assert_holds(&found, s, exact));
+    assert_eq!(found.policy, [0, 1, 0]);
+    let most = solved(&Mdp { objective: Objective::Maximize, ..mdp }, &goal, 1e-9);
+    assert_eq!(most.lower, [f64::INFINITY, f64::INFINITY, 0.0], "as PRISM has it: the goal may be missed");
+}
+
+/// FrozenLake 4×4 of Gymnasium, slippery: V(0) = 14/17 undiscounted.
+#[test]
+fn frozen_lake_undiscounted() {
+    let map: Vec<u8> = b"SFFFFHFHFFFHHFFG".to_vec();
+    let cell = |state: usize| {
+        if matches!(map[state], b'H' | b'G') {
+            return Vec::new();
+        }
+        let (y, x) = (state / 4, state % 4);
+        let step = |action: usize| match action % 4 {
+            0 => 4 * y + x.saturating_sub(1),
+            1 => 4 * (y + 1).min(3) + x,
+            2 => 4 * y + (x + 1).min(3),
+            _ => 4 * y.saturating_sub(1) + x,
+        };
+        let action = |action: usize| {
+            let (mut successors, mut reward) = (Vec::<(u32, f64)>::new(), 0.0);
+            for next in [step(action + 3), step(action), step(action + 1)] {
+                match map[next] {
+                    b'G' => reward += 1.0 / 3.0,
+                    b'H' => {}
+                    _ => match successors.iter_mut().find(|(s, _)| *s == next as u32) {
+                        Some((_, p)) => *p += 1.0 / 3.0,
+                        None => successors.push((next as u32, 1.0 / 3.0)),
+                    },
+                }
+            }
+            (successors, reward)
+        };
+        (0..4).map(action).collect()
+    };
+    let mdp = model(Objective::Maximize, &(0..16).map(cell).collect::<Vec<_>>());
+    let found = solved(&mdp, &Criterion::TotalReward { goal: None }, 1e-9);
+    assert_holds(&found, 0, 14.0 / 17.0);
+    assert_eq!(found.policy[5], NO_ACTION);
+    // Fourteen steps or so are far from enough.
+    let short = solved(&mdp, &Criterion::Horizon(14), 1e-12);
+    assert!(short.upper[0] < 0.1, "{}", short.upper[0]);
+}
+
+/// Machine replacement, γ = 1: the gain of a cycle of three states that earns 6 in one of them is 2, periodic as it is.
+#[test]
+fn periodic_gains() {
+    let mdp = model(
+        Objective::Maximize,
+        &[vec![(vec![(1, 1.0)], 0.0)], vec![(vec![(2, 1.0)], 6.0)], vec![(vec![(0, 1.0)], 0.0)]],
+    );
+    let found = solved(&mdp, &Criterion::Average, 1e-9);
+    (0..3).for_each(|s| assert_holds(&found, s, 2.0));
+    // h + g = r + Ph.
+    let bias = found.bias.unwrap();
+    [(0, 1, 0.0), (1, 2, 6.0), (2, 0, 0.0)].into_iter().for_each(|(s, next, r): (usize, usize, f64)| {
+        assert!((bias[s] + 2.0 - r - bias[next]).abs() < 1e-8, "{bias:?}");
+    });
+}
+
+/// A step at a time: V_0 = (1 − γᵀ)/(1 − γ) of a reward of 1 a step; and a policy that changes with time.
+#[test]
+fn horizons() {
+    let forever = Mdp { gamma: 0.5, ..model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0)]]) };
+    assert_holds(&solved(&forever, &Criterion::Horizon(10), 1e-13), 0, 2.0 * (1.0 - 0.5_f64.powi(10)));
+    // To wait one step for 3, or take 1 at every step: near the end it does not pay.
+    let mdp =
+        model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0), (vec![(1, 1.0)], 0.0)], vec![(vec![(0, 1.0)], 3.0)]]);
+    let backward = |steps: u32, last: Option<&[f64]>, keep: bool| -> Stages {
+        backward(&mdp, steps, last, keep, &OneCore, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let stages = backward(3, None, true);
+    assert_eq!(stages.bounded.values(), [4.0, 6.0]);
+    // States 0 and 1 at t = 0, 1, 2; at t = 0 both actions are worth 4.
+    assert_eq!(stages.policies.unwrap(), [0, 0, 1, 0, 0, 0]);
+    let stages = backward(1, Some(&[10.0, 20.0]), true);
+    assert_eq!((stages.bounded.values(), stages.policies.unwrap()), (vec![20.0, 13.0], vec![1, 0]));
+    let stages = backward(0, Some(&[10.0, 20.0]), false);
+    assert_eq!(stages.bounded.values(), [10.0, 20.0]);
+}
+
+#[test]
+fn what_is_not_defined_is_refused() {
+    let both =
+        model(Objective::Maximize, &[vec![(vec![(0, 1.0)], -1.0), (vec![(1, 1.0)], 1.0)], vec![(vec![(1, 1.0)], 0.0)]]);
+    let error = run(&both, &Criterion::TotalReward { goal: Some(vec![1]) }, &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Missed { state: 0 }), "{error}");
+    let error = run(&both, &Criterion::TotalReward { goal: None }, &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Recurrent { state: 0 }), "{error}");
+    let error = run(&both, &Criterion::Reach { goal: vec![0, 2] }, &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "goal[1] is 2, expected a state below 2");
+    let limited = Options { max_sweeps: 10, ..Options::default() };
+    let found = run(&gambler(1000), &Criterion::Reach { goal: vec![1000] }, &limited).unwrap();
+    assert_eq!(found.status, Status::SweepLimit);
+    assert_holds(&found, 500, 0.5);
+}
+
+fn with(objective: Objective, mdp: &Mdp) -> Mdp {
+    Mdp { objective, ..mdp.clone() }
+}
+
+fn start(mdp: &Mdp) -> usize {
+    mdp.labels["init"][0] as usize
+}
+
+/// Quantitative Verification Benchmark Set, `consensus`: c2, disagree, steps_max, steps_min. Of K = 16 the sweeps of a solver
+/// that stops when no value changes by 1e-6 any more answer 3265.6 and 3073.2.
+#[test]
+fn consensus() {
+    let cases = [(2, 2, Some((49.0 / 128.0, 13.0 / 120.0)), 75.0, 48.0), (2, 16, None, 3267.0, 3072.0)];
+    for (processes, bound, probabilities, most, least) in cases {
+        let mdp = Consensus { processes, bound }.generate().unwrap();
+        let init = start(&mdp);
+        let finished = Criterion::TotalReward { goal: Some(mdp.labels["finished"].clone()) };
+        let epsilon = 1e-6;
+        let found = solved(&with(Objective::Maximize, &mdp), &finished, epsilon);
+        assert_holds(&found, init, most);
+        let found = solved(&with(Objective::Minimize, &mdp), &finished, epsilon);
+        assert_holds(&found, init, least);
+        let Some((heads, disagree)) = probabilities else { continue };
+        let holds = |label: &str, state: &u32| mdp.labels[label].binary_search(state).is_ok();
+        let all = || mdp.labels["finished"].iter().copied();
+        let goal = all().filter(|state| holds("all_coins_equal_1", state)).collect();
+        assert_holds(&solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9), init, heads);
+        let goal = all().filter(|state| !holds("agree", state)).collect();
+        assert_holds(&solved(&with(Objective::Maximize, &mdp), &Criterion::Reach { goal }, 1e-9), init, disagree);
+    }
+}
+
+/// Likewise `csma` (some_before), `firewire` (time_max, time_min) and `zeroconf` (correct_max, with a relative error).
+#[test]
+fn protocols() {
+    let mdp = Csma::default().generate().unwrap();
+    let goal = mdp.labels["early"].clone();
+    assert_holds(&solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9), start(&mdp), 0.5);
+
+    let mdp = Firewire::default().generate().unwrap();
+    let elected = Criterion::TotalReward { goal: Some(mdp.labels["elected"].clone()) };
+    assert_holds(&solved(&with(Objective::Maximize, &mdp), &elected, 1e-6), start(&mdp), 299.0);
+    assert_holds(&solved(&with(Objective::Minimize, &mdp), &elected, 1e-6), start(&mdp), 553.0 / 4.0);
+
+    let mdp = with(Objective::Maximize, &Zeroconf::default().generate().unwrap());
+    let collision = Criterion::Reach { goal: mdp.labels["collision"].clone() };
+    let found = run(&mdp, &collision, &Options { epsilon: 1e-6, relative: true, ..Options::default() }).unwrap();
+    let (init, exact) = (start(&mdp), 65_341.0 / 3_250_265_341.0);
+    assert_eq!(found.status, Status::Solved);
+    assert_holds(&found, init, exact);
+    assert!(found.upper[init] - found.lower[init] <= 2e-6 * exact);
+}
+
+#[test]
+fn devices_agree() {
+    let lake = gambler(10);
+    let reach = Criterion::Reach { goal: vec![10] };
+    for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+        let options = Options { epsilon: 1e-9, ..Options::default() };
+        let found = solve_on(device, &lake, &reach, &options, &mut |_| ControlFlow::Continue(())).unwrap().bounded;
+        (0..=10).for_each(|i| assert_holds(&found, i, i as f64 / 10.0));
+        assert!(found.error() <= 1e-9 && found.status == Status::Solved);
+        let found = solve_on(device, &lake, &Criterion::Average, &options, &mut |_| ControlFlow::Continue(()));
+        assert_holds(&found.unwrap().bounded, 5, 0.0);
+    }
+}
+
+/// A Markov chain with one more state, where the process has ended: dense.
+struct Chain {
+    p: Vec<Vec<f64>>,
+    r: Vec<f64>,
+    /// Whether j can be reached from i, in no steps too.
+    reaches: Vec<Vec<bool>>,
+}
+
+impl Chain {
+    fn new(mdp: &Mdp, rewards: &[f64], policy: &[u32], absorbing: &[bool]) -> Self {
+        let n = mdp.states as usize;
+        let (mut p, mut r) = (vec![vec![0.0; n + 1]; n + 1], vec![0.0; n + 1]);
+        p[n][n] = 1.0;
+        for s in 0..n {
+            if absorbing[s] {
+                p[s][s] = 1.0;
+                continue;
+            }
+            if policy[s] == NO_ACTION {
+                p[s][n] = 1.0;
+                continue;
+            }
+            let row = mdp.choices.first(s) + policy[s] as usize;
+            let (cols, probs) = mdp.transitions.row(row);
+            cols.iter().zip(probs).for_each(|(&col, &prob)| p[s][col as usize] += prob);
+            p[s][n] += mdp.end(row);
+            r[s] = rewards[row];
+        }
+        let mut reaches: Vec<Vec<bool>> = p.iter().map(|row| row.iter().map(|&x| x > 0.0).collect()).collect();
+        (0..=n).for_each(|i| reaches[i][i] = true);
+        for k in 0..=n {
+            for i in 0..=n {
+                for j in 0..=n {
+                    reaches[i][j] |= reaches[i][k] && reaches[k][j];
+                }
+            }
+        }
+        Self { p, r, reaches }
+    }
+
+    fn states(&self) -> std::ops::Range<usize> {
+        0..self.r.len()
+    }
+
+    fn is_recurrent(&self, i: usize) -> bool {
+        self.states().all(|j| !self.reaches[i][j] || self.reaches[j][i])
+    }
+
+    /// x = b + P x on the states that are `inner`, given x on the others.
+    fn solve(&self, inner: impl Fn(usize) -> bool, b: impl Fn(usize) -> f64, outer: impl Fn(usize) -> f64) -> Vec<f64> {
+        let equation = |i: usize| {
+            if !inner(i) {
+                let mut row: Vec<f64> = self.states().map(|j| f64::from(u8::from(i == j))).collect();
+                row.push(outer(i));
+                return row;
+            }
+            let mut row: Vec<f64> = self.states().map(|j| f64::from(u8::from(i == j)) - self.p[i][j]).collect();
+            row.push(b(i));
+            row
+        };
+        eliminate(self.states().map(equation).collect())
+    }
+
+    fn reach(&self, goal: &[bool]) -> Vec<f64> {
+        let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);
+        self.solve(|i| can(i) && !goal[i], |_| 0.0, |i| f64::from(u8::from(goal[i])))
+    }
+
+    /// With goals absorbing; `missed` where they may be missed.
+    fn total(&self, goal: &[bool], missed: f64) -> Vec<f64> {
+        let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);
+        let may_miss = |i: usize| self.states().any(|j| self.reaches[i][j] && !can(j));
+        let mut x = self.solve(|i| !may_miss(i) && !goal[i], |i| self.r[i], |_| 0.0);
+        self.states().filter(|&i| may_miss(i)).for_each(|i| x[i] = missed);
+        x
+    }
+
+    /// For ever; rewards of one sign.
+    fn cumulative(&self) -> Vec<f64> {
+        let pays = |i: usize| self.is_recurrent(i) && self.r[i] != 0.0;
+        let infinite = |i: usize| self.states().find(|&j| self.reaches[i][j] && pays(j));
+        let transient = |i: usize| !self.is_recurrent(i) && infinite(i).is_none();
+        let mut x = self.solve(transient, |i| self.r[i], |_| 0.0);
+        for i in self.states() {
+            if let Some(j) = infinite(i) {
+                x[i] = f64::INFINITY.copysign(self.r[j]);
+            }
+        }
+        x
+    }
+
+    fn gain(&self) -> Vec<f64> {
+        let n = self.r.len();
+        // The stationary distribution of the class of i: μ = μP on it, Σ μ = 1.
+        let of_class = |i: usize| {
+            let class = |j: usize| self.reaches[i][j];
+            let equation = |j: usize| {
+                let mut row: Vec<f64> = match j {
+                    _ if j == i => (0..n).map(|k| f64::from(u8::from(class(k)))).collect(),
+                    _ if class(j) => (0..n)
+                        .map(|k| f64::from(u8::from(j == k)) - self.p[k][j] * f64::from(u8::from(class(k))))
+                        .collect(),
+                    _ => (0..n).map(|k| f64::from(u8::from(j == k))).collect(),
+                };
+                row.push(f64::from(u8::from(j == i)));
+                row
+            };
+            let mu = eliminate(self.states().map(equation).collect());
+            mu.iter().zip(&self.r).map(|(mu, r)| mu * r).sum::<f64>()
+        };
+        self.solve(|i| !self.is_recurrent(i), |_| 0.0, |i| if self.is_recurrent(i) { of_class(i) } else { 0.0 })
+    }
+}
+
+/// Gaussian elimination with partial pivoting; rows are equations with their right-hand side.
+fn eliminate(mut a: Vec<Vec<f64>>) -> Vec<f64> {
+    let n = a.len();
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).unwrap();
+        a.swap(k, pivot);
+        assert!(a[k][k].abs() > 1e-12, "singular");
+        for i in 0..n {
+            if i != k {
+                let (factor, pivot) = (a[i][k] / a[k][k], a[k].clone());
+                a[i].iter_mut().zip(pivot).for_each(|(entry, pivot)| *entry -= factor * pivot);
+            }
+        }
+    }
+    (0..n).map(|k| a[k][n] / a[k][k]).collect()
+}
+
+/// A model of 2 to 6 states with up to 3 actions, some terminal, some rows that end.
+fn random(rng: &mut ChaCha8Rng, reward: impl Fn(u32) -> f64) -> Vec<Vec<Row>> {
+    let below = |rng: &mut ChaCha8Rng, n: u32| rng.next_u32() % n;
+    let n = 2 + below(rng, 5);
+    let state = |rng: &mut ChaCha8Rng| {
+        let actions = if below(rng, 10) == 0 { 0 } else { 1 + below(rng, 3) };
+        let row = |rng: &mut ChaCha8Rng| {
+            let mut weights = vec![0_u32; n as usize + 1];
+            let successors = 1 + below(rng, 3);
+            for _ in 0..successors {
+                let end = below(rng, 20) == 0;
+                let next = if end { n } else { below(rng, n) };
+                weights[next as usize] += 1 + below(rng, 9);
+            }
+            let sum: u32 = weights.iter().sum();
+            let successors = (0..n).zip(&weights).filter(|(_, w)| **w > 0);
+            let successors = successors.map(|(s, &w)| (s, f64::from(w) / f64::from(sum))).collect();
+            (successors, reward(below(rng, 4)))
+        };
+        (0..actions).map(|_| row(rng)).collect()
+    };
+    (0..n).map(|_| state(rng)).collect()
+}
+
+/// The best of all policies, and the value of one.
+fn enumerate(mdp: &Mdp, value: impl Fn(&[u32]) -> Vec<f64>) -> Vec<f64> {
+    let n = mdp.states as usize;
+    let mut policy = mdp.first_policy();
+    let mut best = value(&policy);
+    loop {
+        let next = (0..n).find(|&s| {
+            let count = mdp.choices.count(s) as u32;
+            if count == 0 {
+                return false;
+            }
+            policy[s] = (policy[s] + 1) % count;
+            policy[s] != 0
+        });
+        if next.is_none() {
+            return best;
+        }
+        for (best, value) in best.iter_mut().zip(value(&policy)) {
+            *best = if mdp.objective == Objective::Maximize { best.max(value) } else { best.min(value) };
+        }
+    }
+}
+
+/// Bounds against all policies, and the value of the policy that came with them.
+fn compare(mdp: &Mdp, criterion: &Criterion, value: impl Fn(&[u32]) -> Vec<f64>, case: u64) {
+    let epsilon = 1e-7;
+    let found = solved(mdp, criterion, epsilon);
+    let (exact, attained) = (enumerate(mdp, &value), value(&found.policy));
+    for s in 0..mdp.states as usize {
+        let (lower, upper) = (found.lower[s], found.upper[s]);
+        let name = format!("case {case}, {criterion:?}, {:?}, state {s}", mdp.objective);
+        // What elimination is off by.
+        let off = 1e-9;
+        assert!(lower - off <= exact[s] && exact[s] <= upper + off, "{name}: {} not in [{lower}, {upper}]", exact[s]);
+        let close = attained[s] == exact[s] || (attained[s] - exact[s]).abs() <= 2.0 * epsilon + off;
+        assert!(close, "{name}: the policy {:?} is worth {}, not {}", found.policy, attained[s], exact[s]);
+    }
+}
+
+#[test]
+fn random_models_agree_with_enumeration() {
+    for case in 0..200 {
+        let mut rng = ChaCha8Rng::seed_from_u64(case);
+        for objective in [Objective::Maximize, Objective::Minimize] {
+            // Rewards of either sign, many of them 0.
+            let sign = if rng.next_u32() % 2 == 0 { 1.0 } else { -1.0 };
+            let states = random(&mut rng, |kind| sign * [0.0, 0.0, 1.0, 2.5][kind as usize]);
+            if states.iter().all(Vec::is_empty) {
+                continue;
+            }
+            let mdp = model(objective, &states);
+            let n = states.len();
+            let rewards = mdp.expected_rewards();
+            let last = n as u32 - 1;
+            let goal: Vec<bool> = (0..=n).map(|s| s == n - 1).collect();
+            let none = vec![false; n + 1];
+            let chain = |policy: &[u32], absorbing: &[bool]| Chain::new(&mdp, &rewards, policy, absorbing);
+
+            let reach = |policy: &[u32]| chain(policy, &goal).reach(&goal);
+            compare(&mdp, &Criterion::Reach { goal: vec![last] }, reach, case);
+            // Who misses the goal has earned or paid without end.
+            let idle = (0..rewards.len()).all(|row| rewards[row] == 0.0 || mdp.choices.state_of(row) == n - 1);
+            let missed = if idle { f64::INFINITY } else { f64::INFINITY.copysign(sign) };
+            let total = |policy: &[u32]| chain(policy, &goal).total(&goal, missed);
+            compare(&mdp, &Criterion::TotalReward { goal: Some(vec![last]) }, total, case);
+            let cumulative = |policy: &[u32]| chain(policy, &none).cumulative();
+            compare(&mdp, &Criterion::TotalReward { goal: None }, cumulative, case);
+            let gain = |policy: &[u32]| chain(policy, &none).gain();
+            compare(&mdp, &Criterion::Average, gain, case);
+        }
+    }
+}
