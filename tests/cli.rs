@@ -129,7 +129,7 @@ fn wrong_usage_is_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--out", "solution.npy"], ".json or .txt");
     usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
     usage(&["mdp", "solve", "grid.json", "--plot", "grid.jpeg"], ".svg or .png");
-    usage(&["mdp", "convert", "grid.json", "grid.xml"], ".json or .safetensors");
+    usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .safetensors");
     usage(&["devices", "--all"], "--all");
 
     let grid = ["mdp", "generate", "grid", "--out", "other.json"];

@@ -3,20 +3,23 @@
 use std::io::Write;
 
 use clap::Args;
+use warpkov::mdp::io::Format;
 
-use super::file::ModelFile;
+use super::file::{Input, ModelFile};
 use super::{Error, Outcome};
 
-/// Converts a model between JSON and safetensors.
+/// Converts a model from one format to another.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The model: .json, .safetensors, or - for JSON on the standard input.
-    #[arg(value_name = "IN")]
-    input: ModelFile,
-    /// Where to write it: .json, .safetensors, or - for JSON on the standard output.
+    #[command(flatten)]
+    input: Input,
+    /// Where to write it, or - for the standard output.
     #[arg(value_name = "OUT")]
     output: ModelFile,
+    /// Format of OUT [default: as its extension says; JSON on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Option<Format>,
 }
 
 const EXAMPLES: &str = "\
@@ -26,21 +29,24 @@ Examples:
 
 /// What to convert.
 pub struct Options {
-    input: ModelFile,
+    input: Input,
     output: ModelFile,
+    format: Format,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        Ok(Self { input: arguments.input, output: arguments.output.writable()? })
+        let Arguments { input, output, to } = arguments;
+        let format = output.format(to)?;
+        Ok(Self { input, output, format })
     }
 }
 
 /// Reads, then writes.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mdp = options.input.read()?;
-    options.output.write(&mdp, out)?;
+    options.output.write_as(options.format, &mdp, out)?;
     Ok(Outcome::Success)
 }

@@ -16,7 +16,7 @@ use warpkov::mdp::report::{Extent, Report};
 use warpkov::mdp::solve::{Limits, Status, Target};
 use warpkov::mdp::solve_from;
 
-use super::file::{self, ModelFile};
+use super::file::{self, Input};
 use super::{Error, Outcome, number};
 use crate::progress::Progress;
 
@@ -27,9 +27,8 @@ use crate::progress::Progress;
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
-    /// The model: .json, .safetensors, or - for JSON on the standard input.
-    #[arg(value_name = "FILE")]
-    input: ModelFile,
+    #[command(flatten)]
+    input: Input,
     /// Where to solve: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
@@ -89,7 +88,7 @@ Examples:
 
 /// What to solve and where the results go.
 pub struct Options {
-    input: ModelFile,
+    input: Input,
     gamma: Option<f64>,
     solve: SolveOptions,
     initial: Option<PathBuf>,

@@ -9,17 +9,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::Error;
+use super::{BUFFER, Error};
 use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
-
-/// Bytes read or written at a time.
-const BUFFER: usize = 1 << 17;
 
 /// Reads and validates a model.
 pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
@@ -449,43 +446,41 @@ impl<'de, T: Numeric> Visitor<'de> for Array<'_, T> {
 
 /// Writes a model.
 pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(BUFFER, out);
     write!(out, "{{\"S\":{}", mdp.states)?;
     match &mdp.choices {
-        Choices::Uniform(actions) => field(&mut out, "A", actions)?,
-        Choices::Ragged(offsets) => field(&mut out, "choices", &offsets[..])?,
+        Choices::Uniform(actions) => field(out, "A", actions)?,
+        Choices::Ragged(offsets) => field(out, "choices", &offsets[..])?,
     }
-    field(&mut out, "gamma", &mdp.gamma)?;
-    field(&mut out, "format", "CSR")?;
+    field(out, "gamma", &mdp.gamma)?;
+    field(out, "format", "CSR")?;
     if mdp.objective != Objective::default() {
-        field(&mut out, "objective", &mdp.objective)?;
+        field(out, "objective", &mdp.objective)?;
     }
     for (name, matrix) in [("P", &mdp.transitions), ("R", &mdp.rewards)] {
         write!(out, ",\n\"{name}\":{{\"indptr\":")?;
-        value(&mut out, &matrix.row_ptr[..])?;
-        field(&mut out, "indices", &matrix.col[..])?;
-        field(&mut out, "data", &matrix.val[..])?;
+        value(out, &matrix.row_ptr[..])?;
+        field(out, "indices", &matrix.col[..])?;
+        field(out, "data", &matrix.val[..])?;
         write!(out, "}}")?;
     }
     for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
         if !numbers.is_empty() {
-            field(&mut out, name, &numbers[..])?;
+            field(out, name, &numbers[..])?;
         }
     }
     if !mdp.labels.is_empty() {
-        field(&mut out, "labels", &mdp.labels)?;
+        field(out, "labels", &mdp.labels)?;
     }
     if let Some(ActionNames { names, of_row }) = &mdp.action_names {
         write!(out, ",\n\"action_names\":{{\"names\":")?;
-        value(&mut out, names)?;
-        field(&mut out, "of_row", of_row)?;
+        value(out, names)?;
+        field(out, "of_row", of_row)?;
         write!(out, "}}")?;
     }
     if let Some(grid) = &mdp.grid {
-        field(&mut out, "grid", grid)?;
+        field(out, "grid", grid)?;
     }
-    writeln!(out, "}}")?;
-    out.flush()
+    writeln!(out, "}}")
 }
 
 fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {

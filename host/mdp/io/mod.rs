@@ -4,12 +4,17 @@ mod json;
 mod safetensors;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 use std::path::Path;
+
+use clap::ValueEnum;
 
 use super::model::Mdp;
 use super::validate::Invalid;
 use crate::output::atomic_write;
+
+/// Bytes read or written at a time.
+const BUFFER: usize = 1 << 17;
 
 /// Why a model is not read or written.
 #[derive(Debug, thiserror::Error)]
@@ -60,24 +65,122 @@ pub enum Error {
     },
 }
 
-/// Reads the model in `path`: `.json`, `.safetensors`, or under another name whichever its content is.
+/// A format of models in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON, for people and scripts.
+    Json,
+    /// Safetensors, for large models.
+    Safetensors,
+}
+
+impl Format {
+    /// Extensions of the names of such files; the first is the usual one.
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &["json"],
+            Self::Safetensors => &["safetensors"],
+        }
+    }
+
+    /// Whether a model is one file, read from its beginning to its end, so that a pipe can carry it.
+    pub fn streams(self) -> bool {
+        !matches!(self, Self::Safetensors)
+    }
+
+    /// The format that the extension of `path` tells.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let found = path.extension()?.to_str()?;
+        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
+        Self::value_variants().iter().copied().find(known)
+    }
+
+    /// The format of a file that begins with `start`, the first [`SNIFFED`] bytes or all, and is `length` bytes long, if
+    /// that is known. What looks like nothing else is taken for JSON.
+    fn of_content(start: &[u8], length: Option<u64>) -> Self {
+        match start {
+            _ if safetensors::sniff(start, length) => Self::Safetensors,
+            _ => Self::Json,
+        }
+    }
+}
+
+/// Bytes at the beginning of a file that tell its format.
+const SNIFFED: usize = 512;
+
+/// How to read a model.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// The format; if none, the one that the name's extension or else the content tells.
+    pub format: Option<Format>,
+}
+
+/// Reads the model in `path`, in the format that the extension of its name tells, or else its content.
 ///
 /// Safetensors are mapped to memory, not read: the file must not be changed in place while the model lives. (A file that
 /// is replaced, as [`write()`] does, is safe.)
 ///
 /// # Errors
-/// If the file cannot be read, is neither, or its model is not valid.
+/// If the file cannot be read, is of no known format, or its model is not valid.
 pub fn read(path: &Path) -> Result<Mdp, Error> {
+    read_with(path, &ReadOptions::default())
+}
+
+/// Reads the model in `path` as [`read()`] does, with options.
+///
+/// # Errors
+/// Those of [`read()`].
+pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     let name = path.display().to_string();
     let opened = File::open(path).and_then(|mut file| {
-        let mapped = extension(path, "safetensors") || (!extension(path, "json") && safetensors::sniff(&mut file)?);
-        Ok((file, mapped))
+        let format = match options.format.or_else(|| Format::of_name(path)) {
+            Some(format) => format,
+            None => {
+                let (start, length) = (beginning(&mut file)?, file.metadata()?.len());
+                file.rewind()?;
+                Format::of_content(&start, Some(length))
+            }
+        };
+        Ok((file, format))
     });
     match opened {
-        Ok((file, true)) => safetensors::read(&file, name),
-        Ok((file, false)) => json::read(file, name),
+        Ok((file, Format::Safetensors)) => safetensors::read(&file, name),
+        Ok((file, format)) => read_stream(file, name, format),
         Err(source) => Err(Error::Read { file: name, source }),
     }
+}
+
+/// Reads a model from a stream; `name` is what messages call it.
+///
+/// # Errors
+/// Those of [`read()`], and if a model of this format does not [stream](Format::streams).
+pub fn read_from(mut reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
+    let start = match options.format {
+        Some(_) => Ok(Vec::new()),
+        None => beginning(&mut reader),
+    };
+    let start = start.map_err(|source| Error::Read { file: name.to_owned(), source })?;
+    let format = options.format.unwrap_or_else(|| Format::of_content(&start, None));
+    read_stream(Cursor::new(start).chain(reader), name.to_owned(), format)
+}
+
+fn read_stream(reader: impl Read, file: String, format: Format) -> Result<Mdp, Error> {
+    match format {
+        Format::Json => json::read(reader, file),
+        Format::Safetensors => Err(Error::Read { file, source: no_stream(format) }),
+    }
+}
+
+fn no_stream(format: Format) -> io::Error {
+    let name = format.extensions()[0];
+    io::Error::new(io::ErrorKind::Unsupported, format!(".{name} cannot be streamed, expected the name of a file"))
+}
+
+/// The first [`SNIFFED`] bytes, or all.
+fn beginning(reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    reader.take(SNIFFED as u64).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 /// Reads a model in JSON; `name` is what messages call the source. It is read in small pieces and never held as text.
@@ -88,17 +191,37 @@ pub fn read_json(reader: impl Read, name: &str) -> Result<Mdp, Error> {
     json::read(reader, name.to_owned())
 }
 
-/// Writes a model to `path`, whole or not at all: as safetensors if the name ends so, else as JSON.
+/// Writes a model to `path`, whole or not at all, in the format that the extension of the name tells, or else as JSON.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
-    let written = if extension(path, "safetensors") {
-        atomic_write(path, |out| safetensors::write(out, mdp))
-    } else {
-        atomic_write(path, |mut out| json::write(&mut out, mdp))
+    write_as(path, Format::of_name(path).unwrap_or(Format::Json), mdp)
+}
+
+/// Writes a model to `path`, whole or not at all.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
+    let written = match format {
+        Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
+        _ => atomic_write(path, |out| write_to(out, format, mdp)),
     };
     written.map_err(|source| Error::Write { file: path.display().to_string(), source })
+}
+
+/// Writes a model to a stream.
+///
+/// # Errors
+/// Those of `writer`, and if a model of this format does not [stream](Format::streams).
+pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, writer);
+    match format {
+        Format::Json => json::write(&mut out, mdp)?,
+        Format::Safetensors => return Err(no_stream(format)),
+    }
+    out.flush()
 }
 
 /// Writes a model as JSON. Numbers are as short as they can be and still be read back as the same bits.
@@ -106,9 +229,5 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 /// # Errors
 /// Those of `writer`.
 pub fn write_json(writer: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
-    json::write(writer, mdp)
-}
-
-fn extension(path: &Path, expected: &str) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(expected))
+    write_to(writer, Format::Json, mdp)
 }
