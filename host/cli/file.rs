@@ -36,12 +36,15 @@ pub struct Input {
     /// Format of FILE [default: as its extension says, or its content].
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
+    /// Name of the rewards to read, where FILE has several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    reward: Option<String>,
 }
 
 impl Input {
     /// Reads the model.
     pub fn read(&self) -> Result<Mdp, Error> {
-        let options = ReadOptions { format: self.format };
+        let options = ReadOptions { format: self.format, reward: self.reward.clone() };
         Ok(match &self.file {
             ModelFile::Standard => mdp::io::read_from(io::stdin().lock(), "standard input", &options)?,
             ModelFile::At(path) => mdp::io::read_with(path, &options)?,
@@ -75,7 +78,7 @@ impl ModelFile {
         match self {
             Self::Standard => {
                 let format = asked.unwrap_or(Format::Json);
-                let refused = || Error::Usage(format!(".{} needs the name of a file", format.extensions()[0]));
+                let refused = || Error::Usage(format!("{format} cannot be streamed, expected the name of a file"));
                 format.streams().then_some(format).ok_or_else(refused)
             }
             Self::At(path) => {

@@ -1,8 +1,18 @@
-//! Models in files: JSON for people and scripts, safetensors for large ones.
+//! Models in files: JSON for people and scripts, safetensors for large ones, and the formats of other tools.
+//!
+//! Formats hold what they can: a [`Format`] says what it leaves out. Those without rows that end the process get one more
+//! state, terminal, where such rows lead.
 
+mod drn;
 mod json;
+mod lines;
+mod prism;
+mod rows;
 mod safetensors;
+mod text;
+mod xml;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 use std::path::Path;
@@ -55,6 +65,24 @@ pub enum Error {
         /// What was found, and what was expected.
         message: String,
     },
+    /// A line is not as its format has it.
+    #[error("{file}:{line}: {message}")]
+    Line {
+        /// The file's name.
+        file: String,
+        /// Line, from 1.
+        line: u64,
+        /// What was found, and what was expected.
+        message: String,
+    },
+    /// A file is not as its format has it, or does not fit the others of the model.
+    #[error("{file}: {message}")]
+    Content {
+        /// The file's name.
+        file: String,
+        /// What was found, and what was expected.
+        message: String,
+    },
     /// What the file holds is not valid.
     #[error("{file}: {source}")]
     Invalid {
@@ -72,6 +100,22 @@ pub enum Format {
     Json,
     /// Safetensors, for large models.
     Safetensors,
+    /// PRISM's explicit files: .tra, and .srew, .trew, .lab beside it.
+    Prism,
+    /// Storm's dialect of them: .tra, and .state.rew, .trans.rew, .lab beside it.
+    Storm,
+    /// Storm's DRN.
+    Drn,
+    /// The XML of Jóhannsson's thesis.
+    Xml,
+    /// The plain text of Jóhannsson's thesis.
+    Text,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
 }
 
 impl Format {
@@ -80,12 +124,18 @@ impl Format {
         match self {
             Self::Json => &["json"],
             Self::Safetensors => &["safetensors"],
+            Self::Prism => &["tra"],
+            // By name it is PRISM's, whose reader knows the two apart.
+            Self::Storm => &[],
+            Self::Drn => &["drn"],
+            Self::Xml => &["xml"],
+            Self::Text => &["txt"],
         }
     }
 
     /// Whether a model is one file, read from its beginning to its end, so that a pipe can carry it.
     pub fn streams(self) -> bool {
-        !matches!(self, Self::Safetensors)
+        !matches!(self, Self::Safetensors | Self::Prism | Self::Storm)
     }
 
     /// The format that the extension of `path` tells.
@@ -98,8 +148,15 @@ impl Format {
     /// The format of a file that begins with `start`, the first [`SNIFFED`] bytes or all, and is `length` bytes long, if
     /// that is known. What looks like nothing else is taken for JSON.
     fn of_content(start: &[u8], length: Option<u64>) -> Self {
-        match start {
-            _ if safetensors::sniff(start, length) => Self::Safetensors,
+        if safetensors::sniff(start, length) {
+            return Self::Safetensors;
+        }
+        match start.trim_ascii_start() {
+            [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Self::Xml,
+            [b'@', ..] | [b'/', b'/', ..] => Self::Drn,
+            [b'S', b':', ..] => Self::Text,
+            [b'0'..=b'9', ..] => Self::Prism,
+            [b'm', b'd', b'p', ..] | [b'd', b't', b'm', b'c', ..] => Self::Storm,
             _ => Self::Json,
         }
     }
@@ -113,6 +170,9 @@ const SNIFFED: usize = 512;
 pub struct ReadOptions {
     /// The format; if none, the one that the name's extension or else the content tells.
     pub format: Option<Format>,
+    /// The name of the rewards to read, of several that a file has; if none, the first. Formats in which rewards have no
+    /// names do not ask.
+    pub reward: Option<String>,
 }
 
 /// Reads the model in `path`, in the format that the extension of its name tells, or else its content.
@@ -145,7 +205,10 @@ pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     });
     match opened {
         Ok((file, Format::Safetensors)) => safetensors::read(&file, name),
-        Ok((file, format)) => read_stream(file, name, format),
+        Ok((file, Format::Prism | Format::Storm)) => {
+            prism::read(file, path, options.reward.as_deref()).and_then(|mdp| validated(mdp, name))
+        }
+        Ok((file, format)) => read_stream(file, name, format, options),
         Err(source) => Err(Error::Read { file: name, source }),
     }
 }
@@ -161,19 +224,27 @@ pub fn read_from(mut reader: impl Read, name: &str, options: &ReadOptions) -> Re
     };
     let start = start.map_err(|source| Error::Read { file: name.to_owned(), source })?;
     let format = options.format.unwrap_or_else(|| Format::of_content(&start, None));
-    read_stream(Cursor::new(start).chain(reader), name.to_owned(), format)
+    read_stream(Cursor::new(start).chain(reader), name.to_owned(), format, options)
 }
 
-fn read_stream(reader: impl Read, file: String, format: Format) -> Result<Mdp, Error> {
-    match format {
-        Format::Json => json::read(reader, file),
-        Format::Safetensors => Err(Error::Read { file, source: no_stream(format) }),
-    }
+fn read_stream(reader: impl Read, file: String, format: Format, options: &ReadOptions) -> Result<Mdp, Error> {
+    let name = file.clone();
+    let mdp = match format {
+        Format::Json => return json::read(reader, file),
+        Format::Drn => drn::read(reader, file, options.reward.as_deref())?,
+        Format::Xml => xml::read(reader, file)?,
+        Format::Text => text::read(reader, file)?,
+        _ => return Err(Error::Read { file, source: no_stream(format) }),
+    };
+    validated(mdp, name)
+}
+
+fn validated(mdp: Mdp, file: String) -> Result<Mdp, Error> {
+    mdp.validated().map_err(|source| Error::Invalid { file, source })
 }
 
 fn no_stream(format: Format) -> io::Error {
-    let name = format.extensions()[0];
-    io::Error::new(io::ErrorKind::Unsupported, format!(".{name} cannot be streamed, expected the name of a file"))
+    io::Error::new(io::ErrorKind::Unsupported, format!("{format} cannot be streamed, expected the name of a file"))
 }
 
 /// The first [`SNIFFED`] bytes, or all.
@@ -206,6 +277,8 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
     let written = match format {
         Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
+        Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),
+        Format::Storm => return prism::write(path, mdp, prism::Dialect::Storm),
         _ => atomic_write(path, |out| write_to(out, format, mdp)),
     };
     written.map_err(|source| Error::Write { file: path.display().to_string(), source })
@@ -219,7 +292,10 @@ pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()>
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
         Format::Json => json::write(&mut out, mdp)?,
-        Format::Safetensors => return Err(no_stream(format)),
+        Format::Drn => drn::write(&mut out, mdp)?,
+        Format::Xml => xml::write(&mut out, mdp)?,
+        Format::Text => text::write(&mut out, mdp)?,
+        _ => return Err(no_stream(format)),
     }
     out.flush()
 }
