@@ -162,7 +162,7 @@ fn random(seed: u64) -> Mdp {
 #[test]
 fn round_trips_keep_the_model() {
     let folder = tempfile::tempdir().unwrap();
-    for (seed, format) in (0..200).flat_map(|seed| FORMATS.map(|format| (seed, format))) {
+    for (seed, format) in (0..60).flat_map(|seed| FORMATS.map(|format| (seed, format))) {
         let mdp = random(seed);
         // Actions of the thesis' formats differ within a state.
         let ids = matches!(format, Format::Xml | Format::Text);
@@ -388,7 +388,7 @@ fn corrupt_files_never_panic() {
         let format = Format::of_name(Path::new(name)).unwrap();
         let path = named(folder.path(), format);
         let mut random = ChaCha8Rng::seed_from_u64(1);
-        for position in 0..whole.len() {
+        for position in (0..whole.len()).step_by(5) {
             let mut bytes = whole.clone();
             bytes[position] = match random.next_u32() % 4 {
                 0 => b'9',

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use warpkov::mdp::io::Format;
+use warpkov::mdp::model::Objective;
 
 use super::file::{Input, ModelFile};
 use super::{Error, Outcome};
@@ -25,7 +26,9 @@ pub struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   warpkov mdp convert grid.json grid.safetensors
-  warpkov mdp convert grid.safetensors - | jq .gamma";
+  warpkov mdp convert grid.safetensors - | jq .gamma
+  warpkov mdp convert model.tra model.drn
+  warpkov mdp convert grid.json --to storm storm.tra";
 
 /// What to convert.
 pub struct Options {
@@ -47,6 +50,14 @@ impl TryFrom<Arguments> for Options {
 /// Reads, then writes.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mdp = options.input.read()?;
+    if let Some(discount) = options.format.discount() {
+        if discount != mdp.gamma {
+            eprintln!("note: {} has no place for γ = {}, and is read with {discount}", options.format, mdp.gamma);
+        }
+        if mdp.objective == Objective::Minimize {
+            eprintln!("note: {} has no place for costs, which are written as rewards", options.format);
+        }
+    }
     options.output.write_as(options.format, &mdp, out)?;
     Ok(Outcome::Success)
 }

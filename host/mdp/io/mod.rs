@@ -1,7 +1,8 @@
 //! Models in files: JSON for people and scripts, safetensors for large ones, and the formats of other tools.
 //!
-//! Formats hold what they can: a [`Format`] says what it leaves out. Those without rows that end the process get one more
-//! state, terminal, where such rows lead.
+//! The formats of other tools have no place for all that a model can have: neither for [γ](Format::discount), nor for costs
+//! (which are written as rewards), nor for a grid. Where rows end the process they get one more state, terminal, where such
+//! rows lead.
 
 mod drn;
 mod json;
@@ -136,6 +137,16 @@ impl Format {
     /// Whether a model is one file, read from its beginning to its end, so that a pipe can carry it.
     pub fn streams(self) -> bool {
         !matches!(self, Self::Safetensors | Self::Prism | Self::Storm)
+    }
+
+    /// γ of a model in a format that has no place for it: 1 in those of model checkers, and in those of Jóhannsson's thesis
+    /// that of its experiments.
+    pub fn discount(self) -> Option<f64> {
+        match self {
+            Self::Prism | Self::Storm | Self::Drn => Some(1.0),
+            Self::Xml | Self::Text => Some(text::GAMMA),
+            _ => None,
+        }
     }
 
     /// The format that the extension of `path` tells.

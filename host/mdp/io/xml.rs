@@ -6,6 +6,7 @@
 //! over. Descriptions that come before the states become the names of actions. There is no discount factor: γ = 0.9, the
 //! source's.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -143,12 +144,12 @@ impl Model {
 }
 
 /// The values of these attributes of an element, which must have them.
-fn attributes<const N: usize>(tag: &BytesStart<'_>, names: [&str; N]) -> Result<[Vec<u8>; N], String> {
+fn attributes<'t, const N: usize>(tag: &'t BytesStart<'_>, names: [&str; N]) -> Result<[Cow<'t, [u8]>; N], String> {
     let mut values = [const { None }; N];
     for attribute in tag.attributes().with_checks(false) {
         let attribute = attribute.map_err(|error| error.to_string())?;
         if let Some(i) = names.iter().position(|name| name.as_bytes() == attribute.key.as_ref()) {
-            values[i] = Some(attribute.value.into_owned());
+            values[i] = Some(attribute.value);
         }
     }
     if let Some(missing) = values.iter().position(Option::is_none) {
