@@ -15,7 +15,7 @@
 //! is read unless another is asked for. There is no discount factor: γ = 1. A state without transitions is terminal. The
 //! reference is <https://www.prismmodelchecker.org/manual/Appendices/ExplicitModelFiles>.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -190,6 +190,7 @@ fn labels<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<BTreeMap<String,
             line.skip(0);
         }
     }
+    let numbers: HashMap<&[u8], usize> = names.iter().map(String::as_bytes).zip(0..).collect();
     let mut members = vec![Vec::new(); names.len()];
     while let Some(mut line) = lines.next()? {
         let state = if storm { line.word() } else { line.field(b':') };
@@ -198,7 +199,7 @@ fn labels<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<BTreeMap<String,
         while !line.rest().is_empty() {
             let word = line.word();
             let label = match storm {
-                true => names.iter().position(|name| name.as_bytes() == word),
+                true => numbers.get(word).copied(),
                 false => lines::integer(word).map(|label| label as usize).filter(|&label| label < names.len()),
             };
             let expected = if storm { "a label that is declared" } else { "the number of a label in line 1" };

@@ -5,6 +5,7 @@
 //! need not have all of them: where those of a state are not 0, 1, 2 and so on, they are kept as names. Initial values are
 //! read over, and written as 0. There is no discount factor: γ = 0.9, the source's.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use super::Error;
@@ -25,7 +26,7 @@ pub struct Domain {
     /// The last state.
     state: u32,
     /// The actions of the last state.
-    actions: Vec<u32>,
+    actions: BTreeSet<u32>,
     /// The largest successor, and the line that it is in.
     largest: Option<(u32, u64)>,
 }
@@ -49,15 +50,15 @@ impl Domain {
     /// # Errors
     /// If the state has it already.
     pub fn action(&mut self, id: u32, name: Option<&str>) -> Result<(), String> {
-        if self.actions.last() >= Some(&id) && self.actions.contains(&id) {
+        let action = self.actions.len() as u32;
+        if !self.actions.insert(id) {
             return Err(format!("found action {id} of state {} again", self.state));
         }
-        self.rows.begin(self.state, self.actions.len() as u32);
+        self.rows.begin(self.state, action);
         match name {
             Some(name) => self.rows.named(name),
             None => self.rows.named(itoa::Buffer::new().format(id)),
         }
-        self.actions.push(id);
         Ok(())
     }
 
