@@ -4,18 +4,20 @@
 //! then takes the slow way, which knows all the rest and what to say of it.
 
 /// A type that arrays of numbers are read into.
-pub trait Scan: Copy + Default + Send {
+pub trait Scan: Copy + Send {
     /// The number that `text` begins with, and the bytes that it takes.
     fn scan(text: &[u8]) -> Option<(Self, usize)>;
 }
 
 impl Scan for u64 {
+    #[inline]
     fn scan(text: &[u8]) -> Option<(Self, usize)> {
         integer(text).filter(|(_, digits)| *digits <= MOST_DIGITS)
     }
 }
 
 impl Scan for u32 {
+    #[inline]
     fn scan(text: &[u8]) -> Option<(Self, usize)> {
         let (number, length) = u64::scan(text)?;
         Some((number.try_into().ok()?, length))
@@ -26,6 +28,7 @@ impl Scan for f64 {
     /// Correctly rounded. With a significand below 2⁵³ and a power of ten below 10²³ both are exact, so that one
     /// operation rounds once (Clinger, *How to Read Floating Point Numbers Accurately*, 1990); the standard library
     /// reads the others.
+    #[inline]
     fn scan(text: &[u8]) -> Option<(Self, usize)> {
         let sign = usize::from(text.first() == Some(&b'-'));
         let (whole, mut length) = integer(&text[sign..])?;
@@ -72,7 +75,12 @@ const POWERS_OF_TEN: [f64; 23] = [
 const MOST_DIGITS: usize = 19;
 
 /// An integer without a sign (modulo 2⁶⁴) and without zeros before other digits, and how many digits it has.
+#[inline]
 fn integer(text: &[u8]) -> Option<(u64, usize)> {
+    // The most frequent by far: a digit, and then a point or a comma.
+    if let [digit @ b'0'..=b'9', b'+'..=b'.', ..] = text {
+        return Some((u64::from(digit - b'0'), 1));
+    }
     let (number, digits) = decimals(0, text);
     (digits == 1 || digits > 1 && text[0] != b'0').then_some((number, digits))
 }

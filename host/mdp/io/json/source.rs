@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 
 use memchr::{memchr, memchr_iter, memrchr};
 use rayon::prelude::*;
@@ -175,9 +176,8 @@ struct Extent {
 /// Appends the elements of `text`, each with a comma after it, up to the first that is out of the ordinary.
 fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
     let pieces: Vec<_> = pieces(text).into_par_iter().map(|piece| (piece, memchr_iter(b',', piece).count())).collect();
-    let known = array.len();
-    array.resize(known + pieces.iter().map(|(_, elements)| elements).sum::<usize>(), T::default());
-    let mut rest = &mut array[known..];
+    array.reserve(pieces.iter().map(|(_, elements)| elements).sum());
+    let mut rest = array.spare_capacity_mut();
     let tasks: Vec<_> = pieces
         .into_iter()
         .map(|(piece, elements)| (piece, rest.split_off_mut(..elements).unwrap_or_default()))
@@ -194,7 +194,9 @@ fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
             break;
         }
     }
-    array.truncate(known + sum.elements);
+    // SAFETY: the spare capacity was reserved, and of it the first `sum.elements` are written: those of all pieces but
+    // the last that counts, in a row, and then the first of that one.
+    unsafe { array.set_len(array.len() + sum.elements) };
     sum
 }
 
@@ -210,8 +212,9 @@ fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// Scans one element after the other, as many as `target` holds: as there are commas.
-fn scan<T: Scan>(text: &[u8], target: &mut [T]) -> Extent {
+/// Scans one element after the other, as many as `target` holds: as there are commas. Those that the result counts are
+/// written, from the first.
+fn scan<T: Scan>(text: &[u8], target: &mut [MaybeUninit<T>]) -> Extent {
     let (mut bytes, mut elements) = (0, 0);
     for element in target {
         let start = bytes + white(&text[bytes..]);
@@ -221,7 +224,7 @@ fn scan<T: Scan>(text: &[u8], target: &mut [T]) -> Extent {
         if text.get(comma) != Some(&b',') {
             break;
         }
-        *element = number;
+        element.write(number);
         elements += 1;
         bytes = comma + 1;
     }
