@@ -39,12 +39,15 @@ pub struct Input {
     /// Name of the rewards to read, where FILE has several [default: the first].
     #[arg(long, value_name = "NAME")]
     reward: Option<String>,
+    /// File of the costs, where FILE holds the probabilities of a PETSc model [default: NAME.g.bin for NAME.P.bin].
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
 }
 
 impl Input {
     /// Reads the model.
     pub fn read(&self) -> Result<Mdp, Error> {
-        let options = ReadOptions { format: self.format, reward: self.reward.clone() };
+        let options = ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() };
         Ok(match &self.file {
             ModelFile::Standard => mdp::io::read_from(io::stdin().lock(), "standard input", &options)?,
             ModelFile::At(path) => mdp::io::read_with(path, &options)?,

@@ -4,25 +4,34 @@
 //! (which are written as rewards), nor for a grid. Where rows end the process they get one more state, terminal, where such
 //! rows lead.
 
+mod binary;
 mod drn;
+mod gymnasium;
 mod json;
 mod lines;
+mod npy;
+mod npz;
+mod petsc;
 mod prism;
 mod rows;
 mod safetensors;
+mod solution;
 mod text;
+mod umb;
 mod xml;
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
 use super::model::Mdp;
 use super::validate::Invalid;
 use crate::output::atomic_write;
+
+pub use self::solution::{read_values, write_csv, write_npy};
 
 /// Bytes read or written at a time.
 const BUFFER: usize = 1 << 17;
@@ -111,6 +120,14 @@ pub enum Format {
     Xml,
     /// The plain text of Jóhannsson's thesis.
     Text,
+    /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox' list of matrices, or QuantEcon's arrays.
+    Npz,
+    /// PETSc's binary matrices, as madupite takes them: NAME.P.bin, and costs in NAME.g.bin.
+    Petsc,
+    /// UMB, the binary format of probabilistic model checkers.
+    Umb,
+    /// The transition table of a toy-text environment of Gymnasium, in JSON.
+    Gymnasium,
 }
 
 impl fmt::Display for Format {
@@ -131,12 +148,17 @@ impl Format {
             Self::Drn => &["drn"],
             Self::Xml => &["xml"],
             Self::Text => &["txt"],
+            Self::Npz => &["npz"],
+            Self::Petsc => &["bin"],
+            Self::Umb => &["umb"],
+            // By name it is JSON, and its content tells it apart.
+            Self::Gymnasium => &[],
         }
     }
 
     /// Whether a model is one file, read from its beginning to its end, so that a pipe can carry it.
     pub fn streams(self) -> bool {
-        !matches!(self, Self::Safetensors | Self::Prism | Self::Storm)
+        !matches!(self, Self::Safetensors | Self::Prism | Self::Storm | Self::Npz | Self::Petsc)
     }
 
     /// γ of a model in a format that has no place for it: 1 in those of model checkers, and in those of Jóhannsson's thesis
@@ -159,8 +181,13 @@ impl Format {
     /// The format of a file that begins with `start`, the first [`SNIFFED`] bytes or all, and is `length` bytes long, if
     /// that is known. What looks like nothing else is taken for JSON.
     fn of_content(start: &[u8], length: Option<u64>) -> Self {
-        if safetensors::sniff(start, length) {
-            return Self::Safetensors;
+        match start {
+            _ if safetensors::sniff(start, length) => return Self::Safetensors,
+            _ if npz::sniff(start) => return Self::Npz,
+            _ if petsc::sniff(start) => return Self::Petsc,
+            _ if umb::sniff(start) => return Self::Umb,
+            _ if gymnasium::sniff(start) => return Self::Gymnasium,
+            _ => {}
         }
         match start.trim_ascii_start() {
             [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Self::Xml,
@@ -184,6 +211,8 @@ pub struct ReadOptions {
     /// The name of the rewards to read, of several that a file has; if none, the first. Formats in which rewards have no
     /// names do not ask.
     pub reward: Option<String>,
+    /// The file of the costs of a PETSc model; if none, the one beside the probabilities.
+    pub costs: Option<PathBuf>,
 }
 
 /// Reads the model in `path`, in the format that the extension of its name tells, or else its content.
@@ -204,12 +233,16 @@ pub fn read(path: &Path) -> Result<Mdp, Error> {
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     let name = path.display().to_string();
     let opened = File::open(path).and_then(|mut file| {
-        let format = match options.format.or_else(|| Format::of_name(path)) {
-            Some(format) => format,
-            None => {
+        let named = Format::of_name(path);
+        let format = match options.format.or(named) {
+            Some(format) if options.format.is_some() || format != Format::Json => format,
+            _ => {
                 let (start, length) = (beginning(&mut file)?, file.metadata()?.len());
                 file.rewind()?;
-                Format::of_content(&start, Some(length))
+                match Format::of_content(&start, Some(length)) {
+                    Format::Gymnasium => Format::Gymnasium,
+                    format => named.unwrap_or(format),
+                }
             }
         };
         Ok((file, format))
@@ -218,6 +251,10 @@ pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
         Ok((file, Format::Safetensors)) => safetensors::read(&file, name),
         Ok((file, Format::Prism | Format::Storm)) => {
             prism::read(file, path, options.reward.as_deref()).and_then(|mdp| validated(mdp, name))
+        }
+        Ok((file, Format::Npz)) => npz::read(file, name.clone()).and_then(|mdp| validated(mdp, name)),
+        Ok((file, Format::Petsc)) => {
+            petsc::read(file, path, options.costs.as_deref()).and_then(|mdp| validated(mdp, name))
         }
         Ok((file, format)) => read_stream(file, name, format, options),
         Err(source) => Err(Error::Read { file: name, source }),
@@ -245,6 +282,8 @@ fn read_stream(reader: impl Read, file: String, format: Format, options: &ReadOp
         Format::Drn => drn::read(reader, file, options.reward.as_deref())?,
         Format::Xml => xml::read(reader, file)?,
         Format::Text => text::read(reader, file)?,
+        Format::Umb => umb::read(reader, file, options.reward.as_deref())?,
+        Format::Gymnasium => gymnasium::read(reader, file)?,
         _ => return Err(Error::Read { file, source: no_stream(format) }),
     };
     validated(mdp, name)
@@ -290,6 +329,8 @@ pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
         Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
         Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),
         Format::Storm => return prism::write(path, mdp, prism::Dialect::Storm),
+        Format::Npz => atomic_write(path, |out| npz::write(&mut BufWriter::with_capacity(BUFFER, out), mdp)),
+        Format::Petsc => return petsc::write(path, mdp),
         _ => atomic_write(path, |out| write_to(out, format, mdp)),
     };
     written.map_err(|source| Error::Write { file: path.display().to_string(), source })
@@ -306,6 +347,8 @@ pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()>
         Format::Drn => drn::write(&mut out, mdp)?,
         Format::Xml => xml::write(&mut out, mdp)?,
         Format::Text => text::write(&mut out, mdp)?,
+        Format::Umb => umb::write(&mut out, mdp)?,
+        Format::Gymnasium => gymnasium::write(&mut out, mdp)?,
         _ => return Err(no_stream(format)),
     }
     out.flush()

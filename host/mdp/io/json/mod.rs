@@ -39,7 +39,7 @@ pub fn read(mut reader: impl Read, file: String) -> Result<Mdp, Error> {
 }
 
 /// serde_json's message without the place, and without the kind of a number.
-fn plain(error: &serde_json::Error) -> String {
+pub(super) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&text);
     let Some(found) = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: ")) else {
