@@ -41,7 +41,7 @@ pub fn sniff(start: &[u8]) -> bool {
     start.starts_with(GZIP) || start.starts_with(XZ) || start.get(TAR) == Some(b"ustar")
 }
 
-/// Reads a model, with the rewards of this name or else the first. It is not yet validated.
+/// Reads a model, with the rewards of this name, or else the first by name. It is not yet validated.
 pub fn read(reader: impl Read, name: String, reward: Option<&str>) -> Result<Mdp, Error> {
     Archive::read(reader).and_then(|archive| archive.model(reward)).map_err(of_file(name))
 }
