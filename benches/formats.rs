@@ -34,6 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     line("read JSON", bytes, Some(copy), || Ok(formats::read(&json).map(drop)?))?;
     for (name, file) in [
         ("safetensors", "grid.safetensors"),
+        ("NumPy", "grid.npz"),
+        ("UMB", "grid.umb"),
+        ("PETSc", "grid.P.bin"),
         ("PRISM", "grid.tra"),
         ("DRN", "grid.drn"),
         ("XML", "grid.xml"),

@@ -165,7 +165,7 @@ impl Format {
     /// that of its experiments.
     pub fn discount(self) -> Option<f64> {
         match self {
-            Self::Prism | Self::Storm | Self::Drn => Some(1.0),
+            Self::Prism | Self::Storm | Self::Drn | Self::Petsc | Self::Umb => Some(1.0),
             Self::Xml | Self::Text => Some(text::GAMMA),
             _ => None,
         }

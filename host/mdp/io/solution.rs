@@ -33,7 +33,6 @@ pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<
 ///
 /// # Errors
 /// Those of `out`.
-#[allow(private_bounds, reason = "f64 and u32 are all that is written so")]
 pub fn write_npy<T: Store>(mut out: impl Write, elements: &[T]) -> io::Result<()> {
     npy::write(&mut out, elements)
 }

@@ -20,7 +20,7 @@ use super::scan::Scan;
 const PIECE: usize = 1 << 18;
 
 /// Pieces read at a time, at most.
-const MOST_PIECES: usize = 64;
+const MOST_PIECES: usize = 16;
 
 /// Bytes scanned first. While they hold nothing but numbers, as many again.
 const FIRST: usize = 1 << 12;
