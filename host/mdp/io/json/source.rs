@@ -16,11 +16,11 @@ use rayon::prelude::*;
 
 use super::scan::Scan;
 
-/// Bytes that one task scans.
-const PIECE: usize = 1 << 18;
+/// Bytes read at a time: enough for the tasks of many cores.
+const BUFFER: usize = 1 << 22;
 
-/// Pieces read at a time, at most.
-const MOST_PIECES: usize = 16;
+/// Bytes that one task scans.
+const PIECE: usize = 1 << 17;
 
 /// Bytes scanned first. While they hold nothing but numbers, as many again.
 const FIRST: usize = 1 << 12;
@@ -68,7 +68,7 @@ impl<'r> Source<'r> {
     pub fn new(reader: &'r mut dyn Read) -> Self {
         Self(RefCell::new(Inner {
             reader,
-            buffer: vec![0; PIECE * rayon::current_num_threads().min(MOST_PIECES)],
+            buffer: vec![0; BUFFER],
             start: 0,
             end: 0,
             failure: None,
