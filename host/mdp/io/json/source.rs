@@ -237,3 +237,105 @@ fn scan<T: Scan>(text: &[u8], target: &mut [MaybeUninit<T>]) -> Extent {
 fn white(text: &[u8]) -> usize {
     text.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\t' | b'\r')).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    use super::super::{Error, read};
+    use super::*;
+
+    /// Gives a text in parts of random lengths, and fails at its end if it is to.
+    struct Parts<'t>(&'t [u8], ChaCha8Rng, bool);
+
+    impl Read for Parts<'_> {
+        fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() && self.2 {
+                return Err(io::Error::other("the cable is out"));
+            }
+            let part = target.len().min(1 + self.1.next_u32() as usize % 100_000);
+            self.0.read(&mut target[..part])
+        }
+    }
+
+    fn parts(text: &str, fails: bool) -> Parts<'_> {
+        Parts(text.as_bytes(), ChaCha8Rng::seed_from_u64(text.len() as u64), fails)
+    }
+
+    /// A chain of `states` states with long arrays in all styles: the indices are `[…]`'s content.
+    fn chain(states: usize, indices: &str) -> String {
+        let row_ptr: Vec<_> = (0..=states).map(|row| row.to_string()).collect();
+        let ones = ["1", "1.0", "10e-1", "0.1E+1", "1000000000000000000000e-21"];
+        let data: Vec<_> = (0..states).map(|row| ones[row % ones.len()]).collect();
+        let (row_ptr, data) = (row_ptr.join(",\n"), data.join(", "));
+        format!(
+            r#"{{"S":{states},"A":1,"gamma":0.5,"P":{{"indptr":[{row_ptr}],"data":[ {data} ],"indices":[{indices}]}}}}"#
+        )
+    }
+
+    /// Numbers from 0, with white space of all kinds about the commas.
+    fn numbers(count: usize) -> Vec<String> {
+        let style = |n: usize| match n {
+            n if n % 1000 == 0 => format!("\n\t {n} "),
+            n if n % 7 == 0 => format!(" {n}"),
+            n if n % 11 == 0 => format!("\r\n{n}"),
+            n => n.to_string(),
+        };
+        (0..count).map(style).collect()
+    }
+
+    const STATES: usize = 700_000;
+
+    #[test]
+    fn long_arrays_are_read_whole() {
+        let mdp = read(parts(&chain(STATES, &numbers(STATES).join(",")), false), "text".into()).unwrap();
+        assert!(mdp.transitions.col[..].iter().copied().eq(0..STATES as u32));
+        assert!(mdp.transitions.row_ptr[..].iter().copied().eq(0..=STATES as u64));
+        assert!(mdp.transitions.val[..].iter().all(|&p| p == 1.0));
+    }
+
+    #[test]
+    fn errors_in_long_arrays_have_their_places() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        for (found, what) in [
+            ("\"x\"", "found string \"x\", expected a column index"),
+            ("-4", "found -4, expected a column index"),
+            ("4294967296", "found 4294967296, expected a column index"),
+            ("0.5", "found 0.5, expected a column index"),
+            ("01", "invalid number"),
+            ("", "expected value"),
+            ("7 7", "expected `,` or `]`"),
+        ] {
+            for position in [0, 1, random.next_u32() as usize % STATES, STATES - 1] {
+                let mut elements = numbers(STATES);
+                elements[position] = found.to_owned();
+                let before = chain(STATES, &(elements[..position].join(",") + if position == 0 { "" } else { "," }));
+                let text = chain(STATES, &elements.join(","));
+                // Where serde_json alone is when it finds that.
+                let read_all = serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| (e.line(), e.column()));
+                let end = before.len() - "]}}".len() + found.len();
+                let line = 1 + text[..end].matches('\n').count();
+                let place = (line, end - text[..end].rfind('\n').map_or(0, |last| last + 1));
+                // A number is known when the byte after it was seen.
+                let past = usize::from(found.ends_with(|c: char| c.is_ascii_digit()));
+                let (line, column) = read_all.err().unwrap_or((place.0, place.1 + past));
+                let error = read(parts(&text, false), "text".into()).err().unwrap().to_string();
+                let what = if found.is_empty() && position == STATES - 1 { "trailing comma" } else { what };
+                let position = if found == "7 7" { position + 1 } else { position };
+                assert_eq!(error, format!("text:{line}:{column}: P.indices[{position}]: {what}"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_so() {
+        let text = chain(STATES, &numbers(STATES).join(","));
+        for end in [10, text.len() / 2, text.len() - 5] {
+            let error = read(parts(&text[..end], true), "text".into()).err().unwrap();
+            assert!(matches!(error, Error::Read { .. }), "{error}");
+            let error = read(parts(&text[..end], false), "text".into()).err().unwrap();
+            assert!(error.to_string().contains("EOF while parsing"), "{error}");
+        }
+    }
+}
