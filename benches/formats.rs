@@ -15,12 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Cargo passes --bench to every benchmark.
     let side = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(512);
     let folder = tempfile::tempdir()?;
-    let (json, safetensors) = (folder.path().join("grid.json"), folder.path().join("grid.safetensors"));
+    let json = folder.path().join("grid.json");
     let grid = SlipGrid { width: side, height: side, ..SlipGrid::default() };
 
     let model = grid.generate()?;
     formats::write(&json, &model)?;
-    formats::write(&safetensors, &model)?;
     println!("{side} × {side} cells, {} transitions", model.transitions.nnz());
     println!("{:<28} {:>9} {:>9} {:>9}", "", "ms", "MB/s", "of a copy");
 
@@ -33,9 +32,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     line("generate", bytes, Some(copy), || Ok(grid.generate().map(drop)?))?;
     line("write JSON", bytes, Some(copy), || Ok(formats::write(&json, &model)?))?;
     line("read JSON", bytes, Some(copy), || Ok(formats::read(&json).map(drop)?))?;
-    let bytes = fs::metadata(&safetensors)?.len();
-    line("write safetensors", bytes, Some(copy), || Ok(formats::write(&safetensors, &model)?))?;
-    line("read safetensors", bytes, Some(copy), || Ok(formats::read(&safetensors).map(drop)?))?;
+    for (name, file) in [
+        ("safetensors", "grid.safetensors"),
+        ("NumPy", "grid.npz"),
+        ("UMB", "grid.umb"),
+        ("PETSc", "grid.P.bin"),
+        ("PRISM", "grid.tra"),
+        ("DRN", "grid.drn"),
+        ("XML", "grid.xml"),
+        ("text", "grid.txt"),
+    ] {
+        let path = folder.path().join(file);
+        formats::write(&path, &model)?;
+        // Of PRISM's files, those that hold most.
+        let beside = fs::metadata(path.with_extension("trew")).map_or(0, |rewards| rewards.len());
+        let bytes = fs::metadata(&path)?.len() + if name == "PRISM" { beside } else { 0 };
+        line(&format!("write {name}"), bytes, Some(copy), || Ok(formats::write(&path, &model)?))?;
+        line(&format!("read {name}"), bytes, Some(copy), || Ok(formats::read(&path).map(drop)?))?;
+    }
     Ok(())
 }
 

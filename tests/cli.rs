@@ -126,10 +126,10 @@ fn wrong_usage_is_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--max-sweeps", "0"], "max-sweeps");
     usage(&["mdp", "solve", "grid.json", "--device", "gpu"], "expected auto, cpu, cuda:N or emulated");
     usage(&["mdp", "solve", "grid.json", "--method", "magic"], "projected");
-    usage(&["mdp", "solve", "grid.json", "--out", "solution.npy"], ".json or .txt");
+    usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .txt or .csv or .npy");
     usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
     usage(&["mdp", "solve", "grid.json", "--plot", "grid.jpeg"], ".svg or .png");
-    usage(&["mdp", "convert", "grid.json", "grid.xml"], ".json or .safetensors");
+    usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .safetensors");
     usage(&["devices", "--all"], "--all");
 
     let grid = ["mdp", "generate", "grid", "--out", "other.json"];
@@ -313,6 +313,35 @@ fn what_a_pipe_receives_is_a_whole_solution() {
     fs::write(folder.path().join("captured.txt"), &output.stdout).unwrap();
     succeeds(folder.path(), &["mdp", "solve", "grid.json", "--device", "cpu", "--out", "whole.json"]);
     succeeds(folder.path(), &["mdp", "compare", "captured.txt", "whole.json"]);
+}
+
+#[test]
+fn solutions_are_written_as_tables_and_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/frozen-lake-4x4.json");
+    let solve = ["mdp", "solve", lake.to_str().unwrap(), "--gamma", "0.99", "--device", "cpu", "--epsilon", "1e-12"];
+    for out in ["a.json", "a.csv", "a.npy"] {
+        succeeds(folder.path(), &[&solve[..], &["--out", out]].concat());
+    }
+    let table = std::fs::read_to_string(folder.path().join("a.csv")).unwrap();
+    let (header, rows) = table.split_once('\n').unwrap();
+    assert_eq!((header, rows.lines().count()), ("state,value,action", 16));
+    let value: f64 = rows.split(',').nth(1).unwrap().parse().unwrap();
+    // Gymnasium 1.4's table, by exact policy iteration.
+    assert!((value - 0.542025932000).abs() < 1e-11, "{value}");
+    let sizes = ["a.npy", "a.policy.npy"].map(|name| std::fs::metadata(folder.path().join(name)).unwrap().len());
+    assert_eq!(sizes, [128 + 16 * 8, 128 + 16 * 4]);
+
+    let printed = succeeds(folder.path(), &[&solve[..], &["--out", "-"]].concat());
+    assert_eq!(stdout(&printed), table);
+    let printed = succeeds(folder.path(), &[&solve[..], &["--out", "-", "--out-format", "npy"]].concat());
+    assert_eq!(printed.stdout, std::fs::read(folder.path().join("a.npy")).unwrap());
+    for values in ["a.json", "a.csv", "a.npy"] {
+        let warm = succeeds(folder.path(), &[&solve[..], &["--values", values, "--json"]].concat());
+        let report: serde_json::Value = serde_json::from_str(stdout(&warm)).unwrap();
+        assert!(report["sweeps"].as_u64().unwrap() < 5, "{values}: {}", report["sweeps"]);
+    }
+    fails(folder.path(), &[&solve[..], &["--out", "-", "--json"]].concat(), 2, &["both write to the standard output"]);
 }
 
 #[test]

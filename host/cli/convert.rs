@@ -3,44 +3,61 @@
 use std::io::Write;
 
 use clap::Args;
+use warpkov::mdp::io::Format;
+use warpkov::mdp::model::Objective;
 
-use super::file::ModelFile;
+use super::file::{Input, ModelFile};
 use super::{Error, Outcome};
 
-/// Converts a model between JSON and safetensors.
+/// Converts a model from one format to another.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The model: .json, .safetensors, or - for JSON on the standard input.
-    #[arg(value_name = "IN")]
-    input: ModelFile,
-    /// Where to write it: .json, .safetensors, or - for JSON on the standard output.
+    #[command(flatten)]
+    input: Input,
+    /// Where to write it, or - for the standard output.
     #[arg(value_name = "OUT")]
     output: ModelFile,
+    /// Format of OUT [default: as its extension says; JSON on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Option<Format>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   warpkov mdp convert grid.json grid.safetensors
-  warpkov mdp convert grid.safetensors - | jq .gamma";
+  warpkov mdp convert grid.safetensors - | jq .gamma
+  warpkov mdp convert model.tra model.drn
+  warpkov mdp convert grid.json --to storm storm.tra";
 
 /// What to convert.
 pub struct Options {
-    input: ModelFile,
+    input: Input,
     output: ModelFile,
+    format: Format,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        Ok(Self { input: arguments.input, output: arguments.output.writable()? })
+        let Arguments { input, output, to } = arguments;
+        let format = output.format(to)?;
+        Ok(Self { input, output, format })
     }
 }
 
 /// Reads, then writes.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mdp = options.input.read()?;
-    options.output.write(&mdp, out)?;
+    if let Some(discount) = options.format.discount() {
+        if discount != mdp.gamma {
+            eprintln!("note: {} has no place for γ = {}, and is read with {discount}", options.format, mdp.gamma);
+        }
+        if mdp.objective == Objective::Minimize {
+            eprintln!("note: {} has no place for costs, which are written as rewards", options.format);
+        }
+    }
+    options.output.write_as(options.format, &mdp, out)?;
     Ok(Outcome::Success)
 }

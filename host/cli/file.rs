@@ -5,17 +5,19 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum};
+use warpkov::mdp::io::{Format, ReadOptions};
 use warpkov::mdp::{self, model::Mdp};
 use warpkov::output;
 
 use super::Error;
 
-/// A model's file, or `-` for JSON on a standard stream.
+/// A model's file, or `-` for a standard stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelFile {
     /// The standard input or output.
     Standard,
-    /// A file; its extension tells the format.
+    /// A file.
     At(PathBuf),
 }
 
@@ -25,34 +27,76 @@ impl From<OsString> for ModelFile {
     }
 }
 
-impl ModelFile {
-    /// Reads a model from here.
+/// The model that a command reads.
+#[derive(Args)]
+pub struct Input {
+    /// The model's file, or - for the standard input.
+    #[arg(value_name = "FILE")]
+    file: ModelFile,
+    /// Format of FILE [default: as its extension says, or its content].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Name of the rewards to read, where FILE has several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    reward: Option<String>,
+    /// File of the costs, where FILE holds the probabilities of a PETSc model [default: NAME.g.bin for NAME.P.bin].
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+}
+
+impl Input {
+    /// Reads the model.
     pub fn read(&self) -> Result<Mdp, Error> {
-        Ok(match self {
-            Self::Standard => mdp::io::read_json(io::stdin().lock(), "standard input")?,
-            Self::At(path) => mdp::io::read(path)?,
+        let options = ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() };
+        Ok(match &self.file {
+            ModelFile::Standard => mdp::io::read_from(io::stdin().lock(), "standard input", &options)?,
+            ModelFile::At(path) => mdp::io::read_with(path, &options)?,
         })
+    }
+}
+
+impl ModelFile {
+    /// Writes a model to here, in the format that [`writable`](Self::writable) finds.
+    pub fn write(&self, model: &Mdp, out: impl Write) -> Result<(), Error> {
+        self.write_as(self.format(None)?, model, out)
     }
 
     /// Writes a model to here.
-    pub fn write(&self, model: &Mdp, mut out: impl Write) -> Result<(), Error> {
+    pub fn write_as(&self, format: Format, model: &Mdp, out: impl Write) -> Result<(), Error> {
         match self {
-            Self::Standard => {
-                mdp::io::write_json(&mut out, model)?;
-                out.flush()?;
-            }
-            Self::At(path) => mdp::io::write(path, model)?,
+            Self::Standard => mdp::io::write_to(out, format, model)?,
+            Self::At(path) => mdp::io::write_as(path, format, model)?,
         }
         Ok(())
     }
 
     /// The same file, if a model can be written to it.
     pub fn writable(self) -> Result<Self, Error> {
-        if let Self::At(path) = &self {
-            extension(path, &["json", "safetensors"])?;
-            folder_exists(path)?;
-        }
+        self.format(None)?;
         Ok(self)
+    }
+
+    /// The format to write here in: the one asked for, else the extension's, else JSON on the standard output.
+    pub fn format(&self, asked: Option<Format>) -> Result<Format, Error> {
+        match self {
+            Self::Standard => {
+                let format = asked.unwrap_or(Format::Json);
+                let refused = || Error::Usage(format!("{format} cannot be streamed, expected the name of a file"));
+                format.streams().then_some(format).ok_or_else(refused)
+            }
+            Self::At(path) => {
+                let known = Format::value_variants().iter().flat_map(|format| format.extensions()).copied();
+                let format = match asked {
+                    Some(format) => format,
+                    None => {
+                        extension(path, &known.collect::<Vec<_>>())?;
+                        Format::of_name(path).unwrap_or(Format::Json)
+                    }
+                };
+                folder_exists(path)?;
+                Ok(format)
+            }
+        }
     }
 }
 

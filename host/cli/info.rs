@@ -7,16 +7,15 @@ use clap::Args;
 use serde::Serialize;
 use warpkov::mdp::model::{Csr, Mdp, Objective};
 
-use super::file::ModelFile;
+use super::file::Input;
 use super::{Error, Outcome};
 
 /// Describes a model.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The model: .json, .safetensors, or - for JSON on the standard input.
-    #[arg(value_name = "FILE")]
-    input: ModelFile,
+    #[command(flatten)]
+    input: Input,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,

@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
 use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::Mdp;
@@ -14,9 +14,9 @@ use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOpti
 use warpkov::mdp::plot::{self, Format};
 use warpkov::mdp::report::{Extent, Report};
 use warpkov::mdp::solve::{Limits, Status, Target};
-use warpkov::mdp::solve_from;
+use warpkov::mdp::{self, solve_from};
 
-use super::file::{self, ModelFile};
+use super::file::{self, Input, ModelFile};
 use super::{Error, Outcome, blocks, number};
 use crate::progress::Progress;
 
@@ -27,9 +27,8 @@ use crate::progress::Progress;
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
-    /// The model: .json, .safetensors, or - for JSON on the standard input.
-    #[arg(value_name = "FILE")]
-    input: ModelFile,
+    #[command(flatten)]
+    input: Input,
     /// Where to solve: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
@@ -45,7 +44,7 @@ pub struct Arguments {
     /// Sweep all states every time, also those that cannot have changed. The values are the same.
     #[arg(long)]
     no_skip: bool,
-    /// Start from the values in this file, a solution of a similar model.
+    /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
     /// Discount factor γ in [0, 1), instead of the model's.
@@ -68,9 +67,13 @@ pub struct Arguments {
     tie: Option<f64>,
     #[command(flatten)]
     blocks: blocks::Blocks,
-    /// Write values and policy to this file: .json (with all figures) or .txt (two lines).
+    /// Write values and policy to this file: .json (with all figures), .csv, .npy (values; the policy to .policy.npy) or
+    /// .txt (two lines); or with - to the standard output, in place of the report.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    out: Option<ModelFile>,
+    /// Format of --out [default: as its extension says; csv on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "out")]
+    out_format: Option<SolutionFormat>,
     /// Print one JSON object; values and policy are in it unless --out is given.
     #[arg(long)]
     json: bool,
@@ -86,26 +89,61 @@ const EXAMPLES: &str = "\
 Examples:
   warpkov mdp solve grid.json
   warpkov mdp solve grid.safetensors --device cuda:1 --precision f32 --out solution.json
+  warpkov mdp solve frozen-lake.json --gamma 0.99 --out - | column -t -s ,
   warpkov mdp solve grid.json --gamma 0.95 --plot grid.png --plot grid.svg
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
 /// What to solve and where the results go.
 pub struct Options {
-    input: ModelFile,
+    input: Input,
     gamma: Option<f64>,
     solve: SolveOptions,
     initial: Option<PathBuf>,
-    out: Option<(PathBuf, SolutionFormat)>,
+    out: Option<(ModelFile, SolutionFormat)>,
     plots: Vec<(PathBuf, Format)>,
     json: bool,
     quiet: bool,
 }
 
-/// How a solution is written to a file.
-#[derive(Clone, Copy)]
-enum SolutionFormat {
+/// How a solution is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SolutionFormat {
+    /// One object, with all figures.
     Json,
+    /// One row per state: its number, its value, its action.
+    Csv,
+    /// NumPy's arrays: values as f64, and in a file of its own the policy as u32.
+    Npy,
+    /// The lines `Optimal policy:` and `Optimal value:`.
+    #[value(alias = "txt")]
     Text,
+}
+
+impl SolutionFormat {
+    /// The format asked for, else the one that the name tells.
+    fn of(asked: Option<Self>, out: &ModelFile) -> Result<Self, Error> {
+        match (asked, out) {
+            (Some(format), _) => Ok(format),
+            (None, ModelFile::Standard) => Ok(Self::Csv),
+            (None, ModelFile::At(path)) => Ok(match file::extension(path, &["json", "txt", "csv", "npy"])? {
+                "json" => Self::Json,
+                "csv" => Self::Csv,
+                "npy" => Self::Npy,
+                _ => Self::Text,
+            }),
+        }
+    }
+
+    /// Writes a solution; as arrays, its values.
+    fn write(self, report: &Report, mut out: &mut dyn Write) -> io::Result<()> {
+        let Solution { values, policy, .. } = report.solution;
+        match self {
+            Self::Json => report.write_json(&mut out, true),
+            Self::Csv => mdp::io::write_csv(out, values, policy),
+            Self::Npy => mdp::io::write_npy(out, values),
+            Self::Text => report.write_solution(&mut out, Extent::All),
+        }
+    }
 }
 
 impl TryFrom<Arguments> for Options {
@@ -116,13 +154,16 @@ impl TryFrom<Arguments> for Options {
         let tie = arguments.tie.unwrap_or(precision.default_tie());
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
-        let out = arguments.out.map(|path| {
-            file::folder_exists(&path)?;
-            let format = match file::extension(&path, &["json", "txt"])? {
-                "json" => SolutionFormat::Json,
-                _ => SolutionFormat::Text,
-            };
-            Ok::<_, Error>((path, format))
+        let out = arguments.out.map(|out| {
+            let format = SolutionFormat::of(arguments.out_format, &out)?;
+            match &out {
+                ModelFile::At(path) => file::folder_exists(path)?,
+                ModelFile::Standard if json => {
+                    return Err(Error::Usage("--out - and --json both write to the standard output".into()));
+                }
+                ModelFile::Standard => {}
+            }
+            Ok((out, format))
         });
         let plots = arguments.plot.into_iter().map(|path| {
             file::folder_exists(&path)?;
@@ -177,20 +218,25 @@ fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
         }
     });
     let progress = Progress::new(mdp.states, options.quiet);
-    let initial = options.initial.as_deref().map(Solved::read).transpose()?;
-    let initial = initial.as_ref().map(|solved| &solved.values[..]);
-    Ok(solve_from(mdp, initial, &options.solve, &mut |round| {
+    let initial = options.initial.as_deref().map(initial_values).transpose()?;
+    Ok(solve_from(mdp, initial.as_deref(), &options.solve, &mut |round| {
         progress.observe(round);
         if INTERRUPTED.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?)
 }
 
+fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
+    let lines = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"));
+    Ok(if lines { Solved::read(path)?.values } else { mdp::io::read_values(path)? })
+}
+
 fn write_files(report: &Report, options: &Options) -> Result<(), Error> {
-    if let Some((path, format)) = &options.out {
-        file::write_whole(path, |mut out| match format {
-            SolutionFormat::Json => report.write_json(&mut out, true),
-            SolutionFormat::Text => report.write_solution(&mut out, Extent::All),
-        })?;
+    if let Some((ModelFile::At(path), format)) = &options.out {
+        file::write_whole(path, |out| format.write(report, out))?;
+        if *format == SolutionFormat::Npy {
+            let policy = path.with_extension("policy.npy");
+            file::write_whole(&policy, |out| mdp::io::write_npy(out, &report.solution.policy))?;
+        }
     }
     for (path, format) in &options.plots {
         let picture = plot::draw(report, *format)?;
@@ -202,11 +248,18 @@ fn write_files(report: &Report, options: &Options) -> Result<(), Error> {
 fn print(report: &Report, options: &Options, out: impl Write) -> io::Result<()> {
     // The lines of a large model are long, and the standard output flushes at every line only.
     let mut out = io::BufWriter::new(out);
+    if let Some((ModelFile::Standard, format)) = &options.out {
+        format.write(report, &mut out)?;
+        return out.flush();
+    }
     if options.json {
         report.write_json(&mut out, options.out.is_none())?;
         return out.flush();
     }
-    let elsewhere = options.out.as_ref().map(|(path, _)| format!("all in {}", path.display()));
+    let elsewhere = match &options.out {
+        Some((ModelFile::At(path), _)) => Some(format!("all in {}", path.display())),
+        _ => None,
+    };
     let extent = match &elsewhere {
         Some(rest) => Extent::Shortened { rest },
         None if io::stdout().is_terminal() => Extent::Shortened { rest: "--out writes all" },

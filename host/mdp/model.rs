@@ -303,7 +303,9 @@ impl Mdp {
         if self.rewards.row_ptr.is_empty() {
             self.rewards = Csr::empty(self.transitions.rows());
         }
-        validate::check(&self)?;
+        if validate::check(&self)? {
+            return Ok(self);
+        }
         let mdp = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
         validate::check_distinct(&mdp)?;
         Ok(mdp)

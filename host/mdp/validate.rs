@@ -1,6 +1,7 @@
 //! What a model must satisfy, checked on all cores. Of several violations the same one is reported every time.
 
 use std::fmt;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -106,8 +107,50 @@ pub enum Invalid {
     CellOrder { list: &'static str, position: usize, found: u32, previous: u32 },
 }
 
-/// Everything but [`check_distinct`]; the rows need not be sorted.
-pub(super) fn check(mdp: &Mdp) -> Result<(), Invalid> {
+/// Whether the matrices, of `rows` rows, are all that is asked of them, and sorted. That is one quick pass; where it fails
+/// others find out why.
+fn in_order(mdp: &Mdp, rows: usize) -> bool {
+    let (p, r) = (&mdp.transitions, &mdp.rewards);
+    let fits = |csr: &Csr| {
+        let ends = &csr.row_ptr[..];
+        csr.col.len() == csr.val.len()
+            && ends.len() == rows + 1
+            && (ends.first(), ends.last()) == (Some(&0), Some(&(csr.col.len() as u64)))
+    };
+    let ends = &mdp.ends[..];
+    if !fits(p) || !fits(r) || !(ends.is_empty() || ends.len() == rows) {
+        return false;
+    }
+    let distribution = |row: usize, probabilities: &[f64]| {
+        let end = ends.get(row).copied().unwrap_or_default();
+        let sum = probabilities.iter().sum::<f64>() + end;
+        let filled = !probabilities.is_empty() || end != 0.0;
+        filled & ((sum - 1.0).abs() <= ROW_SUM_TOLERANCE) & probabilities.iter().all(|&p| is_probability(p))
+    };
+    let finite = |_: usize, rewards: &[f64]| rewards.iter().all(|reward| reward.is_finite());
+    (0..rows.div_ceil(CHUNK)).into_par_iter().all(|chunk| {
+        let chunk = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
+        rows_in_order(p, mdp.states, chunk.clone(), distribution) && rows_in_order(r, mdp.states, chunk, finite)
+    })
+}
+
+/// Whether these rows lie one behind the other, with ascending columns below `states` and values that are `valid`.
+fn rows_in_order(csr: &Csr, states: u32, rows: Range<usize>, valid: impl Fn(usize, &[f64]) -> bool) -> bool {
+    let (ends, col, val) = (&csr.row_ptr[rows.start..=rows.end], &csr.col[..], &csr.val[..]);
+    rows.zip(ends.windows(2)).all(|(row, ends)| {
+        let range = ends[0] as usize..ends[1] as usize;
+        let (Some(columns), Some(values)) = (col.get(range.clone()), val.get(range)) else { return false };
+        let ascend = columns.windows(2).all(|pair| pair[0] < pair[1]);
+        ascend & columns.last().is_none_or(|&last| last < states) & valid(row, values)
+    })
+}
+
+fn is_probability(p: f64) -> bool {
+    (0.0..=1.0).contains(&p)
+}
+
+/// Everything but [`check_distinct`]; the rows need not be sorted. The result is whether they are, and distinct.
+pub(super) fn check(mdp: &Mdp) -> Result<bool, Invalid> {
     let Mdp { states, gamma, ref choices, .. } = *mdp;
     if states == 0 {
         return Err(Invalid::NoStates);
@@ -124,13 +167,18 @@ pub(super) fn check(mdp: &Mdp) -> Result<(), Invalid> {
         return Err(Invalid::Gamma { gamma });
     }
     let checker = Checker { states, choices, rows };
-    checker.structure(Matrix::P, &mdp.transitions)?;
-    checker.structure(Matrix::R, &mdp.rewards)?;
-    checker.values(Matrix::P, &mdp.transitions, "a probability in [0, 1]", |p| (0.0..=1.0).contains(&p))?;
-    checker.values(Matrix::R, &mdp.rewards, "a finite number", f64::is_finite)?;
-    checker.per_row("ends", &mdp.ends, "a probability in [0, 1]", |p| (0.0..=1.0).contains(&p))?;
+    let in_order = in_order(mdp, rows);
+    if !in_order {
+        checker.structure(Matrix::P, &mdp.transitions)?;
+        checker.structure(Matrix::R, &mdp.rewards)?;
+        checker.values(Matrix::P, &mdp.transitions, "a probability in [0, 1]", is_probability)?;
+        checker.values(Matrix::R, &mdp.rewards, "a finite number", f64::is_finite)?;
+    }
+    checker.per_row("ends", &mdp.ends, "a probability in [0, 1]", is_probability)?;
     checker.per_row("action_rewards", &mdp.action_rewards, "a finite number", f64::is_finite)?;
-    checker.row_sums(mdp)?;
+    if !in_order {
+        checker.row_sums(mdp)?;
+    }
     for (label, members) in &mdp.labels {
         let wrong = |i: usize| members[i] >= states || (i > 0 && members[i] <= members[i - 1]);
         if let Some(position) = (0..members.len()).find(|&i| wrong(i)) {
@@ -145,7 +193,8 @@ pub(super) fn check(mdp: &Mdp) -> Result<(), Invalid> {
             return Err(Invalid::ActionName { position, found: of_row[position], names: names.len() });
         }
     }
-    mdp.grid.as_ref().map_or(Ok(()), |grid| check_grid(grid, states))
+    mdp.grid.as_ref().map_or(Ok(()), |grid| check_grid(grid, states))?;
+    Ok(in_order)
 }
 
 /// The number of rows that these offsets, of which there must be `expected`, give to states.

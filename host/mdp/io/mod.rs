@@ -1,15 +1,40 @@
-//! Models in files: JSON for people and scripts, safetensors for large ones.
+//! Models in files: JSON for people and scripts, safetensors for large ones, and the formats of other tools.
+//!
+//! The formats of other tools have no place for all that a model can have: neither for [γ](Format::discount), nor for costs
+//! (which are written as rewards), nor for a grid. Where rows end the process they get one more state, terminal, where such
+//! rows lead.
 
+mod binary;
+mod drn;
+mod gymnasium;
 mod json;
+mod lines;
+mod npy;
+mod npz;
+mod petsc;
+mod prism;
+mod rows;
 mod safetensors;
+mod solution;
+mod text;
+mod umb;
+mod xml;
 
+use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
 
 use super::model::Mdp;
 use super::validate::Invalid;
 use crate::output::atomic_write;
+
+pub use self::solution::{read_values, write_csv, write_npy};
+
+/// Bytes read or written at a time.
+const BUFFER: usize = 1 << 17;
 
 /// Why a model is not read or written.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +75,24 @@ pub enum Error {
         /// What was found, and what was expected.
         message: String,
     },
+    /// A line is not as its format has it.
+    #[error("{file}:{line}: {message}")]
+    Line {
+        /// The file's name.
+        file: String,
+        /// Line, from 1.
+        line: u64,
+        /// What was found, and what was expected.
+        message: String,
+    },
+    /// A file is not as its format has it, or does not fit the others of the model.
+    #[error("{file}: {message}")]
+    Content {
+        /// The file's name.
+        file: String,
+        /// What was found, and what was expected.
+        message: String,
+    },
     /// What the file holds is not valid.
     #[error("{file}: {source}")]
     Invalid {
@@ -60,24 +103,205 @@ pub enum Error {
     },
 }
 
-/// Reads the model in `path`: `.json`, `.safetensors`, or under another name whichever its content is.
+/// A format of models in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON, for people and scripts.
+    Json,
+    /// Safetensors, for large models.
+    Safetensors,
+    /// PRISM's explicit files: .tra, and .srew, .trew, .lab beside it.
+    Prism,
+    /// Storm's dialect of them: .tra, and .state.rew, .trans.rew, .lab beside it.
+    Storm,
+    /// Storm's DRN.
+    Drn,
+    /// The XML of Jóhannsson's thesis.
+    Xml,
+    /// The plain text of Jóhannsson's thesis.
+    Text,
+    /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox' list of matrices, or QuantEcon's arrays.
+    Npz,
+    /// PETSc's binary matrices, as madupite takes them: NAME.P.bin, and costs in NAME.g.bin.
+    Petsc,
+    /// UMB, the binary format of probabilistic model checkers.
+    Umb,
+    /// The transition table of a toy-text environment of Gymnasium, in JSON.
+    Gymnasium,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+impl Format {
+    /// Extensions of the names of such files; the first is the usual one.
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &["json"],
+            Self::Safetensors => &["safetensors"],
+            Self::Prism => &["tra"],
+            // By name it is PRISM's, whose reader knows the two apart.
+            Self::Storm => &[],
+            Self::Drn => &["drn"],
+            Self::Xml => &["xml"],
+            Self::Text => &["txt"],
+            Self::Npz => &["npz"],
+            Self::Petsc => &["bin"],
+            Self::Umb => &["umb"],
+            // By name it is JSON, and its content tells it apart.
+            Self::Gymnasium => &[],
+        }
+    }
+
+    /// Whether a model is one file, read from its beginning to its end, so that a pipe can carry it.
+    pub fn streams(self) -> bool {
+        !matches!(self, Self::Safetensors | Self::Prism | Self::Storm | Self::Npz | Self::Petsc)
+    }
+
+    /// γ of a model in a format that has no place for it: 1 in those of model checkers, and in those of Jóhannsson's thesis
+    /// that of its experiments.
+    pub fn discount(self) -> Option<f64> {
+        match self {
+            Self::Prism | Self::Storm | Self::Drn | Self::Petsc | Self::Umb => Some(1.0),
+            Self::Xml | Self::Text => Some(text::GAMMA),
+            _ => None,
+        }
+    }
+
+    /// The format that the extension of `path` tells.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let found = path.extension()?.to_str()?;
+        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
+        Self::value_variants().iter().copied().find(known)
+    }
+
+    /// The format of a file that begins with `start`, the first [`SNIFFED`] bytes or all, and is `length` bytes long, if
+    /// that is known. What looks like nothing else is taken for JSON.
+    fn of_content(start: &[u8], length: Option<u64>) -> Self {
+        match start {
+            _ if safetensors::sniff(start, length) => return Self::Safetensors,
+            _ if npz::sniff(start) => return Self::Npz,
+            _ if petsc::sniff(start) => return Self::Petsc,
+            _ if umb::sniff(start) => return Self::Umb,
+            _ if gymnasium::sniff(start) => return Self::Gymnasium,
+            _ => {}
+        }
+        match start.trim_ascii_start() {
+            [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Self::Xml,
+            [b'@', ..] | [b'/', b'/', ..] => Self::Drn,
+            [b'S', b':', ..] => Self::Text,
+            [b'0'..=b'9', ..] => Self::Prism,
+            [b'm', b'd', b'p', ..] | [b'd', b't', b'm', b'c', ..] => Self::Storm,
+            _ => Self::Json,
+        }
+    }
+}
+
+/// Bytes at the beginning of a file that tell its format.
+const SNIFFED: usize = 512;
+
+/// How to read a model.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// The format; if none, the one that the name's extension or else the content tells.
+    pub format: Option<Format>,
+    /// The name of the rewards to read, of several that a file has; if none, the first. Formats in which rewards have no
+    /// names do not ask.
+    pub reward: Option<String>,
+    /// The file of the costs of a PETSc model; if none, the one beside the probabilities.
+    pub costs: Option<PathBuf>,
+}
+
+/// Reads the model in `path`, in the format that the extension of its name tells, or else its content.
 ///
 /// Safetensors are mapped to memory, not read: the file must not be changed in place while the model lives. (A file that
 /// is replaced, as [`write()`] does, is safe.)
 ///
 /// # Errors
-/// If the file cannot be read, is neither, or its model is not valid.
+/// If the file cannot be read, is of no known format, or its model is not valid.
 pub fn read(path: &Path) -> Result<Mdp, Error> {
+    read_with(path, &ReadOptions::default())
+}
+
+/// Reads the model in `path` as [`read()`] does, with options.
+///
+/// # Errors
+/// Those of [`read()`].
+pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     let name = path.display().to_string();
     let opened = File::open(path).and_then(|mut file| {
-        let mapped = extension(path, "safetensors") || (!extension(path, "json") && safetensors::sniff(&mut file)?);
-        Ok((file, mapped))
+        let named = Format::of_name(path);
+        let format = match options.format.or(named) {
+            Some(format) if options.format.is_some() || format != Format::Json => format,
+            _ => {
+                let (start, length) = (beginning(&mut file)?, file.metadata()?.len());
+                file.rewind()?;
+                match Format::of_content(&start, Some(length)) {
+                    Format::Gymnasium => Format::Gymnasium,
+                    format => named.unwrap_or(format),
+                }
+            }
+        };
+        Ok((file, format))
     });
     match opened {
-        Ok((file, true)) => safetensors::read(&file, name),
-        Ok((file, false)) => json::read(file, name),
+        Ok((file, Format::Safetensors)) => safetensors::read(&file, name),
+        Ok((file, Format::Prism | Format::Storm)) => {
+            prism::read(file, path, options.reward.as_deref()).and_then(|mdp| validated(mdp, name))
+        }
+        Ok((file, Format::Npz)) => npz::read(file, name.clone()).and_then(|mdp| validated(mdp, name)),
+        Ok((file, Format::Petsc)) => {
+            petsc::read(file, path, options.costs.as_deref()).and_then(|mdp| validated(mdp, name))
+        }
+        Ok((file, format)) => read_stream(file, name, format, options),
         Err(source) => Err(Error::Read { file: name, source }),
     }
+}
+
+/// Reads a model from a stream; `name` is what messages call it.
+///
+/// # Errors
+/// Those of [`read()`], and if a model of this format does not [stream](Format::streams).
+pub fn read_from(mut reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
+    let start = match options.format {
+        Some(_) => Ok(Vec::new()),
+        None => beginning(&mut reader),
+    };
+    let start = start.map_err(|source| Error::Read { file: name.to_owned(), source })?;
+    let format = options.format.unwrap_or_else(|| Format::of_content(&start, None));
+    read_stream(Cursor::new(start).chain(reader), name.to_owned(), format, options)
+}
+
+fn read_stream(reader: impl Read, file: String, format: Format, options: &ReadOptions) -> Result<Mdp, Error> {
+    let name = file.clone();
+    let mdp = match format {
+        Format::Json => return json::read(reader, file),
+        Format::Drn => drn::read(reader, file, options.reward.as_deref())?,
+        Format::Xml => xml::read(reader, file)?,
+        Format::Text => text::read(reader, file)?,
+        Format::Umb => umb::read(reader, file, options.reward.as_deref())?,
+        Format::Gymnasium => gymnasium::read(reader, file)?,
+        _ => return Err(Error::Read { file, source: no_stream(format) }),
+    };
+    validated(mdp, name)
+}
+
+fn validated(mdp: Mdp, file: String) -> Result<Mdp, Error> {
+    mdp.validated().map_err(|source| Error::Invalid { file, source })
+}
+
+fn no_stream(format: Format) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("{format} cannot be streamed, expected the name of a file"))
+}
+
+/// The first [`SNIFFED`] bytes, or all.
+fn beginning(reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    reader.take(SNIFFED as u64).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 /// Reads a model in JSON; `name` is what messages call the source. It is read in small pieces and never held as text.
@@ -88,17 +312,46 @@ pub fn read_json(reader: impl Read, name: &str) -> Result<Mdp, Error> {
     json::read(reader, name.to_owned())
 }
 
-/// Writes a model to `path`, whole or not at all: as safetensors if the name ends so, else as JSON.
+/// Writes a model to `path`, whole or not at all, in the format that the extension of the name tells, or else as JSON.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
-    let written = if extension(path, "safetensors") {
-        atomic_write(path, |out| safetensors::write(out, mdp))
-    } else {
-        atomic_write(path, |mut out| json::write(&mut out, mdp))
+    write_as(path, Format::of_name(path).unwrap_or(Format::Json), mdp)
+}
+
+/// Writes a model to `path`, whole or not at all.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
+    let written = match format {
+        Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
+        Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),
+        Format::Storm => return prism::write(path, mdp, prism::Dialect::Storm),
+        Format::Npz => atomic_write(path, |out| npz::write(&mut BufWriter::with_capacity(BUFFER, out), mdp)),
+        Format::Petsc => return petsc::write(path, mdp),
+        _ => atomic_write(path, |out| write_to(out, format, mdp)),
     };
     written.map_err(|source| Error::Write { file: path.display().to_string(), source })
+}
+
+/// Writes a model to a stream.
+///
+/// # Errors
+/// Those of `writer`, and if a model of this format does not [stream](Format::streams).
+pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, writer);
+    match format {
+        Format::Json => json::write(&mut out, mdp)?,
+        Format::Drn => drn::write(&mut out, mdp)?,
+        Format::Xml => xml::write(&mut out, mdp)?,
+        Format::Text => text::write(&mut out, mdp)?,
+        Format::Umb => umb::write(&mut out, mdp)?,
+        Format::Gymnasium => gymnasium::write(&mut out, mdp)?,
+        _ => return Err(no_stream(format)),
+    }
+    out.flush()
 }
 
 /// Writes a model as JSON. Numbers are as short as they can be and still be read back as the same bits.
@@ -106,9 +359,5 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 /// # Errors
 /// Those of `writer`.
 pub fn write_json(writer: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
-    json::write(writer, mdp)
-}
-
-fn extension(path: &Path, expected: &str) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(expected))
+    write_to(writer, Format::Json, mdp)
 }

@@ -11,7 +11,7 @@ compile_error!("safetensors hold little-endian numbers, and are mapped as they a
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -30,20 +30,11 @@ const LABEL: &str = "labels.";
 /// Bytes of the number that says how long the header is.
 const PREFIX: usize = size_of::<u64>();
 
-/// Whether a file begins like safetensors: with the length of a header that fits, and the header. No JSON does, as its
-/// first eight characters make a number larger than any file.
-pub fn sniff(file: &mut File) -> io::Result<bool> {
-    let mut start = [0; PREFIX + 1];
-    let mut length = 0;
-    while length < start.len() {
-        match file.read(&mut start[length..])? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    file.rewind()?;
-    let [prefix @ .., first] = start;
-    Ok(length == start.len() && first == b'{' && u64::from_le_bytes(prefix) < file.metadata()?.len())
+/// Whether a file of this length begins like safetensors: with the length of a header that fits, and the header. No JSON
+/// does, as its first eight characters make a number larger than any file.
+pub fn sniff(start: &[u8], length: Option<u64>) -> bool {
+    let prefix = start.first_chunk().map(|prefix| u64::from_le_bytes(*prefix));
+    start.get(PREFIX) == Some(&b'{') && prefix < length
 }
 
 /// Maps and validates a model.

@@ -6,38 +6,40 @@
 //! (an object of arrays of states), `action_names` (`names`, and `of_row`) and `grid`, the fields of [`Grid`]; and where
 //! there is no `R`, `action_rewards` are all there is. Keys come in any order; others are ignored.
 
+mod scan;
+mod source;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
+use self::scan::Scan;
+use self::source::{Place, Source};
 use super::Error;
 use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
 
-/// Bytes read or written at a time.
-const BUFFER: usize = 1 << 17;
-
 /// Reads and validates a model.
-pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
-    let path = Path::default();
-    let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, reader));
+pub fn read(mut reader: impl Read, file: String) -> Result<Mdp, Error> {
+    let path = Path::new(Source::new(&mut reader));
+    let mut json = serde_json::Deserializer::from_reader(&path.source);
     let parsed = Object::<Model>::at(&path).deserialize(&mut json).and_then(|model| json.end().map(|()| model));
     match parsed {
         Ok(model) => Mdp::from(model).validated().map_err(|source| Error::Invalid { file, source }),
         Err(error) if error.is_io() => Err(Error::Read { file, source: error.into() }),
         Err(error) => {
-            let (line, column) = (error.line(), error.column());
+            let Place { line, column } = path.source.place(error.line(), error.column());
             Err(Error::Json { file, line, column, message: format!("{path}{}", plain(&error)) })
         }
     }
 }
 
 /// serde_json's message without the place, and without the kind of a number.
-fn plain(error: &serde_json::Error) -> String {
+pub(super) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&text);
     let Some(found) = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: ")) else {
@@ -55,14 +57,20 @@ fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-/// Where in the document the reader is, for messages. What fails leaves it there.
-#[derive(Default)]
-struct Path {
+/// The document, and where in it the reader is, for messages. What fails leaves it there.
+struct Path<'r> {
+    source: Source<'r>,
     keys: RefCell<Vec<&'static str>>,
     index: Cell<Option<usize>>,
 }
 
-impl fmt::Display for Path {
+impl<'r> Path<'r> {
+    fn new(source: Source<'r>) -> Self {
+        Self { source, keys: RefCell::default(), index: Cell::default() }
+    }
+}
+
+impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.keys.borrow();
         if keys.is_empty() {
@@ -82,7 +90,7 @@ trait Fields: Default {
     const REQUIRED: usize;
 
     /// Reads the value of a key.
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error>;
+    fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error>;
 
     /// What is missing beside the required keys.
     fn complete(&self) -> Result<(), &'static str> {
@@ -124,7 +132,7 @@ impl Fields for Model {
     ];
     const REQUIRED: usize = 3;
 
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
+    fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         match key {
             "S" => self.states = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
             "A" => self.actions = Some(map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?),
@@ -184,7 +192,7 @@ impl Fields for Matrix {
     const KEYS: &'static [&'static str] = &["indptr", "indices", "data"];
     const REQUIRED: usize = 3;
 
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
+    fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         match key {
             "indptr" => self.indptr = map.next_value_seed(Array::at(path, "a number of entries"))?,
             "indices" => self.indices = map.next_value_seed(Array::at(path, "a column index"))?,
@@ -204,7 +212,7 @@ impl Fields for ActionNames {
     const KEYS: &'static [&'static str] = &["names", "of_row"];
     const REQUIRED: usize = 2;
 
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
+    fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         match key {
             "names" => self.names = map.next_value()?,
             _ => self.of_row = map.next_value_seed(Array::at(path, "the number of a name"))?,
@@ -217,7 +225,7 @@ impl Fields for Grid {
     const KEYS: &'static [&'static str] = &["width", "height", "goal", "walls", "obstacles"];
     const REQUIRED: usize = 5;
 
-    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &Path) -> Result<(), A::Error> {
+    fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         match key {
             "width" => self.width = map.next_value_seed(Number::new("a number of cells"))?,
             "height" => self.height = map.next_value_seed(Number::new("a number of cells"))?,
@@ -231,12 +239,12 @@ impl Fields for Grid {
 
 /// Reads an object.
 struct Object<'p, T> {
-    path: &'p Path,
+    path: &'p Path<'p>,
     fields: PhantomData<T>,
 }
 
 impl<'p, T> Object<'p, T> {
-    fn at(path: &'p Path) -> Self {
+    fn at(path: &'p Path<'p>) -> Self {
         Self { path, fields: PhantomData }
     }
 }
@@ -403,18 +411,18 @@ impl<T: Numeric> Visitor<'_> for Number<T> {
 
 /// Reads an array of numbers.
 struct Array<'p, T> {
-    path: &'p Path,
+    path: &'p Path<'p>,
     expected: &'static str,
     element: PhantomData<T>,
 }
 
 impl<'p, T> Array<'p, T> {
-    fn at(path: &'p Path, expected: &'static str) -> Self {
+    fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
         Self { path, expected, element: PhantomData }
     }
 }
 
-impl<'de, T: Numeric> DeserializeSeed<'de> for Array<'_, T> {
+impl<'de, T: Numeric + Scan> DeserializeSeed<'de> for Array<'_, T> {
     type Value = Vec<T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
@@ -422,7 +430,7 @@ impl<'de, T: Numeric> DeserializeSeed<'de> for Array<'_, T> {
     }
 }
 
-impl<'de, T: Numeric> Visitor<'de> for Array<'_, T> {
+impl<'de, T: Numeric + Scan> Visitor<'de> for Array<'_, T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -433,7 +441,10 @@ impl<'de, T: Numeric> Visitor<'de> for Array<'_, T> {
         let mut array = Vec::new();
         loop {
             match elements.next_element_seed(Number::new(self.expected)) {
-                Ok(Some(element)) => array.push(element),
+                Ok(Some(element)) => {
+                    array.push(element);
+                    self.path.source.numbers(&mut array);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.path.index.set(Some(array.len()));
@@ -449,43 +460,41 @@ impl<'de, T: Numeric> Visitor<'de> for Array<'_, T> {
 
 /// Writes a model.
 pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(BUFFER, out);
     write!(out, "{{\"S\":{}", mdp.states)?;
     match &mdp.choices {
-        Choices::Uniform(actions) => field(&mut out, "A", actions)?,
-        Choices::Ragged(offsets) => field(&mut out, "choices", &offsets[..])?,
+        Choices::Uniform(actions) => field(out, "A", actions)?,
+        Choices::Ragged(offsets) => field(out, "choices", &offsets[..])?,
     }
-    field(&mut out, "gamma", &mdp.gamma)?;
-    field(&mut out, "format", "CSR")?;
+    field(out, "gamma", &mdp.gamma)?;
+    field(out, "format", "CSR")?;
     if mdp.objective != Objective::default() {
-        field(&mut out, "objective", &mdp.objective)?;
+        field(out, "objective", &mdp.objective)?;
     }
     for (name, matrix) in [("P", &mdp.transitions), ("R", &mdp.rewards)] {
         write!(out, ",\n\"{name}\":{{\"indptr\":")?;
-        value(&mut out, &matrix.row_ptr[..])?;
-        field(&mut out, "indices", &matrix.col[..])?;
-        field(&mut out, "data", &matrix.val[..])?;
+        value(out, &matrix.row_ptr[..])?;
+        field(out, "indices", &matrix.col[..])?;
+        field(out, "data", &matrix.val[..])?;
         write!(out, "}}")?;
     }
     for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
         if !numbers.is_empty() {
-            field(&mut out, name, &numbers[..])?;
+            field(out, name, &numbers[..])?;
         }
     }
     if !mdp.labels.is_empty() {
-        field(&mut out, "labels", &mdp.labels)?;
+        field(out, "labels", &mdp.labels)?;
     }
     if let Some(ActionNames { names, of_row }) = &mdp.action_names {
         write!(out, ",\n\"action_names\":{{\"names\":")?;
-        value(&mut out, names)?;
-        field(&mut out, "of_row", of_row)?;
+        value(out, names)?;
+        field(out, "of_row", of_row)?;
         write!(out, "}}")?;
     }
     if let Some(grid) = &mdp.grid {
-        field(&mut out, "grid", grid)?;
+        field(out, "grid", grid)?;
     }
-    writeln!(out, "}}")?;
-    out.flush()
+    writeln!(out, "}}")
 }
 
 fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {

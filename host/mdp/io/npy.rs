@@ -1,0 +1,246 @@
+//! NumPy's `.npy`: one array, with its type and shape.
+//!
+//! Source: NumPy Enhancement Proposal 1, *A Simple File Format for NumPy Arrays*. Versions 1 to 3 are read, 1.0 is
+//! written.
+
+use std::io::{self, Read, Write};
+
+use super::binary::{self, Element, Encoding, Kind, invalid};
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// The header and what is before it take a multiple of this.
+const ALIGNMENT: usize = 64;
+
+/// More than any array of numbers needs.
+const LONGEST_HEADER: usize = 1 << 20;
+
+/// An array, in C's order: the last index runs fastest.
+#[derive(Debug, PartialEq)]
+pub struct Tensor<T> {
+    pub shape: Vec<usize>,
+    pub elements: Vec<T>,
+}
+
+/// Reads an array of numbers or truth values.
+pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<T>> {
+    let Header { descr, fortran, shape, count } = Header::read(reader)?;
+    let Some(encoding) = encoding(&descr) else {
+        let hint =
+            if descr.contains('O') { ": Python objects; save the arrays they are made of one by one" } else { "" };
+        return Err(invalid(format!("found elements of type '{descr}'{hint}, expected numbers")));
+    };
+    let elements = binary::elements(reader, encoding, count)?;
+    let elements = if fortran && shape.len() > 1 { transposed(&shape, &elements) } else { elements };
+    Ok(Tensor { shape, elements })
+}
+
+/// Reads an array of texts.
+pub fn read_texts(reader: &mut (impl Read + ?Sized)) -> io::Result<Vec<String>> {
+    let Header { descr, count, .. } = Header::read(reader)?;
+    let Some(length) =
+        descr.strip_prefix("<U").and_then(|length| length.parse::<usize>().ok()).filter(|&length| length > 0)
+    else {
+        return Err(invalid(format!("found elements of type '{descr}', expected texts, '<U…'")));
+    };
+    let characters = length.checked_mul(count).ok_or_else(|| invalid("is too large"))?;
+    let codes: Vec<u32> = binary::elements(reader, Encoding::little(Kind::Unsigned, 4), characters)?;
+    let text = |codes: &[u32]| {
+        let used = codes.iter().rposition(|&code| code != 0).map_or(0, |last| last + 1);
+        codes[..used].iter().map(|&code| char::from_u32(code)).collect::<Option<String>>()
+    };
+    codes.chunks(length).map(text).collect::<Option<_>>().ok_or_else(|| invalid("holds codes of no characters"))
+}
+
+/// The same array in C's order, of one whose first index runs fastest.
+fn transposed<T: Copy>(shape: &[usize], elements: &[T]) -> Vec<T> {
+    let position = |index: usize| {
+        let (mut rest, mut position, mut stride) = (index, 0, elements.len());
+        for &length in shape.iter().rev() {
+            stride /= length;
+            position += rest % length * stride;
+            rest /= length;
+        }
+        position
+    };
+    (0..elements.len()).map(|index| elements[position(index)]).collect()
+}
+
+fn encoding(descr: &str) -> Option<Encoding> {
+    let (order, kind) = descr.split_at_checked(1)?;
+    let (kind, size) = kind.split_at_checked(1)?;
+    let kind = match kind {
+        "f" => Kind::Float,
+        "i" => Kind::Signed,
+        "u" | "b" => Kind::Unsigned,
+        _ => return None,
+    };
+    let size = size
+        .parse()
+        .ok()
+        .filter(|size| if kind == Kind::Float { [4, 8].contains(size) } else { [1, 2, 4, 8].contains(size) })?;
+    Some(Encoding { kind, size, big_endian: order == ">" })
+}
+
+struct Header {
+    descr: String,
+    fortran: bool,
+    shape: Vec<usize>,
+    /// Elements.
+    count: usize,
+}
+
+impl Header {
+    fn read(reader: &mut (impl Read + ?Sized)) -> io::Result<Self> {
+        let mut start = [0; 8];
+        reader.read_exact(&mut start)?;
+        if !start.starts_with(MAGIC) {
+            return Err(invalid("is no array of NumPy: it does not begin with \\x93NUMPY"));
+        }
+        let mut length = [0; 4];
+        match start[6] {
+            1 => reader.read_exact(&mut length[..2])?,
+            2 | 3 => reader.read_exact(&mut length)?,
+            version => return Err(invalid(format!("is of version {version}, expected 1, 2 or 3"))),
+        }
+        let length = u32::from_le_bytes(length) as usize;
+        if length > LONGEST_HEADER {
+            return Err(invalid(format!("has a header of {length} bytes, expected at most {LONGEST_HEADER}")));
+        }
+        let mut header = vec![0; length];
+        reader.read_exact(&mut header)?;
+        let text = String::from_utf8_lossy(&header);
+        Self::parse(&text)
+            .ok_or_else(|| invalid(format!("has the header {:?}, expected descr, fortran_order, shape", text.trim())))
+    }
+
+    /// From a dictionary in Python's syntax.
+    fn parse(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let rest = text[text.find(&format!("'{key}'"))? + key.len() + 2..].trim_start();
+            rest.strip_prefix(':').map(str::trim_start)
+        };
+        let descr = value("descr")?.strip_prefix('\'')?.split('\'').next()?.to_owned();
+        let order = value("fortran_order")?;
+        let shape = value("shape")?.strip_prefix('(')?.split(')').next()?;
+        let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
+        let shape = lengths.map(|length| length.parse().ok()).collect::<Option<Vec<usize>>>()?;
+        let count = shape.iter().try_fold(1, |count: usize, &length| count.checked_mul(length))?;
+        Some(Self { descr, fortran: order.starts_with("True"), shape, count })
+    }
+}
+
+/// Writes the header of an array whose elements come next.
+pub fn write_header(out: &mut dyn Write, descr: &str, shape: &[usize]) -> io::Result<()> {
+    let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
+    let lengths = if shape.len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({lengths}), }}");
+    let before = MAGIC.len() + 4;
+    let total = (before + header.len() + 1).next_multiple_of(ALIGNMENT);
+    header.extend(std::iter::repeat_n(' ', total - before - header.len() - 1));
+    header.push('\n');
+    out.write_all(MAGIC)?;
+    out.write_all(&[1, 0])?;
+    out.write_all(&(header.len() as u16).to_le_bytes())?;
+    out.write_all(header.as_bytes())
+}
+
+/// Writes an array of one dimension.
+pub fn write<T: Store>(out: &mut dyn Write, elements: &[T]) -> io::Result<()> {
+    write_header(out, T::DESCR, &[elements.len()])?;
+    out.write_all(bytemuck::cast_slice(elements))
+}
+
+/// What is written as it lies in memory.
+pub trait Store: bytemuck::Pod {
+    const DESCR: &'static str;
+}
+
+impl Store for f64 {
+    const DESCR: &'static str = "<f8";
+}
+
+impl Store for u64 {
+    const DESCR: &'static str = "<u8";
+}
+
+impl Store for i64 {
+    const DESCR: &'static str = "<i8";
+}
+
+impl Store for u32 {
+    const DESCR: &'static str = "<u4";
+}
+
+impl Store for i32 {
+    const DESCR: &'static str = "<i4";
+}
+
+/// Writes an array of texts.
+pub fn write_texts(out: &mut dyn Write, texts: &[&str]) -> io::Result<()> {
+    let length = texts.iter().map(|text| text.chars().count()).max().unwrap_or_default().max(1);
+    write_header(out, &format!("<U{length}"), &[texts.len()])?;
+    let codes = texts.iter().flat_map(|text| {
+        let codes = text.chars().map(u32::from).chain(std::iter::repeat(0));
+        codes.take(length)
+    });
+    binary::write_all(out, codes.map(u32::to_le_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What NumPy 2.4 writes for `numpy.arange(6.).reshape(2, 3)` and other arrays.
+    fn numpy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+        let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+        header.extend(std::iter::repeat_n(' ', (128 - 10 - 1) - header.len()));
+        header.push('\n');
+        [&b"\x93NUMPY\x01\x00\x76\x00"[..], header.as_bytes(), data].concat()
+    }
+
+    fn message<T: Element + std::fmt::Debug>(bytes: &[u8]) -> String {
+        read::<T>(&mut &bytes[..]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn written_as_numpy_writes() {
+        let mut out = Vec::new();
+        write(&mut out, &[1.0, -2.5]).unwrap();
+        assert_eq!(out, numpy("<f8", "False", "(2,)", &[1.0f64.to_le_bytes(), (-2.5f64).to_le_bytes()].concat()));
+        out.clear();
+        write_header(&mut out, "<f8", &[2, 3]).unwrap();
+        assert_eq!(out, numpy("<f8", "False", "(2, 3)", &[]));
+        out.clear();
+        write_texts(&mut out, &["a", "", "münchen"]).unwrap();
+        assert_eq!(read_texts(&mut &out[..]).unwrap(), ["a", "", "münchen"]);
+    }
+
+    #[test]
+    fn types_and_orders_are_converted() {
+        let columns: Vec<u8> = [1.0f64, 4.0, 2.0, 5.0, 3.0, 6.0].iter().flat_map(|x| x.to_be_bytes()).collect();
+        let found = read::<f64>(&mut &numpy(">f8", "True", "(2, 3)", &columns)[..]).unwrap();
+        assert_eq!(found, Tensor { shape: vec![2, 3], elements: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] });
+        let found = read::<u64>(&mut &numpy("<i2", "False", "(2,)", &[7, 0, 0, 1])[..]).unwrap();
+        assert_eq!(found.elements, [7, 256]);
+        let found = read::<f64>(&mut &numpy("|b1", "False", "()", &[1])[..]).unwrap();
+        assert_eq!(found, Tensor { shape: vec![], elements: vec![1.0] });
+        let found = read::<f64>(&mut &numpy("<f4", "False", "(1,)", &0.5f32.to_le_bytes())[..]).unwrap();
+        assert_eq!(found.elements, [0.5]);
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        assert!(message::<f64>(b"PK\x03\x04....").contains("no array of NumPy"));
+        assert!(message::<f64>(b"\x93NUMPY\x09\x00..").contains("version 9"));
+        assert!(message::<f64>(&numpy("|O", "False", "(2,)", &[])).contains("Python objects"));
+        assert!(message::<f64>(&numpy("<c16", "False", "(2,)", &[])).contains("'<c16'"));
+        assert!(message::<u32>(&numpy("<i1", "False", "(2,)", &[3, 0xff])).contains("[1] is -1, expected an integer"));
+        assert!(message::<u32>(&numpy("<f8", "False", "(1,)", &[0; 8])).contains("[0] is 0, expected an integer"));
+        assert!(message::<f64>(&numpy("<f8", "False", "(2", &[])).contains("has the header"));
+        let huge = numpy("<f8", "False", "(4611686018427387904, 8)", &[]);
+        assert!(message::<f64>(&huge).contains("has the header"));
+        let long = read::<f64>(&mut &numpy("<f8", "False", "(9000000000000000,)", &[0; 16])[..]).unwrap_err();
+        assert_eq!(long.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,242 @@
+//! PETSc's binary matrices, two of which are a model of madupite: transition probabilities P and stage costs g.
+//!
+//! P has a row s·A + a for action a of state s and S columns, g has S rows and A columns. A matrix is big-endian: the
+//! number 0x00127B50, rows, columns and entries; the entries of each row; their columns; their values. Of a dense one the
+//! number of entries is −1, and its values follow row by row. Integers have 4 bytes, or 8 where PETSc was built so.
+//! (Source: PETSc's manual page of `MatLoad`.)
+//!
+//! Costs are minimised, and there is no discount factor: γ = 1 until it is said. Beside `NAME.P.bin` (or `P.bin`) the
+//! costs are looked for in `NAME.g.bin` (or `g.bin`). Rewards are written as costs, negated; states with fewer actions
+//! than others repeat their last; and terminal states stay where they are at no cost.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::binary::{self, Encoding, Kind, invalid, of_file, within};
+use super::rows::without_ends;
+use super::{BUFFER, Error};
+use crate::mdp::model::{Array, Choices, Csr, Mdp, Objective};
+use crate::output::atomic_write;
+
+/// What a matrix begins with.
+const MATRIX: u32 = 1_211_216;
+
+/// Whether a file begins like a matrix, with integers of 4 or 8 bytes.
+pub fn sniff(start: &[u8]) -> bool {
+    let start = start.strip_prefix(&[0; 4]).unwrap_or(start);
+    start.first_chunk().is_some_and(|id| u32::from_be_bytes(*id) == MATRIX)
+}
+
+/// Reads a model, which is not yet validated.
+pub fn read(file: File, path: &Path, costs: Option<&Path>) -> Result<Mdp, Error> {
+    let name = path.display().to_string();
+    let p = Matrix::read(file).map_err(of_file(name.clone()))?;
+    let content = |message| Error::Content { file: name.clone(), message };
+    let states =
+        u32::try_from(p.columns).map_err(|_| content(format!("has {} columns, expected fewer than 2³²", p.columns)))?;
+    let actions =
+        u32::try_from(p.rows / p.columns.max(1)).ok().filter(|&actions| p.rows == p.columns * actions as usize);
+    let actions = actions.filter(|&actions| actions > 0);
+    let actions = actions
+        .ok_or_else(|| content(format!("has {} rows and {states} columns, expected S·A rows and S columns", p.rows)))?;
+
+    let beside =
+        || beside(path).ok_or_else(|| content("found no costs: expected --costs, or a name that ends in P.bin".into()));
+    let costs = costs.map_or_else(beside, |costs| Ok(costs.to_owned()))?;
+    let costs_name = costs.display().to_string();
+    let file = File::open(&costs).map_err(|source| Error::Read { file: costs_name.clone(), source })?;
+    let g = Matrix::read(file).map_err(of_file(costs_name.clone()))?;
+    if (g.rows, g.columns) != (states as usize, actions as usize) {
+        let message = format!("has {} rows and {} columns, expected S = {states} and A = {actions}", g.rows, g.columns);
+        return Err(Error::Content { file: costs_name, message });
+    }
+    Ok(Mdp {
+        states,
+        choices: Choices::Uniform(actions),
+        gamma: 1.0,
+        objective: Objective::Minimize,
+        action_rewards: g.dense().map_err(of_file(costs_name))?.into(),
+        transitions: p.sparse(),
+        ..Mdp::default()
+    })
+}
+
+/// Where the costs of the probabilities in `path` are.
+fn beside(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_suffix("P.bin")?;
+    (name.is_empty() || name.ends_with(['.', '_', '-'])).then(|| path.with_file_name(format!("{name}g.bin")))
+}
+
+struct Matrix {
+    rows: usize,
+    columns: usize,
+    entries: Entries,
+}
+
+enum Entries {
+    Sparse { counts: Vec<u64>, col: Vec<u32>, val: Vec<f64> },
+    Dense(Vec<f64>),
+}
+
+impl Matrix {
+    fn read(file: File) -> io::Result<Self> {
+        let reader = &mut BufReader::with_capacity(BUFFER, file);
+        let mut first = [0; 4];
+        reader.read_exact(&mut first).map_err(within("the header"))?;
+        let mut size = 4;
+        if first == [0; 4] {
+            size = 8;
+            reader.read_exact(&mut first).map_err(within("the header"))?;
+        }
+        let id = u32::from_be_bytes(first);
+        if id != MATRIX {
+            return Err(invalid(format!("begins with {id}, expected {MATRIX}, a matrix of PETSc")));
+        }
+        let integers = Encoding { kind: Kind::Signed, size, big_endian: true };
+        let numbers = Encoding { kind: Kind::Float, size: 8, big_endian: true };
+        let [rows, columns] = ["rows", "columns"].map(|what| {
+            let read = binary::elements::<u64>(reader, integers, 1).map_err(within(what))?;
+            usize::try_from(read[0]).map_err(|_| invalid(format!("{what}: {} are too many", read[0])))
+        });
+        let (rows, columns) = (rows?, columns?);
+        let mut stored = vec![0; size];
+        reader.read_exact(&mut stored).map_err(within("the number of entries"))?;
+        if stored.iter().all(|&byte| byte == 0xff) {
+            let count =
+                rows.checked_mul(columns).ok_or_else(|| invalid(format!("{rows} × {columns} values are too many")))?;
+            let values = binary::elements(reader, numbers, count).map_err(within("the values"))?;
+            return Ok(Self { rows, columns, entries: Entries::Dense(values) });
+        }
+        let stored =
+            binary::elements::<u64>(&mut &stored[..], integers, 1).map_err(within("the number of entries"))?[0];
+        let counts: Vec<u64> = binary::elements(reader, integers, rows).map_err(within("the entries of each row"))?;
+        let sum = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
+        if sum != Some(stored) {
+            return Err(invalid(format!("the entries of each row do not sum to the number of entries, {stored}")));
+        }
+        let stored = usize::try_from(stored).map_err(|_| invalid(format!("{stored} entries are too many")))?;
+        let col: Vec<u32> = binary::elements(reader, integers, stored).map_err(within("the columns"))?;
+        if let Some(entry) = col.iter().position(|&column| column as usize >= columns) {
+            return Err(invalid(format!("the columns: [{entry}] is {}, expected one below {columns}", col[entry])));
+        }
+        let val = binary::elements(reader, numbers, stored).map_err(within("the values"))?;
+        Ok(Self { rows, columns, entries: Entries::Sparse { counts, col, val } })
+    }
+
+    fn sparse(self) -> Csr {
+        let ends = |counts: &mut dyn Iterator<Item = u64>| {
+            let mut end = 0;
+            let ends = std::iter::once(0).chain(counts.map(|count| {
+                end += count;
+                end
+            }));
+            Array::from(ends.collect::<Vec<_>>())
+        };
+        match self.entries {
+            Entries::Sparse { counts, col, val } => {
+                Csr { row_ptr: ends(&mut counts.into_iter()), col: col.into(), val: val.into() }
+            }
+            Entries::Dense(values) => {
+                let rows = || values.chunks(self.columns.max(1));
+                let filled = |row: &[f64]| row.iter().filter(|&&value| value != 0.0).count() as u64;
+                let row_ptr = ends(&mut rows().map(filled));
+                let entries = rows().flat_map(|row| (0..).zip(row).filter(|(_, value)| **value != 0.0));
+                let (col, val): (Vec<u32>, Vec<f64>) = entries.unzip();
+                Csr { row_ptr, col: col.into(), val: val.into() }
+            }
+        }
+    }
+
+    fn dense(self) -> io::Result<Vec<f64>> {
+        match self.entries {
+            Entries::Dense(values) => Ok(values),
+            Entries::Sparse { counts, col, val } => {
+                let size = self.rows.checked_mul(self.columns).ok_or_else(|| invalid("is too large"))?;
+                let mut values = vec![0.0; size];
+                let rows = counts.iter().enumerate().flat_map(|(row, &count)| (0..count).map(move |_| row));
+                for (row, (&column, &value)) in rows.zip(col.iter().zip(&val)) {
+                    values[row * self.columns + column as usize] += value;
+                }
+                Ok(values)
+            }
+        }
+    }
+}
+
+/// Writes a model to `path` and the file of the costs beside it.
+pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
+    let failed = |path: &Path| {
+        let file = path.display().to_string();
+        move |source| Error::Write { file, source }
+    };
+    let unsupported = |message: &str| failed(path)(io::Error::new(io::ErrorKind::Unsupported, message.to_owned()));
+    let costs = beside(path).ok_or_else(|| unsupported("expected a name that ends in P.bin, for g.bin beside it"))?;
+    let mdp = without_ends(mdp);
+    let mdp = uniform(&mdp);
+    let (p, actions) = (&mdp.transitions, mdp.choices.max());
+    if [p.nnz(), mdp.rows()].iter().any(|&count| i32::try_from(count).is_err()) {
+        return Err(unsupported("the model has 2³¹ or more rows or entries, which PETSc's usual integers do not hold"));
+    }
+    let costly = -mdp.objective.sign();
+    let r: Vec<f64> = mdp.expected_rewards().into_iter().map(|reward| costly * reward).collect();
+
+    let integer = |number: usize| (number as u32).to_be_bytes();
+    let head = |rows: usize, columns: usize, entries: usize| [MATRIX as usize, rows, columns, entries].map(integer);
+    let write_p = |out: &mut dyn Write| {
+        let out = &mut BufWriter::with_capacity(BUFFER, out);
+        binary::write_all(out, head(mdp.rows(), mdp.states as usize, p.nnz()))?;
+        binary::write_all(out, p.row_ptr.windows(2).map(|ends| integer((ends[1] - ends[0]) as usize)))?;
+        binary::write_all(out, p.col.iter().map(|column| column.to_be_bytes()))?;
+        binary::write_all(out, p.val.iter().map(|value| value.to_be_bytes()))?;
+        out.flush()
+    };
+    let write_g = |out: &mut dyn Write| {
+        let out = &mut BufWriter::with_capacity(BUFFER, out);
+        binary::write_all(out, head(mdp.states as usize, actions as usize, r.len()))?;
+        binary::write_all(out, (0..mdp.states).map(|_| actions.to_be_bytes()))?;
+        binary::write_all(out, (0..mdp.states).flat_map(|_| 0..actions).map(u32::to_be_bytes))?;
+        binary::write_all(out, r.iter().map(|value| value.to_be_bytes()))?;
+        out.flush()
+    };
+    atomic_write(&costs, write_g).map_err(failed(&costs))?;
+    atomic_write(path, write_p).map_err(failed(path))
+}
+
+/// The same model with as many actions in every state.
+fn uniform(mdp: &Mdp) -> Cow<'_, Mdp> {
+    if let Choices::Uniform(_) = mdp.choices {
+        return Cow::Borrowed(mdp);
+    }
+    let actions = mdp.choices.max().max(1);
+    let (mut row_ptr, mut col, mut val, mut earned) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+    let expected = mdp.expected_rewards();
+    for state in 0..mdp.states {
+        let rows = mdp.choices.rows(state as usize);
+        for action in 0..actions as usize {
+            match rows.clone().nth(action).or(rows.clone().last()) {
+                Some(row) => {
+                    let (successors, probs) = mdp.transitions.row(row);
+                    col.extend_from_slice(successors);
+                    val.extend_from_slice(probs);
+                    earned.push(expected[row]);
+                }
+                None => {
+                    col.push(state);
+                    val.push(1.0);
+                    earned.push(0.0);
+                }
+            }
+            row_ptr.push(col.len() as u64);
+        }
+    }
+    Cow::Owned(Mdp {
+        choices: Choices::Uniform(actions),
+        rewards: Csr::empty(row_ptr.len() - 1),
+        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        action_rewards: earned.into(),
+        action_names: None,
+        ..mdp.clone()
+    })
+}

@@ -1,0 +1,522 @@
+//! The explicit files of the PRISM model checker, and the dialect of them that Storm reads.
+//!
+//! `model.tra` holds the transitions `s choice s' p [action]` of an MDP, or those `s s' p [action]` of a DTMC, which has one
+//! choice per state. Beside it, all optional and with the same stem: state rewards `s r`, transition rewards
+//! `s choice s' r`, labels, and the values of variables, of which only the number of states is checked.
+//!
+//! | | PRISM | Storm |
+//! | --- | --- | --- |
+//! | first line of transitions | numbers of states, choices (of an MDP), transitions | `mdp` or `dtmc` |
+//! | rewards | `.srew`, `.trew`, first lines with numbers | `.state.rew`, `.trans.rew` |
+//! | `.lab` | `0="init" 1="goal"`, then `3: 1` | `#DECLARATION`, names, `#END`, then `3 goal` |
+//! | `.sta` | `(x,y)`, then `3:(0,1)` | |
+//!
+//! PRISM exports several reward structures as `model1.srew`, `model2.srew` and so on, whose first line names them; the first
+//! is read unless another is asked for. There is no discount factor: γ = 1. A state without transitions is terminal. The
+//! reference is <https://www.prismmodelchecker.org/manual/Appendices/ExplicitModelFiles>.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::lines::{self, Line, Lines, Put, no_place};
+use super::rows::{Labels, Rows, name_of, state_reward, without_ends};
+use super::{BUFFER, Error};
+use crate::mdp::model::Mdp;
+use crate::output::atomic_write;
+
+/// Whose files they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Prism,
+    Storm,
+}
+
+impl Dialect {
+    /// Extensions of state rewards and of transition rewards.
+    fn rewards(self) -> [&'static str; 2] {
+        match self {
+            Self::Prism => ["srew", "trew"],
+            Self::Storm => ["state.rew", "trans.rew"],
+        }
+    }
+}
+
+/// The first line of transitions.
+struct Head {
+    dialect: Dialect,
+    /// Whether states have choices: an MDP, not a DTMC.
+    choices: bool,
+    /// As many as PRISM says: states, choices, transitions.
+    counts: Option<[u64; 3]>,
+}
+
+/// Reads a model, not yet validated. `file` is that of the transitions.
+pub fn read(file: File, path: &Path, reward: Option<&str>) -> Result<Mdp, Error> {
+    let mut lines = Lines::new(file, path.display().to_string());
+    let head = head(&mut lines)?;
+    let mut mdp = transitions(&mut lines, &head)?;
+    if let Some(mut lines) = open(&path.with_extension("lab"))? {
+        mdp.labels = labels(&mut lines, mdp.states)?;
+    }
+    if let Some(mut lines) = open(&path.with_extension("sta"))? {
+        variables(&mut lines, mdp.states)?;
+    }
+    let [states, transitions] = reward_files(path, head.dialect, reward)?;
+    if let Some(mut lines) = open(&states)? {
+        mdp.action_rewards = state_rewards(&mut lines, &head, &mdp)?.into();
+    }
+    if let Some(mut lines) = open(&transitions)? {
+        mdp.rewards = transition_rewards(&mut lines, &head, &mdp)?.into_matrix(mdp.states, &mdp.choices);
+    }
+    Ok(mdp)
+}
+
+/// The lines of a file, if it is there.
+fn open(path: &Path) -> Result<Option<Lines<File>>, Error> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(Lines::new(file, path.display().to_string()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Read { file: path.display().to_string(), source }),
+    }
+}
+
+fn head<R: Read>(lines: &mut Lines<R>) -> Result<Head, Error> {
+    const EXPECTED: &str =
+        "mdp or dtmc (Storm), or the numbers of states, of choices in an MDP, and of transitions (PRISM)";
+    let Some(line) = lines.next()? else { return Err(lines.ended(EXPECTED)) };
+    let mut words = line;
+    match words.word() {
+        b"mdp" => return Ok(Head { dialect: Dialect::Storm, choices: true, counts: None }),
+        b"dtmc" => return Ok(Head { dialect: Dialect::Storm, choices: false, counts: None }),
+        _ => words = line,
+    }
+    let mut counts = Vec::new();
+    while !words.rest().is_empty() {
+        let word = words.word();
+        counts.push(words.integer(word, EXPECTED)?);
+    }
+    let (choices, counts) = match counts[..] {
+        [states, transitions] => (false, [states, states, transitions]),
+        [states, choices, transitions] => (true, [states, choices, transitions]),
+        _ => return Err(line.unexpected(line.rest(), EXPECTED)),
+    };
+    Ok(Head { dialect: Dialect::Prism, choices, counts: Some(counts) })
+}
+
+fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<Mdp, Error> {
+    let limit = head.counts.map_or(u32::MAX, |counts| counts[0].try_into().unwrap_or(u32::MAX));
+    let (mut rows, mut states, mut count) = (Rows::default(), 0, 0);
+    while let Some(mut line) = lines.next()? {
+        let (state, choice, successor) = key(&mut line, head, limit)?;
+        let prob = line.word();
+        let prob = line.real(prob, "a probability")?;
+        if rows.begin(state, choice) && !line.rest().is_empty() {
+            let name = line;
+            rows.named(name.utf8(line.word())?);
+        } else {
+            line.word();
+        }
+        line.finish()?;
+        rows.entry(successor, prob, 0.0);
+        states = states.max(state.max(successor) + 1);
+        count += 1;
+    }
+    let content = |message| Error::Content { file: lines.file().to_owned(), message };
+    if let Some([declared, _, transitions]) = head.counts {
+        if count != transitions {
+            return Err(content(format!("found {count} transitions, expected {transitions}, as line 1 says")));
+        }
+        states = limit;
+        // So that no short file can ask for all of the memory.
+        if declared > 2 * count + 1 {
+            return Err(content(format!("found {declared} states in line 1, but {count} transitions")));
+        }
+    } else if u64::from(states) > 2 * count + 1 {
+        return Err(content(format!("found state {}, but {count} transitions", states - 1)));
+    }
+    let mdp = rows.into_model(states).map_err(|gap| content(gap.to_string()))?;
+    match head.counts {
+        Some([_, choices, _]) if head.choices && mdp.rows() as u64 != choices => {
+            Err(content(format!("found {} choices, expected {choices}, as line 1 says", mdp.rows())))
+        }
+        _ => Ok(mdp),
+    }
+}
+
+/// State, choice and successor, the first words of a line.
+#[inline]
+fn key(line: &mut Line<'_>, head: &Head, states: u32) -> Result<(u32, u32, u32), Error> {
+    let state = line.word();
+    let state = line.state(state, states)?;
+    let choice = match head.choices {
+        true => {
+            let choice = line.word();
+            line.integer(choice, "a choice")?
+        }
+        false => 0,
+    };
+    let successor = line.word();
+    Ok((state, choice, line.state(successor, states)?))
+}
+
+/// Reads labels of either dialect.
+fn labels<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<BTreeMap<String, Vec<u32>>, Error> {
+    let Some(mut line) = lines.next()? else { return Ok(BTreeMap::new()) };
+    let mut names = Vec::new();
+    let storm = line.rest() == b"#DECLARATION";
+    if storm {
+        loop {
+            let Some(mut line) = lines.next()? else { return Err(lines.ended("#END")) };
+            if line.rest() == b"#END" {
+                break;
+            }
+            while !line.rest().is_empty() {
+                let name = line.word();
+                names.push(line.utf8(name)?.to_owned());
+            }
+        }
+    } else {
+        const EXPECTED: &str = "#DECLARATION (Storm), or labels such as 0=\"init\" (PRISM)";
+        while !line.rest().is_empty() {
+            let (whole, number) = (line, line.field(b'='));
+            if lines::integer(number) != Some(names.len() as u64) || !line.rest().starts_with(b"\"") {
+                return Err(whole.unexpected(whole.rest(), EXPECTED));
+            }
+            line.skip(1);
+            let name = line.field(b'"');
+            names.push(line.utf8(name)?.to_owned());
+            line.skip(0);
+        }
+    }
+    let numbers: HashMap<&[u8], usize> = names.iter().map(String::as_bytes).zip(0..).collect();
+    let mut members = vec![Vec::new(); names.len()];
+    while let Some(mut line) = lines.next()? {
+        let state = if storm { line.word() } else { line.field(b':') };
+        let state = line.state(state, states)?;
+        line.skip(0);
+        while !line.rest().is_empty() {
+            let word = line.word();
+            let label = match storm {
+                true => numbers.get(word).copied(),
+                false => lines::integer(word).map(|label| label as usize).filter(|&label| label < names.len()),
+            };
+            let expected = if storm { "a label that is declared" } else { "the number of a label in line 1" };
+            members[label.ok_or_else(|| line.unexpected(word, expected))?].push(state);
+        }
+    }
+    for members in &mut members {
+        members.sort_unstable();
+        members.dedup();
+    }
+    Ok(names.into_iter().zip(members).collect())
+}
+
+/// Checks that there are the values of variables of as many states.
+fn variables<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<(), Error> {
+    let mut found = 0;
+    lines.next()?;
+    while let Some(mut line) = lines.next()? {
+        let state = line.field(b':');
+        if line.state(state, states)? != found {
+            return Err(line.unexpected(state, format_args!("state {found}")));
+        }
+        found += 1;
+    }
+    if found == states { Ok(()) } else { Err(lines.ended(format_args!("state {found} of {states}"))) }
+}
+
+/// The files of the reward structure that is called `reward`, or of the first. They need not be there.
+fn reward_files(path: &Path, dialect: Dialect, reward: Option<&str>) -> Result<[PathBuf; 2], Error> {
+    let stem = path.file_stem().unwrap_or_default();
+    let files = |number: &str| {
+        dialect.rewards().map(|extension| {
+            let mut name = stem.to_owned();
+            name.push(format!("{number}.{extension}"));
+            path.with_file_name(name)
+        })
+    };
+    let mut candidates = vec![files("")];
+    // Unless they belong to another model.
+    let numbered = (1..).map(|number| number.to_string()).map(|number| files(&number));
+    let numbered = numbered.take_while(|files| files.iter().any(|file| file.exists()));
+    candidates.extend(numbered.filter(|[states, _]| !states.with_extension("tra").exists()));
+    let Some(reward) = reward else {
+        let first = candidates.iter().find(|files| files.iter().any(|file| file.exists()));
+        return Ok(first.unwrap_or(&candidates[0]).clone());
+    };
+    let mut names = Vec::new();
+    for files in candidates {
+        for file in &files {
+            let Some(mut lines) = open(file)? else { continue };
+            let Some(mut line) = lines.next()?.filter(|line| line.rest().starts_with(b"#")) else { continue };
+            line.field(b'"');
+            let name = line.field(b'"');
+            let name = line.utf8(name)?;
+            if name == reward {
+                return Ok(files);
+            }
+            names.push(name.to_owned());
+        }
+    }
+    names.dedup();
+    let message = format!("found the reward structures {}, expected one that is called {reward}", names.join(", "));
+    Err(Error::Content { file: path.display().to_string(), message })
+}
+
+/// Reads the lines of rewards, after the first in PRISM's dialect, which ends with their number.
+fn rewards<R: Read>(
+    lines: &mut Lines<R>,
+    head: &Head,
+    counts: &[u64],
+    mut read: impl FnMut(&mut Line<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut expected, mut found) = (None, 0u64);
+    while let Some(mut line) = lines.next()? {
+        if line.rest().starts_with(b"#") {
+            continue;
+        }
+        if head.dialect == Dialect::Prism && expected.is_none() {
+            for &count in counts {
+                let word = line.word();
+                if line.integer::<u64>(word, "a number")? != count {
+                    return Err(line.unexpected(word, format_args!("{count}, as the transitions have")));
+                }
+            }
+            let word = line.word();
+            expected = Some(line.integer::<u64>(word, "the number of rewards")?);
+        } else {
+            read(&mut line)?;
+            found += 1;
+        }
+        line.finish()?;
+    }
+    match expected {
+        None if head.dialect == Dialect::Prism => Err(lines.ended("a line with numbers of states and rewards")),
+        Some(expected) if expected != found => {
+            let message = format!("found {found} rewards, expected {expected}, as the first line says");
+            Err(Error::Content { file: lines.file().to_owned(), message })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What rows earn by the rewards of their states.
+fn state_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &Mdp) -> Result<Vec<f64>, Error> {
+    let mut earned = vec![0.0; mdp.rows()];
+    rewards(lines, head, &[mdp.states.into()], |line| {
+        let state = line.word();
+        let state = line.state(state, mdp.states)?;
+        let reward = line.word();
+        let value = line.real(reward, "a reward")?;
+        let rows = mdp.choices.rows(state as usize);
+        if rows.is_empty() && value != 0.0 {
+            return Err(line.unexpected(reward, format_args!("0, as state {state} has no transitions")));
+        }
+        earned[rows].fill(value);
+        Ok(())
+    })?;
+    Ok(earned)
+}
+
+fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &Mdp) -> Result<Rows, Error> {
+    let mut rows = Rows::default();
+    let counts = [mdp.states.into(), mdp.rows() as u64];
+    rewards(lines, head, if head.choices { &counts } else { &counts[..1] }, |line| {
+        let (state, choice, successor) = key(line, head, mdp.states)?;
+        let choices = mdp.choices.count(state as usize);
+        if choice as usize >= choices {
+            return Err(line.error(format!("found choice {choice} of state {state}, which has {choices}")));
+        }
+        let reward = line.word();
+        let reward = line.real(reward, "a reward")?;
+        rows.begin(state, choice);
+        rows.entry(successor, reward, 0.0);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Writes a model: transitions to `path`, and rewards and labels, if it has any, beside that. Files there that would be read
+/// with it, but are another model's, are removed.
+pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
+    let mdp = &*without_ends(mdp);
+    let rewards = Rewards::of(mdp);
+    let [states, transitions] = dialect.rewards();
+    let file = |extension: &str, content: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+        let path = path.with_extension(extension);
+        let buffered = |out: &mut dyn Write| {
+            let mut out = BufWriter::with_capacity(BUFFER, out);
+            content(&mut out)?;
+            out.flush()
+        };
+        atomic_write(&path, buffered).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    };
+    let mut written = Vec::new();
+    if !mdp.labels.is_empty() {
+        file("lab", &|out| write_labels(out, mdp, dialect))?;
+        written.push("lab");
+    }
+    if rewards.states > 0 {
+        file(states, &|out| rewards.write_states(out, dialect))?;
+        written.push(states);
+    }
+    if rewards.transitions > 0 {
+        file(transitions, &|out| rewards.write_transitions(out, dialect))?;
+        written.push(transitions);
+    }
+    for stale in [states, transitions, "lab", "sta"].iter().filter(|extension| !written.contains(extension)) {
+        let path = path.with_extension(stale);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done.map_err(|source| Error::Write { file: path.display().to_string(), source })?,
+        }
+    }
+    let name = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    file(name, &|out| write_transitions(out, mdp, dialect))
+}
+
+fn write_transitions(mut out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
+    match dialect {
+        Dialect::Prism => writeln!(out, "{} {} {}", mdp.states, mdp.rows(), mdp.transitions.nnz())?,
+        Dialect::Storm => out.text("mdp\n")?,
+    }
+    for state in 0..mdp.states {
+        for (choice, row) in mdp.choices.rows(state as usize).enumerate() {
+            let name = name_of(mdp, row).unwrap_or_default();
+            if name.contains(char::is_whitespace) {
+                return Err(no_place(format!("there is no place for white space in the action's name {name:?}")));
+            }
+            let (successors, probs) = mdp.transitions.row(row);
+            for (&successor, &prob) in successors.iter().zip(probs) {
+                write_entry(&mut out, state, choice, successor, prob)?;
+                if !name.is_empty() {
+                    out.text(" ")?;
+                    out.text(name)?;
+                }
+                out.text("\n")?;
+            }
+        }
+    }
+    // Storm has as many states as transitions tell.
+    let last = mdp.states - 1;
+    if dialect == Dialect::Storm && mdp.choices.count(last as usize) == 0 && !mdp.transitions.col.contains(&last) {
+        write_entry(&mut out, last, 0, last, 1.0)?;
+        out.text("\n")?;
+    }
+    Ok(())
+}
+
+fn write_entry(out: &mut impl Write, state: u32, choice: usize, successor: u32, value: f64) -> io::Result<()> {
+    for number in [u64::from(state), choice as u64, u64::from(successor)] {
+        out.integer(number)?;
+        out.text(" ")?;
+    }
+    out.real(value)
+}
+
+fn write_labels(out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
+    let mut labels = Labels::of(mdp);
+    let wrong = |label: &&str| match dialect {
+        Dialect::Prism => label.contains(['"', '\n', '\r']),
+        Dialect::Storm => label.is_empty() || label.contains(char::is_whitespace),
+    };
+    if let Some(label) = labels.names().find(wrong) {
+        return Err(no_place(format!("there is no place for the label {label:?}")));
+    }
+    match dialect {
+        Dialect::Prism => {
+            let names: Vec<_> = labels.names().enumerate().map(|(i, name)| format!("{i}=\"{name}\"")).collect();
+            writeln!(out, "{}", names.join(" "))?;
+        }
+        Dialect::Storm => {
+            writeln!(out, "#DECLARATION\n{}\n#END", labels.names().collect::<Vec<_>>().join(" "))?;
+        }
+    }
+    for state in 0..mdp.states {
+        let mut first = true;
+        for (number, name) in labels.next(state) {
+            if std::mem::take(&mut first) {
+                out.integer(state.into())?;
+                out.text(if dialect == Dialect::Prism { ":" } else { "" })?;
+            }
+            match dialect {
+                Dialect::Prism => write!(out, " {number}")?,
+                Dialect::Storm => write!(out, " {name}")?,
+            }
+        }
+        if !first {
+            out.text("\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// The rewards of states, and those of transitions: what an action earns is a state's where all of its actions earn that,
+/// and else each of its transitions earns it.
+struct Rewards<'m> {
+    mdp: &'m Mdp,
+    /// How many are not 0.
+    states: usize,
+    transitions: usize,
+}
+
+impl<'m> Rewards<'m> {
+    fn of(mdp: &'m Mdp) -> Self {
+        let mut rewards = Self { mdp, states: 0, transitions: 0 };
+        for state in 0..mdp.states as usize {
+            rewards.states += usize::from(state_reward(mdp, state) != 0.0);
+            rewards.transitions += rewards.of_transitions(state).count();
+        }
+        rewards
+    }
+
+    /// Choice, successor and reward of a state's transitions, where that is not 0.
+    fn of_transitions(&self, state: usize) -> impl Iterator<Item = (usize, u32, f64)> {
+        let (mdp, reward) = (self.mdp, state_reward(self.mdp, state));
+        mdp.choices
+            .rows(state)
+            .enumerate()
+            .flat_map(move |(choice, row)| {
+                let earned = mdp.action_reward(row) - reward;
+                let rewards = mdp.rewards_of(row).map(move |reward| reward + earned);
+                mdp.transitions
+                    .row(row)
+                    .0
+                    .iter()
+                    .zip(rewards)
+                    .map(move |(&successor, reward)| (choice, successor, reward))
+            })
+            .filter(|entry| entry.2 != 0.0)
+    }
+
+    fn write_states(&self, out: &mut dyn Write, dialect: Dialect) -> io::Result<()> {
+        if dialect == Dialect::Prism {
+            writeln!(out, "{} {}", self.mdp.states, self.states)?;
+        }
+        for state in 0..self.mdp.states {
+            let reward = state_reward(self.mdp, state as usize);
+            if reward != 0.0 {
+                out.integer(state.into())?;
+                out.text(" ")?;
+                out.real(reward)?;
+                out.text("\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_transitions(&self, mut out: &mut dyn Write, dialect: Dialect) -> io::Result<()> {
+        if dialect == Dialect::Prism {
+            writeln!(out, "{} {} {}", self.mdp.states, self.mdp.rows(), self.transitions)?;
+        }
+        for state in 0..self.mdp.states {
+            for (choice, successor, reward) in self.of_transitions(state as usize) {
+                write_entry(&mut out, state, choice, successor, reward)?;
+                out.text("\n")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Values and policies in files.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::binary::{invalid, of_file};
+use super::npy::{self, Store};
+use super::{BUFFER, Error};
+use crate::mdp::model::NO_ACTION;
+
+/// Writes one row per state: its number, its value, and its action, which terminal states have none of.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, out);
+    writeln!(out, "state,value,action")?;
+    for (state, (value, &action)) in values.iter().zip(policy).enumerate() {
+        // As short as can be read back as the same bits.
+        write!(out, "{state},{value:?},")?;
+        match action {
+            NO_ACTION => writeln!(out)?,
+            _ => writeln!(out, "{action}")?,
+        }
+    }
+    out.flush()
+}
+
+/// Writes an array as NumPy's .npy: values as `<f8`, a policy as `<u4`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_npy<T: Store>(mut out: impl Write, elements: &[T]) -> io::Result<()> {
+    npy::write(&mut out, elements)
+}
+
+/// Reads the values of states: .npy of one dimension, .csv with a column `value`, or JSON, an array or an object with
+/// `values`.
+///
+/// # Errors
+/// If the file cannot be read, is none of these, or a value is not finite.
+pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
+    let file = path.display().to_string();
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let values = if extension.eq_ignore_ascii_case("npy") {
+        read_npy(path).map_err(of_file(file.clone()))?
+    } else {
+        let text = fs::read_to_string(path).map_err(of_file(file.clone()))?;
+        match text.trim_ascii_start().as_bytes() {
+            [b'[' | b'{', ..] => parse_json(&text, &file)?,
+            _ => parse_csv(&text, &file)?,
+        }
+    };
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(state) => {
+            let message = format!("the value of state {state} is {}, expected a finite number", values[state]);
+            Err(Error::Content { file, message })
+        }
+        None => Ok(values),
+    }
+}
+
+fn read_npy(path: &Path) -> io::Result<Vec<f64>> {
+    let tensor = npy::read(&mut BufReader::with_capacity(BUFFER, File::open(path)?))?;
+    match tensor.shape[..] {
+        [_] => Ok(tensor.elements),
+        ref shape => Err(invalid(format!("is of shape {shape:?}, expected one dimension"))),
+    }
+}
+
+fn parse_json(text: &str, file: &str) -> Result<Vec<f64>, Error> {
+    #[derive(Deserialize)]
+    struct Solved {
+        values: Vec<f64>,
+    }
+    let parsed = match text.trim_ascii_start().starts_with('[') {
+        true => serde_json::from_str(text),
+        false => serde_json::from_str(text).map(|Solved { values }| values),
+    };
+    parsed.map_err(|error| Error::Json {
+        file: file.to_owned(),
+        line: error.line(),
+        column: error.column(),
+        message: super::json::plain(&error),
+    })
+}
+
+fn parse_csv(text: &str, file: &str) -> Result<Vec<f64>, Error> {
+    let wrong = |line: usize, message: String| Error::Line { file: file.to_owned(), line: line as u64 + 1, message };
+    let mut lines = text.lines().enumerate();
+    let header: Vec<_> = lines.next().unwrap_or_default().1.split(',').map(str::trim).collect();
+    let column = |name| header.iter().position(|known| *known == name);
+    let Some(value) = column("value") else {
+        return Err(wrong(0, format!("found the columns {header:?}, expected one that is called value")));
+    };
+    let mut values = Vec::new();
+    for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
+        let fields: Vec<_> = text.split(',').map(str::trim).collect();
+        if let Some(&found) = column("state").and_then(|column| fields.get(column))
+            && found.parse() != Ok(values.len())
+        {
+            return Err(wrong(line, format!("found state {found}, expected state {}", values.len())));
+        }
+        let found = fields.get(value).copied().unwrap_or_default();
+        values.push(found.parse().map_err(|_| wrong(line, format!("found '{found}', expected a value")))?);
+    }
+    Ok(values)
+}
