@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::backup::narrow::backup_narrow;
 use warpkov_kernels::mdp::backup::patterns::{backup_patterns, offset_stride, stride};
 use warpkov_kernels::mdp::backup::rows::backup_rows;
@@ -28,6 +28,9 @@ const FIRST_BATCH: usize = 32;
 fn tile(states: usize) -> usize {
     (states / 512).next_power_of_two().clamp(THREADS as usize, 4 * THREADS as usize)
 }
+
+/// Bytes of patterns that go to shared memory: so many that some blocks still fit on a multiprocessor.
+const MAX_SHARED: u32 = 64 << 10;
 
 /// Different successors that a pattern may have.
 const DISTINCT: [usize; 4] = [3, 5, 7, 15];
@@ -74,6 +77,7 @@ enum Laid {
 
 /// Patterns as the kernel reads them.
 struct Table {
+    count: u32,
     actions: u32,
     distinct: usize,
     offset: Vec<i32>,
@@ -100,21 +104,23 @@ impl Table {
             return None;
         }
         let mut table = Self {
+            count: count as u32,
             actions: actions as u32,
             distinct,
             offset: vec![0; count * offset_stride(distinct)],
-            numbers: vec![0.0; count * actions * stride(distinct)],
+            numbers: vec![0.0; count * stride(actions, distinct)],
         };
-        // Actions that a pattern does not have.
-        for numbers in table.numbers.chunks_exact_mut(stride(distinct)) {
-            numbers[distinct] = f64::NEG_INFINITY;
-        }
         for (p, distances) in all.iter().enumerate() {
             for (target, &distance) in table.offset[p * offset_stride(distinct)..].iter_mut().zip(distances) {
                 *target = i32::try_from(distance).ok()?;
             }
-            for (action, row) in pattern(p).enumerate() {
-                let numbers = &mut table.numbers[(p * actions + action) * stride(distinct)..][..distinct + 1];
+            let numbers = &mut table.numbers[p * stride(actions, distinct)..];
+            for (action, numbers) in numbers.chunks_exact_mut(distinct + 1).take(actions).enumerate() {
+                let Some(row) = pattern(p).nth(action) else {
+                    // An action that the pattern does not have.
+                    numbers[distinct] = f64::NEG_INFINITY;
+                    continue;
+                };
                 numbers[distinct] = patterns.reward[row];
                 for entry in patterns.entries_of(row) {
                     let d = distances.binary_search(&patterns.distance[entry]).ok()?;
@@ -278,6 +284,7 @@ enum Stored<T: Precise, O: Offset, D: Device> {
     Patterns {
         actions: u32,
         distinct: usize,
+        count: u32,
         pattern: D::Buffer<u16>,
         offset: D::Buffer<i32>,
         table: D::Buffer<T>,
@@ -368,6 +375,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                 Self::Patterns {
                     actions: table.actions,
                     distinct: table.distinct,
+                    count: table.count,
                     pattern: device.upload(&pattern)?,
                     offset: device.upload(&table.offset)?,
                     table: device.upload(&T::of(&table.numbers))?,
@@ -482,14 +490,17 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                     [slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
                 ),
             },
-            Stored::Patterns { actions, distinct, pattern, offset, table } => {
+            Stored::Patterns { actions, distinct, count, pattern, offset, table } => {
+                let bytes = (table.len() * size_of::<T>() + offset.len() * 4) as u32;
+                let fits = bytes <= MAX_SHARED;
+                let shape = by_tile(tile).with_shared(if fits { bytes } else { 0 });
                 macro_rules! patterns {
                     ($distinct:literal) => {
                         launch!(
                             backup_patterns::<T, $distinct, D>,
-                            by_tile(tile),
+                            shape,
                             tile,
-                            [*actions, pattern, offset, table]
+                            [*actions, *count, u32::from(fits), pattern, offset, table]
                         )
                     };
                 }

@@ -40,6 +40,27 @@ impl<T: Word> Shared<T> {
         Self { address, len, element: PhantomData }
     }
 
+    /// The first `count` elements, and the rest.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn split(self, count: u32) -> (Self, Self) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        if count > 0 {
+            self.check(count - 1);
+        }
+        let (address, len) = (self.address + count * Self::BYTES, self.len - count);
+        (Self { len: count, ..self }, Self { address, len, ..self })
+    }
+
+    /// The same memory as elements of another type, which are no wider.
+    #[inline(always)]
+    #[must_use]
+    pub fn cast<U: Word>(self) -> Shared<U> {
+        const { assert!(T::WIDE || !U::WIDE, "wider elements might be misaligned") };
+        Shared { address: self.address, len: self.len * (Self::BYTES / Shared::<U>::BYTES), element: PhantomData }
+    }
+
     /// Number of elements.
     #[inline(always)]
     #[must_use]
