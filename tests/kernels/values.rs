@@ -24,7 +24,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
         "backup_patterns": patterns,
         "skipping": skipping,
     }
-    suite.add("mixed", |device, scale| mixed(device, scale));
+    suite.add("mixed", mixed);
 }
 
 const STORAGES: [Storage; 4] = [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns];

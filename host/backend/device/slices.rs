@@ -30,7 +30,7 @@ impl Slices {
             let actions = states.map(|state| mdp.choices.count(state)).max().unwrap_or(0);
             let ends = &mdp.transitions.row_ptr[rows];
             let length = ends.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-            (actions < 1 << 16 && length < 1 << 16).then(|| (actions as u32) << 16 | length as u32)
+            (actions < 1 << 16 && length < 1 << 16).then_some((actions as u32) << 16 | length as u32)
         };
         let extent: Option<Vec<u32>> = (0..states.div_ceil(SLICE)).into_par_iter().map(extent).collect();
         let extent = extent?;

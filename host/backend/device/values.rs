@@ -32,6 +32,9 @@ fn tile(states: usize) -> usize {
 /// Bytes of patterns that go to shared memory: so many that some blocks still fit on a multiprocessor.
 const MAX_SHARED: u32 = 64 << 10;
 
+/// Bytes of patterns whose copies take time.
+const PATTERN_BYTES: u32 = 8 << 10;
+
 /// Different successors that a pattern may have.
 const DISTINCT: [usize; 4] = [3, 5, 7, 15];
 
@@ -493,7 +496,9 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             Stored::Patterns { actions, distinct, count, pattern, offset, table } => {
                 let bytes = (table.len() * size_of::<T>() + offset.len() * 4) as u32;
                 let fits = bytes <= MAX_SHARED;
-                let shape = by_tile(tile).with_shared(if fits { bytes } else { 0 });
+                // Larger blocks, so that fewer copy the patterns.
+                let threads = if fits && bytes > PATTERN_BYTES { 2 * THREADS } else { THREADS };
+                let shape = Shape { block: threads.into(), ..by_tile(tile) }.with_shared(if fits { bytes } else { 0 });
                 macro_rules! patterns {
                     ($distinct:literal) => {
                         launch!(

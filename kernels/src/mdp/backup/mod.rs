@@ -11,6 +11,9 @@
 //! Every sweep of a batch has three slots, where it leaves the extremes of its changes and whether it changed anything;
 //! the sweeps after one that was good enough return at once.
 
+// By index: an iterator over an array by value would put the array to local memory.
+#![allow(clippy::needless_range_loop)]
+
 pub mod narrow;
 pub mod patterns;
 pub mod rows;
