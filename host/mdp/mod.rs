@@ -11,6 +11,7 @@ mod dispatch;
 pub mod generate;
 pub mod graph;
 pub mod io;
+pub mod krylov;
 pub mod model;
 pub mod options;
 pub mod patterns;

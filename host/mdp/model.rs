@@ -97,6 +97,7 @@ impl Csr {
     }
 
     /// Columns and values of row `r`.
+    #[inline]
     pub fn row(&self, r: usize) -> (&[u32], &[f64]) {
         let range = self.row_ptr[r] as usize..self.row_ptr[r + 1] as usize;
         (&self.col[range.clone()], &self.val[range])
@@ -359,6 +360,10 @@ impl Mdp {
 
     /// r(s, a): Σ P(s'|s, a)·R(s, a, s') over the s' that both matrices hold, and what the action earns; one entry per row.
     pub fn expected_rewards(&self) -> Vec<f64> {
+        if self.rewards.nnz() == 0 && !self.action_rewards.is_empty() {
+            // As the sum below, which begins with +0.
+            return self.action_rewards.par_iter().map(|reward| 0.0 + reward).collect();
+        }
         let expected = |row: usize| {
             let (_, probs) = self.transitions.row(row);
             // From +0, where an empty f64 sum would be −0.

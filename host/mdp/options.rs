@@ -32,24 +32,41 @@ pub enum Method {
     ResultDivided,
     /// Value iteration on the GPU in blocks of states, several sweeps at a time: his Block Divided Iteration.
     BlockDivided,
+    /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
+    GaussSeidel,
+    /// Modified policy iteration, on all CPU cores: a greedy sweep, then some sweeps of its policy.
+    Modified,
+    /// Policy iteration, on all CPU cores or on the GPU, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in
+    /// `f64`.
+    Krylov,
 }
 
 impl Method {
     /// Whether a round ends with the improvement of a policy.
     #[must_use]
     pub fn has_policies(self) -> bool {
-        !matches!(self, Self::Values | Self::Sequential | Self::ResultDivided | Self::BlockDivided)
+        !matches!(
+            self,
+            Self::Values
+                | Self::Sequential
+                | Self::ResultDivided
+                | Self::BlockDivided
+                | Self::GaussSeidel
+                | Self::Modified
+        )
     }
 
     /// Where it runs.
     #[must_use]
     pub fn places(self) -> Places {
         match self {
-            Self::Serial | Self::Parallel | Self::Sequential => Places { cpu: true, gpu: false },
+            Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel | Self::Modified => {
+                Places { cpu: true, gpu: false }
+            }
             Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided => {
                 Places { cpu: false, gpu: true }
             }
-            Self::Values => Places { cpu: true, gpu: true },
+            Self::Values | Self::Krylov => Places { cpu: true, gpu: true },
         }
     }
 }
@@ -74,6 +91,9 @@ impl fmt::Display for Method {
             Self::Sequential => "sequential",
             Self::ResultDivided => "result-divided",
             Self::BlockDivided => "block-divided",
+            Self::GaussSeidel => "gauss-seidel",
+            Self::Modified => "modified",
+            Self::Krylov => "krylov",
         })
     }
 }

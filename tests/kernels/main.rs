@@ -20,6 +20,7 @@ mod lessons;
 mod mdp;
 mod random;
 mod values;
+mod vector;
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -62,6 +63,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     let mut suite = Suite { device, with, trials: Vec::new() };
     lessons::add(&mut suite);
     mdp::add(&mut suite);
+    vector::add(&mut suite);
     values::add(&mut suite);
     divided::add(&mut suite);
     suite.trials

@@ -380,6 +380,20 @@ pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     reward: D::Buffer<T>,
 }
 
+/// Launches a sweep of the projected matrix in its layout, with the arguments of the kernel.
+macro_rules! evaluate_projected {
+    ($layout:expr, $($argument:expr),*) => {
+        match $layout {
+            Layout::Slices => evaluate_slices($($argument),*),
+            Layout::Rows { lanes: 2 } => evaluate_rows::<T, O, 2, D>($($argument),*),
+            Layout::Rows { lanes: 4 } => evaluate_rows::<T, O, 4, D>($($argument),*),
+            Layout::Rows { lanes: 8 } => evaluate_rows::<T, O, 8, D>($($argument),*),
+            Layout::Rows { lanes: 16 } => evaluate_rows::<T, O, 16, D>($($argument),*),
+            Layout::Rows { .. } => evaluate_rows::<T, O, 32, D>($($argument),*),
+        }
+    };
+}
+
 impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     /// Uploads the model and starts at V = 0, π = 0.
     ///
@@ -415,8 +429,57 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         Resident::<T, O, D>::bytes(model) + own as u64
     }
 
+    /// The device.
+    pub(super) fn device(&self) -> &'d D {
+        self.device
+    }
+
+    /// The device, and V.
+    pub(super) fn values_mut(&mut self) -> (&'d D, &mut D::Buffer<T>) {
+        (self.device, &mut self.resident.v_old)
+    }
+
+    /// `y` ← `reward` + γ P^π `x`, with r^π where no reward is given. P^π is that of the last [`project`](Self::project).
+    pub(super) fn product(
+        &mut self,
+        x: &D::Buffer<T>,
+        reward: Option<&D::Buffer<T>>,
+        y: &mut D::Buffer<T>,
+    ) -> Result<(), D::Error> {
+        let Self { device, resident: model, layout, offsets, col, prob, reward: own, .. } = self;
+        let device = *device;
+        let shape = Shape::grid_stride(u64::from(model.states) * layout.lanes(), THREADS);
+        device.clear(&mut model.residuals)?;
+        // SAFETY: `project` has filled these buffers from a validated model, and the vectors have one element per state.
+        unsafe {
+            evaluate_projected!(
+                *layout,
+                device,
+                shape,
+                model.states,
+                offsets,
+                col,
+                prob,
+                reward.unwrap_or(own),
+                model.gamma,
+                x,
+                y,
+                0.0,
+                0,
+                &mut model.residuals
+            )
+        }
+    }
+
+    /// ‖y − x‖∞ of the last [`product`](Self::product); it passes over what is not a number.
+    pub(super) fn change(&self) -> Result<f64, D::Error> {
+        let mut norm = [0];
+        self.device.download(&self.resident.residuals, &mut norm)?;
+        Ok(f64::from_bits(norm[0]))
+    }
+
     /// Gathers P^π and r^π: count, scan, copy.
-    fn project(&mut self) -> Result<(), D::Error> {
+    pub(super) fn project(&mut self) -> Result<(), D::Error> {
         let Self { device, resident: model, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
         let device = *device;
         let per_state = Shape::cover(u64::from(model.states), THREADS);
@@ -495,35 +558,24 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
         let threads = u64::from(resident.states) * layout.lanes();
         let shape = Shape::grid_stride(threads, THREADS);
         resident.sweep_until(device, theta, max_sweeps, |model, k| {
-            macro_rules! launch {
-                ($kernel:expr) => {
-                    // SAFETY: `project` has filled these buffers from a validated model.
-                    unsafe {
-                        $kernel(
-                            device,
-                            shape,
-                            model.states,
-                            offsets,
-                            col,
-                            prob,
-                            reward,
-                            model.gamma,
-                            &model.v_old,
-                            &mut model.v_new,
-                            theta,
-                            k,
-                            &mut model.residuals,
-                        )
-                    }
-                };
-            }
-            match *layout {
-                Layout::Slices => launch!(evaluate_slices),
-                Layout::Rows { lanes: 2 } => launch!(evaluate_rows::<T, O, 2, D>),
-                Layout::Rows { lanes: 4 } => launch!(evaluate_rows::<T, O, 4, D>),
-                Layout::Rows { lanes: 8 } => launch!(evaluate_rows::<T, O, 8, D>),
-                Layout::Rows { lanes: 16 } => launch!(evaluate_rows::<T, O, 16, D>),
-                Layout::Rows { .. } => launch!(evaluate_rows::<T, O, 32, D>),
+            // SAFETY: `project` has filled these buffers from a validated model.
+            unsafe {
+                evaluate_projected!(
+                    *layout,
+                    device,
+                    shape,
+                    model.states,
+                    offsets,
+                    col,
+                    prob,
+                    reward,
+                    model.gamma,
+                    &model.v_old,
+                    &mut model.v_new,
+                    theta,
+                    k,
+                    &mut model.residuals
+                )
             }
         })
     }
