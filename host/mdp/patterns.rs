@@ -18,20 +18,20 @@ const REPEATS: usize = 8;
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// Entries of a row, at most: longer ones hardly repeat.
-const MAX_ROW: usize = 16;
+const MAX_ROW: usize = 15;
 
 /// Neighbouring states whose patterns are looked for together.
 const CHUNK: usize = 1 << 14;
 
 /// The patterns of a model: pattern p has rows `rows[p]..rows[p + 1]`, and row r entries `ends[r]..ends[r + 1]`.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Patterns {
     /// First row of each pattern, and their number.
     pub rows: Vec<u32>,
     /// First entry of each row, and their number.
     pub ends: Vec<u32>,
     /// Of an entry, the successor less the state.
-    pub distance: Vec<i64>,
+    pub distance: Vec<isize>,
     /// Of an entry, P.
     pub prob: Vec<f64>,
     /// r of each row.
@@ -114,14 +114,7 @@ struct Finder<'m> {
 
 impl<'m> Finder<'m> {
     fn new(mdp: &'m Mdp, reward: &'m [f64]) -> Self {
-        let patterns = Patterns {
-            rows: vec![0],
-            ends: vec![0],
-            distance: Vec::new(),
-            prob: Vec::new(),
-            reward: Vec::new(),
-            of_state: Vec::new(),
-        };
+        let patterns = Patterns { rows: vec![0], ends: vec![0], ..Patterns::default() };
         Self { mdp, reward, patterns, example: Vec::new(), by_hash: HashMap::new() }
     }
 
@@ -182,8 +175,8 @@ impl<'m> Finder<'m> {
     }
 }
 
-fn distance(successor: u32, state: usize) -> i64 {
-    i64::from(successor) - state as i64
+fn distance(successor: u32, state: usize) -> isize {
+    successor as isize - state as isize
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl Table {
         };
         let count = patterns.count();
         let actions = (0..count).map(|p| pattern(p).len()).max().unwrap_or(0);
-        let all: Vec<Vec<i64>> = (0..count).map(distances).collect();
+        let all: Vec<Vec<isize>> = (0..count).map(distances).collect();
         let most = all.iter().map(Vec::len).max().unwrap_or(0);
         let distinct = DISTINCT.into_iter().find(|&distinct| distinct >= most)?;
         if count > 1 << 16 {

@@ -5,15 +5,15 @@
 //! of neighbours, whose successors are neighbours too, so that a sweep of a run is a stencil that needs no index and no
 //! gather; and lists of the states left over. Either is swept [`LANES`] states at a time.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{BLOCK, Change, LONG, States, expect};
+use super::{BLOCK, Change, States, expect};
 use crate::backend::Precise;
 use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::mdp::patterns;
 
 /// Numbers that a vector register holds.
 const REGISTER: usize = 4;
@@ -23,128 +23,6 @@ const REGISTERS: usize = 4;
 
 /// States that are swept together.
 const LANES: usize = REGISTER * REGISTERS;
-
-/// States per pattern that make it worth while, at least.
-const REPEATS: usize = 8;
-
-/// Entries of all patterns together, at most: they stay in the cache.
-const MAX_ENTRIES: usize = 1 << 16;
-
-/// Neighbouring states whose patterns are looked for together.
-const CHUNK: usize = 16 * BLOCK;
-
-/// The patterns of a model: pattern p has rows `rows[p]..rows[p + 1]`, and row r entries `ends[r]..ends[r + 1]`.
-#[derive(Clone, Default)]
-struct Dictionary {
-    rows: Vec<u32>,
-    ends: Vec<u32>,
-    /// Of an entry, the successor less the state.
-    distance: Vec<isize>,
-    prob: Vec<f64>,
-    reward: Vec<f64>,
-}
-
-impl Dictionary {
-    fn new() -> Self {
-        Self { rows: vec![0], ends: vec![0], ..Self::default() }
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len() - 1
-    }
-
-    /// Whether it does not pay for this many states.
-    fn is_too_large(&self, states: usize) -> bool {
-        self.len() > states.div_ceil(REPEATS) || self.distance.len().max(self.reward.len()) > MAX_ENTRIES
-    }
-
-    fn rows_of(&self, pattern: usize) -> Range<usize> {
-        self.rows[pattern] as usize..self.rows[pattern + 1] as usize
-    }
-
-    fn entries_of(&self, row: usize) -> Range<usize> {
-        self.ends[row] as usize..self.ends[row + 1] as usize
-    }
-
-    /// Whether pattern `pattern` is that of a state of the model.
-    fn is(&self, pattern: usize, model: &Source, state: usize) -> bool {
-        let (own, rows) = (self.rows_of(pattern), model.mdp.choices.rows(state));
-        own.len() == rows.len()
-            && own.zip(rows).all(|(own, row)| {
-                let (entries, (successors, probs)) = (self.entries_of(own), model.mdp.transitions.row(row));
-                self.reward[own].to_bits() == model.reward[row].to_bits()
-                    && entries.len() == successors.len()
-                    && self.distance[entries.clone()]
-                        .iter()
-                        .zip(successors)
-                        .all(|(&d, &s)| d == s as isize - state as isize)
-                    && self.prob[entries].iter().zip(probs).all(|(own, prob)| own.to_bits() == prob.to_bits())
-            })
-    }
-
-    /// Adds the pattern of a state.
-    fn add(&mut self, model: &Source, state: usize) {
-        for row in model.mdp.choices.rows(state) {
-            let (successors, probs) = model.mdp.transitions.row(row);
-            self.distance.extend(successors.iter().map(|&s| s as isize - state as isize));
-            self.prob.extend(probs);
-            self.reward.push(model.reward[row]);
-            self.ends.push(self.distance.len() as u32);
-        }
-        self.rows.push(self.reward.len() as u32);
-    }
-}
-
-/// The model and its r(s, a).
-struct Source<'m> {
-    mdp: &'m Mdp,
-    reward: &'m [f64],
-}
-
-impl Source<'_> {
-    /// A hash of the pattern of a state.
-    fn hash(&self, state: usize) -> u64 {
-        // Firefox' hash: a rotation, an exclusive or, a multiplication. Who makes it collide only makes it slow.
-        let mut hash = 0u64;
-        let mut mix = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-        for row in self.mdp.choices.rows(state) {
-            let (successors, probs) = self.mdp.transitions.row(row);
-            mix(self.reward[row].to_bits());
-            mix(successors.len() as u64);
-            successors.iter().for_each(|&successor| mix((successor as isize - state as isize) as u64));
-            probs.iter().for_each(|prob| mix(prob.to_bits()));
-        }
-        hash
-    }
-}
-
-/// Patterns found so far, by their hashes.
-struct Finder<'m> {
-    model: &'m Source<'m>,
-    dictionary: Dictionary,
-    /// The first state of each pattern.
-    example: Vec<usize>,
-    by_hash: HashMap<u64, Vec<u32>>,
-}
-
-impl<'m> Finder<'m> {
-    fn new(model: &'m Source<'m>) -> Self {
-        Self { model, dictionary: Dictionary::new(), example: Vec::new(), by_hash: HashMap::new() }
-    }
-
-    /// The pattern of a state, known or new.
-    fn find(&mut self, state: usize) -> u32 {
-        let known = self.by_hash.entry(self.model.hash(state)).or_default();
-        if let Some(&pattern) = known.iter().find(|&&p| self.dictionary.is(p as usize, self.model, state)) {
-            return pattern;
-        }
-        let pattern = self.dictionary.len() as u32;
-        known.push(pattern);
-        self.dictionary.add(self.model, state);
-        self.example.push(state);
-        pattern
-    }
-}
 
 /// States of one pattern.
 struct Group {
@@ -199,7 +77,7 @@ impl Groups {
 /// A model of which many states are alike.
 pub(super) struct Patterns {
     gamma: f64,
-    dictionary: Arc<Dictionary>,
+    dictionary: Arc<patterns::Patterns>,
     pattern_of: Vec<u32>,
     blocks: Vec<Groups>,
 }
@@ -207,47 +85,15 @@ pub(super) struct Patterns {
 impl Patterns {
     /// The model in this form, in precision T; `None` where states do not repeat enough, or rows are long.
     pub fn find<T: Precise>(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
-        let states = mdp.states as usize;
-        let row_ptr = &mdp.transitions.row_ptr[..];
-        let model = Source { mdp, reward };
-        // Patterns of each chunk of states by itself. A model that has none is found out in the first few states.
-        let of_chunk = |chunk: usize| {
-            let mut finder = Finder::new(&model);
-            let mut pattern_of: Vec<u32> = Vec::with_capacity(CHUNK);
-            for state in chunk * CHUNK..states.min((chunk + 1) * CHUNK) {
-                let known = pattern_of.last().filter(|&&last| finder.dictionary.is(last as usize, &model, state));
-                pattern_of.push(match known {
-                    Some(&last) => last,
-                    None => finder.find(state),
-                });
-                if finder.dictionary.is_too_large(BLOCK + pattern_of.len()) {
-                    return None;
-                }
-            }
-            Some((finder.example, pattern_of))
-        };
-        if row_ptr.par_windows(2).any(|ends| ends[1] - ends[0] >= LONG as u64) {
-            return None;
-        }
-        let chunks: Option<Vec<_>> = (0..states.div_ceil(CHUNK)).into_par_iter().map(of_chunk).collect();
-        // Then those of all chunks together.
-        let mut finder = Finder::new(&model);
-        let mut pattern_of = Vec::with_capacity(states);
-        for (examples, local) in chunks? {
-            let global: Vec<u32> = examples.into_iter().map(|state| finder.find(state)).collect();
-            if finder.dictionary.is_too_large(states) {
-                return None;
-            }
-            pattern_of.extend(local.into_iter().map(|pattern| global[pattern as usize]));
-        }
-        let mut dictionary = finder.dictionary;
+        let mut dictionary = patterns::Patterns::find(mdp, reward)?;
+        let pattern_of = std::mem::take(&mut dictionary.of_state);
         let round = |numbers: &mut Vec<f64>| numbers.iter_mut().for_each(|x| *x = T::from_f64(*x).to_f64());
         round(&mut dictionary.prob);
         round(&mut dictionary.reward);
         Some(Self::new(mdp.gamma, Arc::new(dictionary), pattern_of))
     }
 
-    fn new(gamma: f64, dictionary: Arc<Dictionary>, pattern_of: Vec<u32>) -> Self {
+    fn new(gamma: f64, dictionary: Arc<patterns::Patterns>, pattern_of: Vec<u32>) -> Self {
         let terminal = |pattern: u32| dictionary.rows_of(pattern as usize).is_empty();
         let blocks = pattern_of.par_chunks(BLOCK).enumerate();
         let blocks = blocks.map(|(block, patterns)| Groups::new(block * BLOCK, patterns, terminal)).collect();
@@ -257,7 +103,7 @@ impl Patterns {
     /// The largest Q-factor of each of [`LANES`] states of a pattern. `load(d)` is V of those at distance d from them.
     #[inline(always)]
     fn best(&self, pattern: usize, load: impl Fn(isize) -> Lanes) -> Lanes {
-        let Dictionary { distance, prob, reward, .. } = &*self.dictionary;
+        let patterns::Patterns { distance, prob, reward, .. } = &*self.dictionary;
         let mut best = [[f64::NEG_INFINITY; REGISTER]; REGISTERS];
         for row in self.dictionary.rows_of(pattern) {
             let entries = self.dictionary.entries_of(row);
@@ -401,7 +247,7 @@ impl<T: Precise> States<T> for Patterns {
         state: usize,
         value: impl Fn(usize) -> f64 + Copy + 'a,
     ) -> impl Iterator<Item = f64> + 'a {
-        let Dictionary { distance, prob, reward, .. } = &*self.dictionary;
+        let patterns::Patterns { distance, prob, reward, .. } = &*self.dictionary;
         self.dictionary.rows_of(self.pattern_of[state] as usize).map(move |row| {
             let entries = self.dictionary.entries_of(row);
             let (distance, prob) = (&distance[entries.clone()], &prob[entries]);
@@ -434,14 +280,15 @@ impl<T: Precise> States<T> for Patterns {
 
     /// Every row is a pattern of its own, and one more has no rows.
     fn project(&self, policy: &[u32], rewards: bool) -> Self {
-        let Dictionary { ends, distance, prob, reward, .. } = &*self.dictionary;
+        let patterns::Patterns { ends, distance, prob, reward, .. } = &*self.dictionary;
         let rows = reward.len() as u32;
-        let dictionary = Dictionary {
+        let dictionary = patterns::Patterns {
             rows: (0..=rows).chain([rows]).collect(),
             ends: ends.clone(),
             distance: distance.clone(),
             prob: prob.clone(),
             reward: if rewards { reward.clone() } else { vec![0.0; reward.len()] },
+            of_state: Vec::new(),
         };
         let row = |(&pattern, &action): (&u32, &u32)| match action {
             NO_ACTION => rows,
