@@ -235,9 +235,10 @@ fn horizons() {
     let stages = backward(3, None, true);
     assert_eq!(stages.bounded.values(), [4.0, 6.0]);
     // States 0 and 1 at t = 0, 1, 2; at t = 0 both actions are worth 4.
-    assert_eq!(stages.policies.unwrap(), [0, 0, 1, 0, 0, 0]);
+    let steps = stages.steps.unwrap();
+    assert_eq!((steps.policies, steps.values), (vec![0, 0, 1, 0, 0, 0], vec![4.0, 6.0, 3.0, 4.0, 1.0, 3.0]));
     let stages = backward(1, Some(&[10.0, 20.0]), true);
-    assert_eq!((stages.bounded.values(), stages.policies.unwrap()), (vec![20.0, 13.0], vec![1, 0]));
+    assert_eq!((stages.bounded.values(), stages.steps.unwrap().policies), (vec![20.0, 13.0], vec![1, 0]));
     let stages = backward(0, Some(&[10.0, 20.0]), false);
     assert_eq!(stages.bounded.values(), [10.0, 20.0]);
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use warpkov::mdp::io::Format;
-use warpkov::mdp::model::Objective;
+use warpkov::mdp::model::{Mdp, Objective};
 
 use super::file::{Input, ModelFile};
 use super::{Error, Outcome};
@@ -50,14 +50,18 @@ impl TryFrom<Arguments> for Options {
 /// Reads, then writes.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mdp = options.input.read()?;
-    if let Some(discount) = options.format.discount() {
-        if discount != mdp.gamma {
-            eprintln!("note: {} has no place for γ = {}, and is read with {discount}", options.format, mdp.gamma);
-        }
-        if mdp.objective == Objective::Minimize {
-            eprintln!("note: {} has no place for costs, which are written as rewards", options.format);
-        }
-    }
-    options.output.write_as(options.format, &mdp, out)?;
+    note_losses(options.format, &mdp);
+    options.output.write(options.format, &mdp, out)?;
     Ok(Outcome::Success)
+}
+
+/// Says on stderr what of `mdp` a file in `format` will lack.
+pub fn note_losses(format: Format, mdp: &Mdp) {
+    let Some(discount) = format.discount() else { return };
+    if discount != mdp.gamma {
+        eprintln!("note: {format} has no place for γ = {}, and is read with {discount}", mdp.gamma);
+    }
+    if mdp.objective == Objective::Minimize {
+        eprintln!("note: {format} has no place for costs, which are written as rewards");
+    }
 }

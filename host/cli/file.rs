@@ -56,24 +56,13 @@ impl Input {
 }
 
 impl ModelFile {
-    /// Writes a model to here, in the format that [`writable`](Self::writable) finds.
-    pub fn write(&self, model: &Mdp, out: impl Write) -> Result<(), Error> {
-        self.write_as(self.format(None)?, model, out)
-    }
-
     /// Writes a model to here.
-    pub fn write_as(&self, format: Format, model: &Mdp, out: impl Write) -> Result<(), Error> {
+    pub fn write(&self, format: Format, model: &Mdp, out: impl Write) -> Result<(), Error> {
         match self {
             Self::Standard => mdp::io::write_to(out, format, model)?,
             Self::At(path) => mdp::io::write_as(path, format, model)?,
         }
         Ok(())
-    }
-
-    /// The same file, if a model can be written to it.
-    pub fn writable(self) -> Result<Self, Error> {
-        self.format(None)?;
-        Ok(self)
     }
 
     /// The format to write here in: the one asked for, else the extension's, else JSON on the standard output.

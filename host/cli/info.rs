@@ -61,6 +61,10 @@ struct Rewards {
     nnz: usize,
     /// Least and largest stored reward.
     range: Option<[f64; 2]>,
+    /// Rewards for taking an action, whatever follows: how many are not 0.
+    actions_nnz: usize,
+    /// Least and largest of them.
+    actions_range: Option<[f64; 2]>,
 }
 
 #[derive(Serialize)]
@@ -83,8 +87,12 @@ impl From<&Mdp> for Info {
             longest_row: rows().map(<[f64]>::len).max().unwrap_or(0),
             row_sum_error: rows().map(|row| (1.0 - row.iter().sum::<f64>()).abs()).fold(0.0, f64::max),
         };
-        let bound = |f: fn(f64, f64) -> f64| r.val.iter().copied().reduce(f);
-        let rewards = Rewards { nnz: r.nnz(), range: bound(f64::min).zip(bound(f64::max)).map(|(a, b)| [a, b]) };
+        let rewards = Rewards {
+            nnz: r.nnz(),
+            range: range(&r.val),
+            actions_nnz: mdp.action_rewards.iter().filter(|&&reward| reward != 0.0).count(),
+            actions_range: range(&mdp.action_rewards),
+        };
         let grid = mdp.grid.as_ref().map(|grid| Geometry {
             width: grid.width,
             height: grid.height,
@@ -104,9 +112,15 @@ impl From<&Mdp> for Info {
             transitions,
             rewards,
             grid,
-            bytes: bytes(p) + bytes(r),
+            bytes: bytes(p) + bytes(r) + size_of_val(&*mdp.ends) + size_of_val(&*mdp.action_rewards),
         }
     }
+}
+
+/// The least and the largest.
+fn range(values: &[f64]) -> Option<[f64; 2]> {
+    let bound = |f: fn(f64, f64) -> f64| values.iter().copied().reduce(f);
+    bound(f64::min).zip(bound(f64::max)).map(|(least, largest)| [least, largest])
 }
 
 fn bytes(matrix: &Csr) -> usize {
@@ -144,11 +158,14 @@ fn write(info: &Info, out: &mut impl Write) -> io::Result<()> {
     let Transitions { shortest_row, mean_row, longest_row, row_sum_error, .. } = transitions;
     writeln!(out, "  row lengths    {shortest_row} to {longest_row}, {mean_row:.2} on average")?;
     writeln!(out, "  row sums       1 within {row_sum_error:.1e}")?;
-    match rewards.range {
-        Some([least, largest]) => {
-            writeln!(out, "Rewards          {} nonzeros, {least} to {largest}", rewards.nnz)?;
-        }
-        None => writeln!(out, "Rewards          none")?,
+    if let Some([least, largest]) = rewards.range {
+        writeln!(out, "Rewards          {} nonzeros, {least} to {largest}", rewards.nnz)?;
+    }
+    if let Some([least, largest]) = rewards.actions_range {
+        writeln!(out, "Action rewards   {} nonzeros, {least} to {largest}", rewards.actions_nnz)?;
+    }
+    if rewards.range.or(rewards.actions_range).is_none() {
+        writeln!(out, "Rewards          none")?;
     }
     if let Some(Geometry { width, height, goal, walls, obstacles }) = grid {
         let (column, row) = (goal % width, goal / width);

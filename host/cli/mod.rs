@@ -12,6 +12,7 @@ mod blocks;
 mod compare;
 mod completions;
 mod convert;
+mod criterion;
 mod devices;
 mod file;
 mod generate;
@@ -106,6 +107,9 @@ pub enum Error {
     /// The model cannot be solved as asked.
     #[error(transparent)]
     Solve(#[from] mdp::SolveError),
+    /// The model has no solution by the criterion.
+    #[error(transparent)]
+    Criterion(mdp::criterion::Error<mdp::SolveError>),
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] mdp::plot::PlotError),
@@ -120,6 +124,15 @@ pub enum Error {
     /// The standard output is gone or full.
     #[error("cannot write to the standard output")]
     Stdout(#[from] io::Error),
+}
+
+impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
+    fn from(error: mdp::criterion::Error<mdp::SolveError>) -> Self {
+        match error {
+            mdp::criterion::Error::Backend(error) => Self::Solve(error),
+            error => Self::Criterion(error),
+        }
+    }
 }
 
 impl Error {

@@ -9,21 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
 use warpkov::mdp::compare::Solved;
-use warpkov::mdp::model::Mdp;
+use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
 use warpkov::mdp::plot::{self, Format};
-use warpkov::mdp::report::{Extent, Report};
-use warpkov::mdp::solve::{Limits, Status, Target};
+use warpkov::mdp::report::{Extent, Report, Summary};
+use warpkov::mdp::solve::{Limits, Round, Status, Target};
 use warpkov::mdp::{self, solve_from};
 
 use super::file::{self, Input, ModelFile};
-use super::{Error, Outcome, blocks, number};
+use super::{Error, Outcome, blocks, criterion, number};
 use crate::progress::Progress;
 
 /// Solves a model: finds its optimal values and an optimal policy.
 ///
 /// The result is certified: the sup-norm error of the values is at most ε, rounding errors included. Exit code 0 if that
-/// was reached, 1 if a limit was met first.
+/// was reached, 1 if a limit was met first. Values can be infinite where they are not discounted: those are inf and -inf in
+/// CSV and text, infinities in .npy, and the strings "inf" and "-inf" in JSON.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
@@ -47,8 +48,8 @@ pub struct Arguments {
     /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
-    /// Discount factor γ in [0, 1), instead of the model's.
-    #[arg(long, value_name = "G", value_parser = number::below_one)]
+    /// Discount factor γ in [0, 1], instead of the model's; 1 with --horizon only.
+    #[arg(long, value_name = "G", value_parser = number::probability)]
     gamma: Option<f64>,
     /// ε: the largest error that the values may have.
     #[arg(long, value_name = "E", default_value = "1e-6", value_parser = number::positive)]
@@ -56,15 +57,17 @@ pub struct Arguments {
     /// θ: stop when no value changes by this much in a sweep, as textbooks do, and certify what comes out.
     #[arg(long, value_name = "T", value_parser = number::positive, conflicts_with = "epsilon")]
     theta: Option<f64>,
-    /// Sweeps at most, per policy or of value iteration.
-    #[arg(long, value_name = "K", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
-    max_sweeps: u32,
+    /// Sweeps at most, per policy or of value iteration [default: 1000000; 100000000 where nothing is discounted].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    max_sweeps: Option<u32>,
     /// Policies at most.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_policies: u32,
     /// How much better an action must be to replace the present one [default: 1e-9 in f64, 1e-6 in f32].
     #[arg(long, value_name = "E", value_parser = number::non_negative)]
     tie: Option<f64>,
+    #[command(flatten)]
+    criterion: criterion::Arguments,
     #[command(flatten)]
     blocks: blocks::Blocks,
     /// Write values and policy to this file: .json (with all figures), .csv, .npy (values; the policy to .policy.npy) or
@@ -91,18 +94,29 @@ Examples:
   warpkov mdp solve grid.safetensors --device cuda:1 --precision f32 --out solution.json
   warpkov mdp solve frozen-lake.json --gamma 0.99 --out - | column -t -s ,
   warpkov mdp solve grid.json --gamma 0.95 --plot grid.png --plot grid.svg
+  warpkov mdp solve coin.tra --criterion reach --goal 'finished & !agree' --maximize
+  warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
 /// What to solve and where the results go.
 pub struct Options {
     input: Input,
     gamma: Option<f64>,
+    objective: Option<Objective>,
+    /// If not the discounted sum.
+    criterion: Option<criterion::Options>,
     solve: SolveOptions,
     initial: Option<PathBuf>,
-    out: Option<(ModelFile, SolutionFormat)>,
     plots: Vec<(PathBuf, Format)>,
+    common: Common,
+}
+
+/// What all criteria have.
+pub struct Common {
+    pub device: DeviceChoice,
+    out: Option<(ModelFile, SolutionFormat)>,
     json: bool,
-    quiet: bool,
+    pub quiet: bool,
 }
 
 /// How a solution is written.
@@ -135,14 +149,31 @@ impl SolutionFormat {
     }
 
     /// Writes a solution; as arrays, its values.
-    fn write(self, report: &Report, mut out: &mut dyn Write) -> io::Result<()> {
-        let Solution { values, policy, .. } = report.solution;
+    fn write(self, report: &dyn Summary, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::Json => report.write_json(&mut out, true),
-            Self::Csv => mdp::io::write_csv(out, values, policy),
-            Self::Npy => mdp::io::write_npy(out, values),
-            Self::Text => report.write_solution(&mut out, Extent::All),
+            Self::Json => report.write_json(out, true),
+            Self::Csv => mdp::io::write_csv(out, report.values(), report.policy()),
+            Self::Npy => mdp::io::write_npy(out, report.values()),
+            Self::Text => report.write_solution(out, Extent::All),
         }
+    }
+}
+
+impl Arguments {
+    /// An option given that means nothing to criteria other than the discounted one.
+    fn of_discounted_only(&self) -> Option<&'static str> {
+        let given = [
+            ("--method", self.method.is_some()),
+            ("--precision f32", self.precision == Precision::F32),
+            ("--storage", self.storage.is_some()),
+            ("--no-skip", self.no_skip),
+            ("--values", self.values.is_some()),
+            ("--theta", self.theta.is_some()),
+            ("--tie", self.tie.is_some()),
+            ("--plot", !self.plot.is_empty()),
+            ("--gamma", self.gamma.is_some() && !self.criterion.discounts()),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
     }
 }
 
@@ -150,7 +181,14 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, .. } = arguments;
+        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, device, .. } = arguments;
+        let discounted_only = arguments.of_discounted_only();
+        let objective = arguments.criterion.objective();
+        let criterion = arguments.criterion.options(epsilon, max_sweeps)?;
+        if let (Some(_), Some(option)) = (&criterion, discounted_only) {
+            return Err(Error::Usage(format!("{option} is for the discounted criterion only")));
+        }
+        let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
         let tie = arguments.tie.unwrap_or(precision.default_tie());
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
@@ -176,9 +214,11 @@ impl TryFrom<Arguments> for Options {
         Ok(Self {
             input: arguments.input,
             gamma: arguments.gamma,
+            objective,
+            criterion,
             solve: SolveOptions {
                 method: arguments.method,
-                device: arguments.device,
+                device,
                 precision,
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
@@ -186,10 +226,8 @@ impl TryFrom<Arguments> for Options {
                 blocks: arguments.blocks.into(),
             },
             initial: arguments.values,
-            out: out.transpose()?,
             plots: plots.collect::<Result<_, _>>()?,
-            json,
-            quiet: quiet || json,
+            common: Common { device, out: out.transpose()?, json, quiet: quiet || json },
         })
     }
 }
@@ -198,46 +236,52 @@ impl TryFrom<Arguments> for Options {
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mut mdp = options.input.read()?;
     mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
+    mdp.objective = options.objective.unwrap_or(mdp.objective);
+    if let Some(criterion) = &options.criterion {
+        return criterion::run(&mdp, criterion, &options.common, out);
+    }
     let solution = solve(&mdp, options)?;
     let report = Report { mdp: &mdp, limits: &options.solve.limits, solution: &solution };
     // Neither a full disk nor a closed pipe may cost the other half of the results.
-    let (written, printed) = (write_files(&report, options), print(&report, options, out));
+    let common = &options.common;
+    let written = common.write_file(&report).and_then(|()| write_plots(&report, options));
+    let printed = common.print(&report, out);
     written?;
     printed?;
     Ok(outcome(&solution, &options.solve.limits))
 }
 
+fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
+    let mut observer = observer(mdp.states, options.common.quiet);
+    let initial = options.initial.as_deref().map(initial_values).transpose()?;
+    Ok(solve_from(mdp, initial.as_deref(), &options.solve, &mut observer)?)
+}
+
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
+/// Shows progress, and breaks after Ctrl-C.
+pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
     // Without a handler Ctrl-C ends the process at once, which is all right too.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             process::exit(130);
         }
     });
-    let progress = Progress::new(mdp.states, options.quiet);
-    let initial = options.initial.as_deref().map(initial_values).transpose()?;
-    Ok(solve_from(mdp, initial.as_deref(), &options.solve, &mut |round| {
+    let progress = Progress::new(states, quiet);
+    move |round| {
         progress.observe(round);
         if INTERRUPTED.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?)
+    }
 }
 
-fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
+/// Values of states from a solution in any format that is written here.
+pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
     let lines = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"));
     Ok(if lines { Solved::read(path)?.values } else { mdp::io::read_values(path)? })
 }
 
-fn write_files(report: &Report, options: &Options) -> Result<(), Error> {
-    if let Some((ModelFile::At(path), format)) = &options.out {
-        file::write_whole(path, |out| format.write(report, out))?;
-        if *format == SolutionFormat::Npy {
-            let policy = path.with_extension("policy.npy");
-            file::write_whole(&policy, |out| mdp::io::write_npy(out, &report.solution.policy))?;
-        }
-    }
+fn write_plots(report: &Report, options: &Options) -> Result<(), Error> {
     for (path, format) in &options.plots {
         let picture = plot::draw(report, *format)?;
         file::write_whole(path, |out| out.write_all(&picture))?;
@@ -245,30 +289,45 @@ fn write_files(report: &Report, options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
-fn print(report: &Report, options: &Options, out: impl Write) -> io::Result<()> {
-    // The lines of a large model are long, and the standard output flushes at every line only.
-    let mut out = io::BufWriter::new(out);
-    if let Some((ModelFile::Standard, format)) = &options.out {
-        format.write(report, &mut out)?;
-        return out.flush();
+impl Common {
+    /// Writes the solution to the file asked for.
+    pub fn write_file(&self, report: &dyn Summary) -> Result<(), Error> {
+        if let Some((ModelFile::At(path), format)) = &self.out {
+            file::write_whole(path, |out| format.write(report, out))?;
+            if *format == SolutionFormat::Npy {
+                let policy = path.with_extension("policy.npy");
+                file::write_whole(&policy, |out| mdp::io::write_npy(out, report.policy()))?;
+            }
+        }
+        Ok(())
     }
-    if options.json {
-        report.write_json(&mut out, options.out.is_none())?;
-        return out.flush();
+
+    /// Prints what was asked for: the solution, one JSON object, or the report for people.
+    pub fn print(&self, report: &dyn Summary, out: impl Write) -> io::Result<()> {
+        // The lines of a large model are long, and the standard output flushes at every line only.
+        let mut out = io::BufWriter::new(out);
+        if let Some((ModelFile::Standard, format)) = &self.out {
+            format.write(report, &mut out)?;
+            return out.flush();
+        }
+        if self.json {
+            report.write_json(&mut out, self.out.is_none())?;
+            return out.flush();
+        }
+        let elsewhere = match &self.out {
+            Some((ModelFile::At(path), _)) => Some(format!("all in {}", path.display())),
+            _ => None,
+        };
+        let extent = match &elsewhere {
+            Some(rest) => Extent::Shortened { rest },
+            None if io::stdout().is_terminal() => Extent::Shortened { rest: "--out writes all" },
+            None => Extent::All,
+        };
+        report.write_solution(&mut out, extent)?;
+        writeln!(out)?;
+        report.write_summary(&mut out)?;
+        out.flush()
     }
-    let elsewhere = match &options.out {
-        Some((ModelFile::At(path), _)) => Some(format!("all in {}", path.display())),
-        _ => None,
-    };
-    let extent = match &elsewhere {
-        Some(rest) => Extent::Shortened { rest },
-        None if io::stdout().is_terminal() => Extent::Shortened { rest: "--out writes all" },
-        None => Extent::All,
-    };
-    report.write_solution(&mut out, extent)?;
-    writeln!(out)?;
-    report.write_summary(&mut out)?;
-    out.flush()
 }
 
 fn outcome(solution: &Solution, limits: &Limits) -> Outcome {

@@ -38,15 +38,19 @@ impl Certificate {
     /// The bound with two digits, rounded up, so that what is printed holds as well.
     #[must_use]
     pub fn bound_text(&self) -> Option<String> {
-        let bound = self.bound?;
-        let text = format!("{bound:.1e}");
-        match text.parse::<f64>() {
-            Ok(printed) if printed < bound => {
-                let unit = 10f64.powi(bound.log10().floor() as i32 - 1);
-                Some(format!("{:.1e}", printed + unit))
-            }
-            _ => Some(text),
+        self.bound.map(rounded_up)
+    }
+}
+
+/// A bound, 0 or above, with two digits.
+pub(super) fn rounded_up(bound: f64) -> String {
+    let text = format!("{bound:.1e}");
+    match text.parse::<f64>() {
+        Ok(printed) if printed < bound => {
+            let unit = 10f64.powi(bound.log10().floor() as i32 - 1);
+            format!("{:.1e}", printed + unit)
         }
+        _ => text,
     }
 }
 

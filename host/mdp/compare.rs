@@ -7,17 +7,41 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::model::NO_ACTION;
 
 /// V and π as read from a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Solved {
-    /// π, one action per state.
+    /// π, one action per state, [`NO_ACTION`] where it has none.
+    #[serde(deserialize_with = "actions")]
     pub policy: Vec<u32>,
     /// V, one entry per state.
+    #[serde(deserialize_with = "numbers")]
     pub values: Vec<f64>,
+}
+
+/// Actions, `null` where there is none.
+fn actions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    let actions = Vec::<Option<u32>>::deserialize(deserializer)?;
+    Ok(actions.into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect())
+}
+
+/// Numbers, and texts for those that JSON has not: "inf".
+fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number or \"inf\"")]
+    enum Number {
+        Finite(f64),
+        Text(String),
+    }
+    let number = |number| match number {
+        Number::Finite(number) => Ok(number),
+        Number::Text(text) => text.parse().map_err(|_| de::Error::custom(format!("found {text:?}, expected a number"))),
+    };
+    Vec::<Number>::deserialize(deserializer)?.into_iter().map(number).collect()
 }
 
 /// Why a file is no solution.
@@ -99,8 +123,11 @@ impl Solved {
             serde_json::from_str(text).map_err(|source| ReadError::Json { file: file.clone(), source })?
         } else {
             Self {
-                policy: entries(text, &file, "Optimal policy:", "an action")?,
-                values: entries(text, &file, "Optimal value:", "a number")?,
+                policy: entries(text, &file, "Optimal policy:", "an action", |word| match word {
+                    "-" => Some(NO_ACTION),
+                    _ => word.parse().ok(),
+                })?,
+                values: entries(text, &file, "Optimal value:", "a number", |word| word.parse().ok())?,
             }
         };
         let (policy, values) = (solved.policy.len(), solved.values.len());
@@ -115,17 +142,18 @@ impl Solved {
 }
 
 /// The entries of the line that starts with `start`.
-fn entries<T: FromStr>(
+fn entries<T>(
     text: &str,
     file: &str,
     start: &'static str,
     expected: &'static str,
+    read: impl Fn(&str) -> Option<T>,
 ) -> Result<Vec<T>, ReadError> {
     let found = text.lines().enumerate().find_map(|(number, line)| Some((number + 1, line.strip_prefix(start)?)));
     let (line, rest) = found.ok_or_else(|| ReadError::Missing { file: file.to_owned(), line: start })?;
     let parse = |(index, word): (usize, &str)| {
         let truncated = word.starts_with('…') || word.starts_with("...");
-        word.parse().map_err(|_| ReadError::Entry {
+        read(word).ok_or_else(|| ReadError::Entry {
             file: file.to_owned(),
             line,
             entry: index + 1,
@@ -191,7 +219,11 @@ pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Compari
         Differences { same_action, max_difference: 0.0, mean_difference: 0.0, worst_state: 0, within: 0 };
     for (state, (a, b)) in first.values.iter().zip(&second.values).enumerate() {
         // A value that is not a number agrees with nothing.
-        let difference = if (a - b).is_nan() { f64::INFINITY } else { (a - b).abs() };
+        let difference = match (a - b).abs() {
+            _ if a == b => 0.0,
+            difference if difference.is_nan() => f64::INFINITY,
+            difference => difference,
+        };
         differences.within += usize::from(difference <= tolerance.value_tolerance);
         differences.mean_difference += difference / states[0] as f64;
         if difference > differences.max_difference {
@@ -254,6 +286,10 @@ mod tests {
         let text = parse("Precision: f64\nOptimal policy: 1 2 2\nOptimal value: 0.000000 0.008266 -1e-3\n").unwrap();
         let json = parse(r#"{"policy": [1, 2, 2], "values": [0, 0.008266, -1e-3], "gamma": 0.9}"#).unwrap();
         assert_eq!(text, json);
+        let text = parse("Optimal policy: - 2\nOptimal value: 0.5 -inf\n").unwrap();
+        let json = parse(r#"{"policy": [null, 2], "values": [0.5, "-inf"]}"#).unwrap();
+        assert_eq!((&text, text.policy[0], text.values[1]), (&json, NO_ACTION, f64::NEG_INFINITY));
+        assert!(compare(&text, &json, Tolerance::default()).agree);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
-use super::model::{Mdp, NO_ACTION};
+use super::model::{Mdp, NO_ACTION, Objective};
 use super::options::{Method, Precision, Solution};
 use super::solve::{Limits, Round, Status, Target};
 
@@ -42,11 +42,44 @@ pub enum Extent<'a> {
     },
 }
 
+/// What a solve of any kind reports.
+pub trait Summary {
+    /// V, one entry per state.
+    fn values(&self) -> &[f64];
+
+    /// π, one action per state, [`NO_ACTION`] where it has none.
+    fn policy(&self) -> &[u32];
+
+    /// Writes the report as a JSON object, with or without policy and values, and a line end. What JSON has no number for is
+    /// a text: `"inf"`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()>;
+
+    /// Writes everything but policy and values, for people.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write_summary(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the two lines `Optimal policy:` and `Optimal value:`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write_solution(&self, out: &mut dyn Write, extent: Extent) -> io::Result<()> {
+        write_line(out, "Optimal policy:", extent, self.policy().iter().map(|&action| Action(action)))?;
+        write_line(out, "Optimal value:", extent, self.values().iter().map(SixDecimals))
+    }
+}
+
 /// The report as one object.
 #[derive(Serialize)]
 struct Record<'a> {
     status: Status,
     converged: bool,
+    criterion: &'static str,
+    objective: Objective,
     method: Method,
     device: &'a str,
     precision: Precision,
@@ -65,24 +98,38 @@ struct Record<'a> {
     setup_seconds: f64,
     compute_seconds: f64,
     certificate: &'a Certificate,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    init: Vec<Start>,
     rounds: &'a [Round],
-    /// `null` where a state has no action.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<Vec<Option<u32>>>,
+    policy: Option<Actions<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<&'a [f64]>,
+    values: Option<Numbers<'a>>,
 }
 
-impl Report<'_> {
-    /// Writes the report as a JSON object, with or without policy and values, and a line end.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_json(&self, out: &mut (impl Write + ?Sized), with_solution: bool) -> io::Result<()> {
+/// The value of a state where the process begins.
+#[derive(Serialize)]
+struct Start {
+    state: u32,
+    value: Number,
+}
+
+impl Summary for Report<'_> {
+    fn values(&self) -> &[f64] {
+        &self.solution.values
+    }
+
+    fn policy(&self) -> &[u32] {
+        &self.solution.policy
+    }
+
+    fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
         let Self { mdp, limits, solution } = *self;
         let record = Record {
             status: solution.run.status,
             converged: solution.converged(limits),
+            criterion: "discounted",
+            objective: mdp.objective,
             method: solution.method,
             device: &solution.device,
             precision: solution.precision,
@@ -100,28 +147,16 @@ impl Report<'_> {
             setup_seconds: solution.setup.as_secs_f64(),
             compute_seconds: solution.run.elapsed.as_secs_f64(),
             certificate: &solution.certificate,
+            init: starts(mdp).map(|state| Start { state, value: Number(solution.values[state as usize]) }).collect(),
             rounds: &solution.run.rounds,
-            policy: with_solution.then(|| solution.policy.iter().map(|&a| (a != NO_ACTION).then_some(a)).collect()),
-            values: with_solution.then_some(&solution.values),
+            policy: with_solution.then_some(Actions(&solution.policy)),
+            values: with_solution.then_some(Numbers(&solution.values)),
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)
     }
 
-    /// Writes the two lines `Optimal policy:` and `Optimal value:`.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_solution(&self, out: &mut (impl Write + ?Sized), extent: Extent) -> io::Result<()> {
-        write_line(out, "Optimal policy:", extent, self.solution.policy.iter().map(|&action| Action(action)))?;
-        write_line(out, "Optimal value:", extent, self.solution.values.iter().map(SixDecimals))
-    }
-
-    /// Writes everything but policy and values, for people.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_summary(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { mdp, solution, .. } = *self;
         let (states, actions, nnz) = (mdp.states, mdp.choices.max(), mdp.transitions.nnz());
         let precision = match solution.precision {
@@ -148,9 +183,12 @@ impl Report<'_> {
         writeln!(out, "Sweeps completed: {}", solution.run.sweeps())?;
         writeln!(out, "Computation time: {:.2} ms", 1e3 * solution.run.elapsed.as_secs_f64())?;
         writeln!(out, "Setup time: {:.2} ms", 1e3 * solution.setup.as_secs_f64())?;
-        writeln!(out, "{}", self.guarantee())
+        writeln!(out, "{}", self.guarantee())?;
+        write_init(out, mdp, |state| format!("{:?}", solution.values[state]))
     }
+}
 
+impl Report<'_> {
     /// One sentence on how the run ended.
     fn outcome(&self) -> String {
         let Self { limits, solution, .. } = *self;
@@ -191,6 +229,52 @@ impl Report<'_> {
     }
 }
 
+/// States where the process begins, if the model says so.
+pub(super) fn starts(mdp: &Mdp) -> impl ExactSizeIterator<Item = u32> {
+    mdp.labels.get("init").map_or(&[][..], Vec::as_slice).iter().copied()
+}
+
+/// The lines `Value at init: …`.
+pub(super) fn write_init(out: &mut dyn Write, mdp: &Mdp, value: impl Fn(usize) -> String) -> io::Result<()> {
+    let count = starts(mdp).len();
+    for state in starts(mdp).take(SHOWN_STATES) {
+        let value = value(state as usize);
+        match count {
+            1 => writeln!(out, "Value at init: {value}")?,
+            _ => writeln!(out, "Value at init, state {state}: {value}")?,
+        }
+    }
+    if count > SHOWN_STATES { writeln!(out, "… ({count} initial states)") } else { Ok(()) }
+}
+
+/// A number in JSON, which has none that is infinite: those are texts, `"inf"` and `"-inf"`.
+#[derive(Clone, Copy)]
+pub(super) struct Number(pub f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_finite() { serializer.serialize_f64(self.0) } else { serializer.collect_str(&self.0) }
+    }
+}
+
+/// Likewise, some.
+pub(super) struct Numbers<'a>(pub &'a [f64]);
+
+impl Serialize for Numbers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().copied().map(Number))
+    }
+}
+
+/// Actions in JSON: `null` where there is none.
+pub(super) struct Actions<'a>(pub &'a [u32]);
+
+impl Serialize for Actions<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|&action| (action != NO_ACTION).then_some(action)))
+    }
+}
+
 /// An action, or that there is none.
 struct Action(u32);
 
@@ -210,7 +294,7 @@ impl Display for SixDecimals<'_> {
 }
 
 fn write_line<T: Display>(
-    out: &mut (impl Write + ?Sized),
+    out: &mut dyn Write,
     start: &str,
     extent: Extent,
     entries: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
@@ -231,7 +315,7 @@ fn write_line<T: Display>(
     }
 }
 
-fn write_rounds(out: &mut impl Write, rounds: &[Round]) -> io::Result<()> {
+pub(super) fn write_rounds(out: &mut dyn Write, rounds: &[Round]) -> io::Result<()> {
     writeln!(out, "{:>7} {:>8} {:>11} {:>12} {:>10}", "round", "sweeps", "residual", "changed", "seconds")?;
     for index in thinned(rounds.len(), SHOWN_ROUNDS) {
         let Round { round, sweeps, residual, changed, seconds } = rounds[index];

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 use warpkov::mdp::generate;
+use warpkov::mdp::io::Format;
 use warpkov::mdp::model::Mdp;
 
 use super::file::ModelFile;
-use super::{Error, Outcome};
+use super::{Error, Outcome, convert};
 
 mod grids;
 mod protocols;
@@ -42,9 +43,12 @@ Examples:
 /// Where to write the model.
 #[derive(Args)]
 struct Output {
-    /// Where to write the model: .json, .safetensors, or - for JSON on the standard output.
+    /// Where to write the model, or - for the standard output.
     #[arg(long, value_name = "FILE|-")]
     out: ModelFile,
+    /// Format of --out [default: as its extension says; JSON on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Option<Format>,
 }
 
 /// The arguments of a family.
@@ -84,8 +88,10 @@ impl Family {
 pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
     let arguments = family.arguments();
     arguments.check()?;
-    let file = arguments.output().out.clone().writable()?;
+    let Output { out: file, to } = arguments.output();
+    let format = file.format(*to)?;
     let mdp = arguments.generate()?;
-    file.write(&mdp, out)?;
+    convert::note_losses(format, &mdp);
+    file.write(format, &mdp, out)?;
     Ok(Outcome::Success)
 }

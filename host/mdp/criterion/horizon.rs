@@ -4,7 +4,7 @@
 //! is off by e = 2k·(u·(R + 2B) + m), in the terms of the [certificate](crate::mdp::certificate), and errors are
 //! passed on with the factor γ.
 
-use super::{Bounded, Ended, Error, Make, Observe, Options, Session, signed};
+use super::{Bounded, Ended, Error, Make, Observe, Options, Session, own, signed};
 use crate::mdp::model::Mdp;
 use crate::mdp::solve::{Status, Stop};
 
@@ -16,11 +16,20 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 pub struct Stages {
     /// V_0, one value per state, and its bounds.
     pub bounded: Bounded,
-    /// π_0 … π_{T−1}, one after the other, each an action per state; `None` unless asked for.
-    pub policies: Option<Vec<u32>>,
+    /// All steps; `None` unless asked for.
+    pub steps: Option<Steps>,
 }
 
-/// V_0 and, if `keep` says so, all T·S actions. V_T is `terminal`, one value per state, or 0; states without actions are
+/// What there is of each step, one after the other, t = 0 … T−1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps {
+    /// V_0 … V_{T−1}, each a value per state.
+    pub values: Vec<f64>,
+    /// π_0 … π_{T−1}, each an action per state.
+    pub policies: Vec<u32>,
+}
+
+/// V_0 and, if `keep` says so, all T·S values and actions. V_T is `terminal`, one value per state, or 0; states without actions are
 /// worth 0 at all times.
 ///
 /// # Errors
@@ -59,7 +68,7 @@ fn stages<E: std::error::Error>(
         _ => 0.0,
     };
     let last: Vec<f64> = (0..mdp.states as usize).map(last).collect();
-    let mut policies = Vec::new();
+    let mut stages = Vec::new();
     let mut budget = u64::from(steps);
     let mut status = Status::Solved;
     let (values, policy) = if steps == 0 {
@@ -70,7 +79,8 @@ fn stages<E: std::error::Error>(
         while keep && budget > 0 && status == Status::Solved {
             let done = backend.backup(Stop::Change(0.0), 1).map_err(Error::Backend)?;
             budget -= 1;
-            policies.push(backend.policy().map_err(Error::Backend)?);
+            let values = backend.values().map_err(Error::Backend)?.into_iter().map(|v| own(mdp.objective, v)).collect();
+            stages.push((values, backend.policy().map_err(Error::Backend)?));
             if session.push(done.sweeps, done.residual()).is_break() {
                 status = Status::Interrupted;
             }
@@ -87,7 +97,11 @@ fn stages<E: std::error::Error>(
     let (lower, upper) = signed(mdp.objective, lower, upper);
     let rounds = std::mem::take(&mut session.rounds);
     let bounded = Bounded { lower, upper, policy, bias: None, status, rounds };
-    Ok(Stages { bounded, policies: keep.then(|| policies.into_iter().rev().flatten().collect()) })
+    let steps = keep.then(|| {
+        let (values, policies): (Vec<Vec<f64>>, Vec<_>) = stages.into_iter().rev().unzip();
+        Steps { values: values.concat(), policies: policies.concat() }
+    });
+    Ok(Stages { bounded, steps })
 }
 
 /// What V_0 can be off by after `steps` sweeps from V_T = `last`.

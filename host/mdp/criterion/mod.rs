@@ -25,10 +25,12 @@ mod horizon;
 mod place;
 mod proper;
 mod reach;
+mod report;
 mod total;
 
-pub use horizon::{Stages, backward};
-pub use place::{Cpu, OnDevice, Solved, solve_on};
+pub use horizon::{Stages, Steps, backward};
+pub use place::{Cpu, OnDevice, Solved, backward_on, solve_on};
+pub use report::Report;
 
 /// What is optimised, by the model's [`Objective`].
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +51,19 @@ pub enum Criterion {
     Average,
     /// The expected sum of the first T rewards, discounted by γ ∈ [0, 1].
     Horizon(u32),
+}
+
+impl Criterion {
+    /// Its name: one word.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Reach { .. } => "reach",
+            Self::TotalReward { .. } => "total",
+            Self::Average => "average",
+            Self::Horizon(_) => "horizon",
+        }
+    }
 }
 
 /// How well to solve.
@@ -293,10 +308,18 @@ fn radius(lower: f64, upper: f64) -> f64 {
 
 /// Bounds in the model's own sign.
 fn signed(objective: Objective, lower: Vec<f64>, upper: Vec<f64>) -> (Vec<f64>, Vec<f64>) {
-    // 0 − x, so that no 0 becomes −0.
-    let negated = |values: Vec<f64>| values.into_iter().map(|x| 0.0 - x).collect();
+    let negated = |values: Vec<f64>| values.into_iter().map(|x| own(objective, x)).collect();
     match objective {
         Objective::Maximize => (lower, upper),
         Objective::Minimize => (negated(upper), negated(lower)),
+    }
+}
+
+/// A value in the model's own sign.
+fn own(objective: Objective, x: f64) -> f64 {
+    match objective {
+        Objective::Maximize => x,
+        // 0 − x, so that no 0 becomes −0.
+        Objective::Minimize => 0.0 - x,
     }
 }

@@ -3,7 +3,7 @@
 use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
-use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, solve};
+use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
 use crate::backend::cpu::Parallel;
 use crate::backend::cuda::Gpu;
 use crate::backend::device::{Plan, Storage, Values};
@@ -64,30 +64,59 @@ pub fn solve_on(
     options: &Options,
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
-    let mut observe = |round: &_| observe(round);
-    let cpu = |observe: &mut Observe, notes: Vec<String>| {
+    let Place { make, device, notes } = Place::open(device).map_err(Error::Backend)?;
+    let bounded = solve(mdp, criterion, options, &*make, &mut |round| observe(round))?;
+    Ok(Solved { bounded, device, notes })
+}
+
+/// [`backward`](super::backward) on a device: the solution without the stages that it is made of, and these.
+///
+/// # Errors
+/// As there, and that there is no such device.
+pub fn backward_on(
+    device: DeviceChoice,
+    mdp: &Mdp,
+    steps: u32,
+    terminal: Option<&[f64]>,
+    keep: bool,
+    observe: &mut Observe,
+) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
+    let Place { make, device, notes } = Place::open(device).map_err(Error::Backend)?;
+    let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &*make, &mut |round| observe(round))?;
+    Ok((Solved { bounded, device, notes }, steps))
+}
+
+/// A place, opened.
+struct Place {
+    make: Box<dyn Make<Error = SolveError>>,
+    /// In words.
+    device: String,
+    notes: Vec<String>,
+}
+
+impl Place {
+    fn open(device: DeviceChoice) -> Result<Self, SolveError> {
+        let ordinal = match device {
+            DeviceChoice::Cpu => return Ok(Self::cpu(Vec::new())),
+            DeviceChoice::Emulated => {
+                let make = Box::new(OnDevice(Emulator::default()));
+                return Ok(Self { make, device: "the emulator".to_owned(), notes: Vec::new() });
+            }
+            DeviceChoice::Auto => 0,
+            DeviceChoice::Cuda(ordinal) => ordinal,
+        };
+        match Gpu::open(ordinal) {
+            Ok(gpu) => Ok(Self { device: gpu.name(), make: Box::new(OnDevice(gpu)), notes: Vec::new() }),
+            Err(error) if device == DeviceChoice::Auto => Ok(Self::cpu(vec![format!("auto chose the CPU: {error}")])),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn cpu(notes: Vec<String>) -> Self {
         let cores = rayon::current_num_threads();
         let device = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
-        Ok(Solved { bounded: solve(mdp, criterion, options, &Cpu, &mut |round| observe(round))?, device, notes })
-    };
-    let (make, name): (Box<dyn Make<Error = SolveError>>, String) = match device {
-        DeviceChoice::Cpu => return cpu(&mut observe, Vec::new()),
-        DeviceChoice::Emulated => (Box::new(OnDevice(Emulator::default())), "the emulator".to_owned()),
-        DeviceChoice::Auto | DeviceChoice::Cuda(_) => {
-            let ordinal = if let DeviceChoice::Cuda(ordinal) = device { ordinal } else { 0 };
-            match Gpu::open(ordinal) {
-                Ok(gpu) => {
-                    let name = gpu.name();
-                    (Box::new(OnDevice(gpu)), name)
-                }
-                Err(error) if device == DeviceChoice::Auto => {
-                    return cpu(&mut observe, vec![format!("auto chose the CPU: {error}")]);
-                }
-                Err(error) => return Err(Error::Backend(error.into())),
-            }
-        }
-    };
-    Ok(Solved { bounded: solve(mdp, criterion, options, &*make, &mut observe)?, device: name, notes: Vec::new() })
+        Self { make: Box::new(Cpu), device, notes }
+    }
 }
 
 /// A backend whose errors are those of all.

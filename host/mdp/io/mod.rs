@@ -31,7 +31,7 @@ use super::model::Mdp;
 use super::validate::Invalid;
 use crate::output::atomic_write;
 
-pub use self::solution::{read_values, write_csv, write_npy};
+pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
 
 /// Bytes read or written at a time.
 const BUFFER: usize = 1 << 17;

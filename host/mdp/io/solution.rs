@@ -37,6 +37,15 @@ pub fn write_npy<T: Store>(mut out: impl Write, elements: &[T]) -> io::Result<()
     npy::write(&mut out, elements)
 }
 
+/// Writes an array of two dimensions, whose rows have `columns` elements each.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_npy_rows<T: Store>(mut out: impl Write, elements: &[T], columns: usize) -> io::Result<()> {
+    npy::write_header(&mut out, T::DESCR, &[elements.len() / columns.max(1), columns])?;
+    out.write_all(bytemuck::cast_slice(elements))
+}
+
 /// Reads the values of states: .npy of one dimension, .csv with a column `value`, or JSON, an array or an object with
 /// `values`.
 ///

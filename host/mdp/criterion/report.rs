@@ -1,0 +1,218 @@
+//! What a solve by a criterion did, for people and for programs.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Criterion, Options, Solved};
+use crate::mdp::certificate::rounded_up;
+use crate::mdp::model::{Mdp, Objective};
+use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_rounds};
+use crate::mdp::solve::{Round, Status};
+
+/// A solve, complete: the model, what was asked, what came out.
+pub struct Report<'a> {
+    mdp: &'a Mdp,
+    criterion: &'a Criterion,
+    options: &'a Options,
+    solved: &'a Solved,
+    elapsed: Duration,
+    values: Vec<f64>,
+}
+
+/// The report as one object.
+#[derive(Serialize)]
+struct Record<'a> {
+    status: Status,
+    converged: bool,
+    criterion: &'static str,
+    objective: Objective,
+    device: &'a str,
+    notes: &'a [String],
+    states: u32,
+    actions: u32,
+    nnz: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gamma: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    horizon: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goal_states: Option<usize>,
+    epsilon: f64,
+    relative: bool,
+    max_sweeps: u64,
+    sweeps: u64,
+    compute_seconds: f64,
+    /// What no value is further from the optimal one than.
+    error: Number,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    init: Vec<Start>,
+    rounds: &'a [Round],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Actions<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Numbers<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lower: Option<Numbers<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upper: Option<Numbers<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bias: Option<Numbers<'a>>,
+}
+
+/// The value of a state where the process begins.
+#[derive(Serialize)]
+struct Start {
+    state: u32,
+    value: Number,
+    lower: Number,
+    upper: Number,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a solve that took `elapsed`.
+    #[must_use]
+    pub fn new(
+        mdp: &'a Mdp,
+        criterion: &'a Criterion,
+        options: &'a Options,
+        solved: &'a Solved,
+        elapsed: Duration,
+    ) -> Self {
+        Self { mdp, criterion, options, solved, elapsed, values: solved.bounded.values() }
+    }
+
+    /// Whether the bounds are as close as they were asked to be. Those of a finite horizon are as close as rounding errors
+    /// let them be.
+    #[must_use]
+    pub fn converged(&self) -> bool {
+        let bounded = &self.solved.bounded;
+        let horizon = matches!(self.criterion, Criterion::Horizon(_));
+        bounded.status == Status::Solved && (!horizon || bounded.error() <= self.options.epsilon)
+    }
+
+    /// How the run ended.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.solved.bounded.status
+    }
+
+    /// One sentence on how the run ended.
+    fn outcome(&self) -> String {
+        let sweeps = self.solved.bounded.sweeps();
+        match self.status() {
+            Status::Interrupted => format!("Interrupted after {sweeps} sweeps."),
+            _ if self.converged() => format!("Values converged after {sweeps} sweeps."),
+            Status::SweepLimit | Status::PolicyLimit => {
+                format!("Not converged: the bounds were still too far apart after {sweeps} sweeps.")
+            }
+            Status::Solved | Status::Stalled => {
+                format!("Not solved to ε = {:e}: rounding errors of f64 are larger.", self.options.epsilon)
+            }
+        }
+    }
+
+    /// One sentence on what is known of the values.
+    fn guarantee(&self) -> String {
+        let error = self.solved.bounded.error();
+        let of_each = match self.options.relative && self.converged() {
+            true => format!(", and ≤ {:e} |V*|", self.options.epsilon),
+            false => String::new(),
+        };
+        match error.is_finite() {
+            true => format!("Certified: |V − V*| ≤ {}{of_each} (bounds from both sides)", rounded_up(error)),
+            false => "Not certified: some values are bounded from one side only".to_owned(),
+        }
+    }
+
+    fn goal_states(&self) -> Option<usize> {
+        match self.criterion {
+            Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => Some(goal.len()),
+            _ => None,
+        }
+    }
+}
+
+impl Summary for Report<'_> {
+    fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    fn policy(&self) -> &[u32] {
+        &self.solved.bounded.policy
+    }
+
+    fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
+        let Self { mdp, options, criterion, ref values, .. } = *self;
+        let Solved { bounded, device, notes } = self.solved;
+        let horizon = if let Criterion::Horizon(steps) = criterion { Some(*steps) } else { None };
+        let start = |state: u32| {
+            let of = |values: &[f64]| Number(values[state as usize]);
+            Start { state, value: of(values), lower: of(&bounded.lower), upper: of(&bounded.upper) }
+        };
+        let record = Record {
+            status: bounded.status,
+            converged: self.converged(),
+            criterion: criterion.name(),
+            objective: mdp.objective,
+            device,
+            notes,
+            states: mdp.states,
+            actions: mdp.choices.max(),
+            nnz: mdp.transitions.nnz(),
+            gamma: horizon.map(|_| mdp.gamma),
+            horizon,
+            goal_states: self.goal_states(),
+            epsilon: options.epsilon,
+            relative: options.relative,
+            max_sweeps: options.max_sweeps,
+            sweeps: bounded.sweeps(),
+            compute_seconds: self.elapsed.as_secs_f64(),
+            error: Number(bounded.error()),
+            init: starts(mdp).map(start).collect(),
+            rounds: &bounded.rounds,
+            policy: with_solution.then_some(Actions(&bounded.policy)),
+            values: with_solution.then_some(Numbers(values)),
+            lower: with_solution.then_some(Numbers(&bounded.lower)),
+            upper: with_solution.then_some(Numbers(&bounded.upper)),
+            bias: bounded.bias.as_deref().filter(|_| with_solution).map(Numbers),
+        };
+        serde_json::to_writer(&mut *out, &record)?;
+        writeln!(out)
+    }
+
+    fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { mdp, criterion, ref values, .. } = *self;
+        let Solved { bounded, device, notes } = self.solved;
+        let (states, actions) = (mdp.states, mdp.choices.max());
+        let objective = if mdp.objective == Objective::Minimize { "minimize" } else { "maximize" };
+        writeln!(out, "Using {device}, criterion {}, {objective}", criterion.name())?;
+        for note in notes {
+            writeln!(out, "Note: {note}")?;
+        }
+        writeln!(out, "\n— Problem Summary —")?;
+        write!(out, "S={states}, A={actions}")?;
+        if let Criterion::Horizon(steps) = criterion {
+            write!(out, ", gamma={}, horizon={steps}", mdp.gamma)?;
+        }
+        if let Some(count) = self.goal_states() {
+            write!(out, ", goal: {count} {}", if count == 1 { "state" } else { "states" })?;
+        }
+        writeln!(out, "\nRows (S*A)={}, nnz={}", mdp.rows(), mdp.transitions.nnz())?;
+        writeln!(out, "{}", self.outcome())?;
+        writeln!(out, "\n— Rounds —")?;
+        write_rounds(out, &bounded.rounds)?;
+        writeln!(out, "\n— Performance Metrics —")?;
+        writeln!(out, "MDP dimensions: {states} states, {actions} actions")?;
+        writeln!(out, "Sweeps completed: {}", bounded.sweeps())?;
+        writeln!(out, "Computation time: {:.2} ms", 1e3 * self.elapsed.as_secs_f64())?;
+        writeln!(out, "{}", self.guarantee())?;
+        if bounded.bias.is_some() {
+            writeln!(out, "Gain: {:?}, from every state (the bias is in the JSON)", values[0])?;
+        }
+        write_init(out, mdp, |state| {
+            format!("{:?}, between {:?} and {:?}", values[state], bounded.lower[state], bounded.upper[state])
+        })
+    }
+}
