@@ -15,6 +15,7 @@ macro_rules! instances {
 
 mod check;
 mod divided;
+mod generate;
 mod gpu;
 mod lessons;
 mod mdp;
@@ -63,6 +64,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     lessons::add(&mut suite);
     mdp::add(&mut suite);
     values::add(&mut suite);
+    generate::add(&mut suite);
     divided::add(&mut suite);
     suite.trials
 }

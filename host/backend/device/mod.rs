@@ -7,4 +7,4 @@ mod slices;
 mod values;
 
 pub use mdp::{Layout, Plain, Projected};
-pub use values::{Mixed, Plan, Storage, Values};
+pub use values::{Certify, Mixed, Plan, Residual, Storage, Values};

@@ -1,3 +1,4 @@
 //! Kernels that every model class uses.
 
+pub mod copy;
 pub mod scan;
