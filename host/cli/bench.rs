@@ -72,9 +72,9 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    huge_grid: huge_grid::Options,
+    huge_grid: huge_grid::HugeGridArguments,
     #[command(flatten)]
-    scaling: scaling::Options,
+    scaling: scaling::ScalingArguments,
 }
 
 /// A source.

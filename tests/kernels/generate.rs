@@ -16,11 +16,11 @@ use crate::check::{close, same};
 use crate::{Outcome, Suite, With};
 
 pub fn add<W: With>(suite: &mut Suite<W>) {
-    suite.add("grid_patterns", |device, scale| patterns(device, scale));
-    suite.add("generated_grid", |device, scale| solves(device, scale));
-    suite.add("certified_on_the_device", |device, scale| certifies(device, scale));
-    suite.add("largest", |device, scale| magnitude(device, scale));
-    suite.add("copy", |device, scale| copies(device, scale));
+    suite.add("grid_patterns", patterns);
+    suite.add("generated_grid", solves);
+    suite.add("certified_on_the_device", certifies);
+    suite.add("largest", magnitude);
+    suite.add("copy", copies);
 }
 
 /// Grids of all shapes, with and without walls.

@@ -12,7 +12,7 @@ use super::{Arguments, Error, Outcome, number};
 /// The grid.
 #[derive(Args)]
 #[command(next_help_heading = "Options of --suite huge-grid")]
-pub struct Options {
+pub struct HugeGridArguments {
     /// Cells in a row and in a column [default: 10000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..65_536))]
     side: Option<u32>,
@@ -27,7 +27,7 @@ pub struct Options {
     walls: Option<f64>,
 }
 
-impl Options {
+impl HugeGridArguments {
     /// The first of these options that was given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
@@ -42,7 +42,7 @@ impl Options {
 
 /// Makes and solves the grid on the device, and prints what came of it.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let Options { side, gamma, epsilon, walls } = arguments.huge_grid;
+    let HugeGridArguments { side, gamma, epsilon, walls } = arguments.huge_grid;
     let mixed = match arguments.precision[..] {
         [] | [Precision::Mixed] => true,
         [Precision::F64] => false,

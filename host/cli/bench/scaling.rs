@@ -14,7 +14,7 @@ use crate::progress::Steps;
 /// How far, and where to.
 #[derive(Args)]
 #[command(next_help_heading = "Options of --suite scaling")]
-pub struct Options {
+pub struct ScalingArguments {
     /// Entries of the largest models, of which each takes some 30 bytes of the host's memory [default: 1e9].
     #[arg(long, value_name = "N", value_parser = number::positive)]
     largest: Option<f64>,
@@ -23,7 +23,7 @@ pub struct Options {
     plot: Vec<PathBuf>,
 }
 
-impl Options {
+impl ScalingArguments {
     /// The first of these options that was given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [(self.largest.is_some(), "--largest"), (!self.plot.is_empty(), "--plot")];
@@ -42,7 +42,7 @@ impl From<ScalingError> for Error {
 
 /// Measures model by model, each line printed when it is there, and draws them.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let Options { largest, plot } = &arguments.scaling;
+    let ScalingArguments { largest, plot } = &arguments.scaling;
     let plots = plot.iter().map(|path| Ok((path, file::plot_format(path)?))).collect::<Result<Vec<_>, Error>>()?;
     let named = |name: &str| FAMILIES.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));
     let families = arguments.cases(&FAMILIES, named, "grid, garnet or power-law")?;
