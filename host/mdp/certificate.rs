@@ -12,6 +12,10 @@
 //! and M the largest Σ P·|R| + γ Σ P·|V| + |V(s)| of all rows, the computed norm is off by at most
 //! k·u·M/(1 − k·u), k = N + 3. M as computed is off by the same factor again, and k·u < 1/4 for all rows of fewer than
 //! 2³² entries, so that 2·(N + 4)·(u·M + m) covers both; m, the smallest normal number, covers underflow.
+//!
+//! A device that finds TV − V in `f64` itself adds γP·V to r(s, a), term by term, each of them rounded once: N fused
+//! operations and a difference, after the N operations that r(s, a) took and the one that γP took. k = 2N + 1 covers that,
+//! and 2·(N + 4) that k as well.
 
 use rayon::prelude::*;
 use serde::Serialize;

@@ -171,7 +171,7 @@ impl<'m> Plan<'m> {
     /// Patterns, of which the device finds out which states have which; `None` where rows are too long for it.
     #[must_use]
     pub fn generated(grid: &'m GridPatterns) -> Option<Self> {
-        let table = Table::of(&grid.patterns)?;
+        let table = Table::of(&grid.patterns, grid.grid.gamma)?;
         let tiles = Tiles::of_grid(grid.grid.width, grid.states(), tile(grid.states() as usize));
         Some(Self { model: Model::Generated { grid, table }, tiles: Some(tiles) })
     }

@@ -44,7 +44,14 @@ pub fn kind_without_walls(width: u32, height: u32, cell: u32) -> u8 {
 /// *Thread mapping*: a grid-stride loop over cells. *Safety*: `pattern` has one element per cell, as many as fit 32 bits;
 /// so has `kinds` if `walled`, all below 4; `index` has [`PATTERNS`] elements.
 #[kernel]
-pub fn grid_patterns(width: u32, height: u32, walled: u32, kinds: Global<u8>, index: Global<u16>, pattern: GlobalMut<u16>) {
+pub fn grid_patterns(
+    width: u32,
+    height: u32,
+    walled: u32,
+    kinds: Global<u8>,
+    index: Global<u16>,
+    pattern: GlobalMut<u16>,
+) {
     let cells = width as u64 * height as u64;
     let stride = thread::grid_dim_x() as u64 * thread::block_dim_x() as u64;
     let mut i = thread::index_1d();
