@@ -267,6 +267,49 @@ fn divided_methods_agree_with_the_sequential_one() {
 }
 
 #[test]
+fn a_grid_is_made_and_solved_where_it_is_solved() {
+    let folder = folder();
+    let huge = ["bench", "mdp", "--suite", "huge-grid", "--device", "emulated", "--gamma", "0.8"];
+    for more in [&["--side", "9"][..], &["--side", "7", "--walls", "0.2", "--precision", "f64", "--no-skip"]] {
+        let output = succeeds(folder.path(), &[&huge, more, &["--json"]].concat());
+        let found: Value = serde_json::from_str(stdout(&output)).unwrap();
+        let bound = found["certificate"]["bound"].as_f64().unwrap();
+        assert!(bound > 0.0 && bound <= 1e-5, "{bound}");
+        assert!(found["sweeps"].as_u64().unwrap() > 20, "{found}");
+    }
+    let output = succeeds(folder.path(), &[&huge[..], &["--side", "2"]].concat());
+    assert!(stdout(&output).contains("states       4\n"), "{}", stdout(&output));
+    fails(folder.path(), &[&huge[..], &["--precision", "f32"]].concat(), 2, &["huge-grid ends in f64"]);
+    fails(folder.path(), &[&huge[..], &["--largest", "9"]].concat(), 2, &["--largest belongs to --suite scaling"]);
+    fails(folder.path(), &["bench", "mdp", "--suite", "huge-grid", "--device", "cpu"], 2, &["--device cuda:N"]);
+    fails(folder.path(), &["bench", "mdp", "--side", "9"], 2, &["--side belongs to --suite huge-grid"]);
+}
+
+#[test]
+fn sweeps_are_timed_and_plotted() {
+    let folder = folder();
+    let scaling = ["bench", "mdp", "--suite", "scaling", "--device", "emulated", "--largest", "300", "--runs", "1"];
+    let more = ["--json", "--plot", "scaling.svg", "--plot", "scaling.png"];
+    let output = succeeds(folder.path(), &[&scaling[..], &more].concat());
+    let found: Value = serde_json::from_str(stdout(&output)).unwrap();
+    let points = found["points"].as_array().unwrap();
+    let storages: Vec<_> = points.iter().map(|point| (&point["family"], &point["storage"])).collect();
+    assert_eq!(storages[0], (&Value::from("grid"), &Value::from("slices")));
+    assert_eq!(storages[3].0, "power-law");
+    for point in points {
+        assert!((150..600).contains(&point["nnz"].as_u64().unwrap()), "{point}");
+        assert!(point["sweep_us"].as_f64().unwrap() > 0.0 && point["sweep_bytes"].as_u64().unwrap() > 0, "{point}");
+    }
+    assert!(found["copy_gbps"].as_f64().unwrap() > 0.0 && found["launch_us"].as_f64().unwrap() > 0.0);
+    assert!(fs::read_to_string(folder.path().join("scaling.svg")).unwrap().contains("power-law, "));
+    assert!(fs::read(folder.path().join("scaling.png")).unwrap().starts_with(b"\x89PNG"));
+    let output = succeeds(folder.path(), &[&scaling[..], &["--case", "garnet"]].concat());
+    assert_eq!(stdout(&output).lines().filter(|line| line.starts_with("garnet")).count(), 1);
+    fails(folder.path(), &[&scaling[..], &["--plot", "scaling.pdf"]].concat(), 2, &[".svg or .png"]);
+    fails(folder.path(), &[&scaling[..], &["--case", "G1"]].concat(), 2, &["grid, garnet or power-law"]);
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     let folder = folder();
     let grid = ["mdp", "generate", "grid", "--width", "128", "--height", "128", "--out", "-"];

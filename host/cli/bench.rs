@@ -9,9 +9,11 @@ use warpkov::mdp::bench::BenchOptions;
 use warpkov::mdp::bench::slip_grids::{CASES, Measured, measure};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision};
 
-use super::{Error, Outcome, number};
+use super::{Error, Outcome, file, number};
 use crate::progress::Steps;
 
+mod huge_grid;
+mod scaling;
 mod table_6_1;
 
 /// What to measure.
@@ -34,12 +36,15 @@ Examples:
   warpkov bench mdp
   warpkov bench mdp --device cuda:0 --case G6 --method projected --precision f32 --runs 9
   warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
+  warpkov bench mdp --suite huge-grid --side 10000 --gamma 0.99
+  warpkov bench mdp --suite scaling --largest 1e8 --plot scaling.svg
   warpkov bench mdp --json > results.json")]
 pub struct Arguments {
     /// Which models, and which methods.
     #[arg(long, value_enum, default_value = "slip-grids")]
     suite: MdpSuite,
-    /// Which model, G1 to G6 or GW-64x64x1 to GW-1024x1024x4; may be repeated [default: all].
+    /// Which model, G1 to G6 or GW-64x64x1 to GW-1024x1024x4, or which family, grid, garnet or power-law; may be repeated
+    /// [default: all].
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Which method; may be repeated [default: those of the suite's source that run here, and what is best here].
@@ -66,6 +71,10 @@ pub struct Arguments {
     /// Print JSON: one array, or one object with an array for each table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    huge_grid: huge_grid::HugeGridArguments,
+    #[command(flatten)]
+    scaling: scaling::ScalingArguments,
 }
 
 /// A source.
@@ -77,6 +86,10 @@ enum MdpSuite {
     /// 6.2 (speed-ups), and section 6.3 (locality).
     #[value(name = "table-6.1")]
     Table61,
+    /// A slip grid that is made, solved and certified on the device.
+    HugeGrid,
+    /// The time of a sweep of value iteration against the size of the model.
+    Scaling,
 }
 
 impl Arguments {
@@ -112,7 +125,21 @@ fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
 
 /// Measures case by case, and prints each line when it is there.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let given = match arguments.suite {
+        MdpSuite::HugeGrid => arguments.scaling.given().map(|name| (name, "scaling")),
+        MdpSuite::Scaling => arguments.huge_grid.given().map(|name| (name, "huge-grid")),
+        _ => arguments
+            .huge_grid
+            .given()
+            .map(|name| (name, "huge-grid"))
+            .or_else(|| arguments.scaling.given().map(|name| (name, "scaling"))),
+    };
+    if let Some((name, suite)) = given {
+        return Err(Error::Usage(format!("{name} belongs to --suite {suite}")));
+    }
     match arguments.suite {
+        MdpSuite::HugeGrid => huge_grid::run(arguments, out),
+        MdpSuite::Scaling => scaling::run(arguments, out),
         MdpSuite::SlipGrids => slip_grids(arguments, out),
         MdpSuite::Table61 => table_6_1::run(arguments, out),
     }

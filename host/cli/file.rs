@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use warpkov::mdp::io::{Format, ReadOptions};
+use warpkov::mdp::plot;
 use warpkov::mdp::{self, model::Mdp};
 use warpkov::output;
 
@@ -97,6 +98,15 @@ pub fn extension<'a>(path: &Path, known: &[&'a str]) -> Result<&'a str, Error> {
         .copied()
         .find(|known| found.eq_ignore_ascii_case(known))
         .ok_or_else(|| Error::Usage(format!("{}: the name must end in .{}", path.display(), known.join(" or ."))))
+}
+
+/// The format of a plot that is to be drawn to `path`, if it can be.
+pub fn plot_format(path: &Path) -> Result<plot::Format, Error> {
+    folder_exists(path)?;
+    Ok(match extension(path, &["svg", "png"])? {
+        "svg" => plot::Format::Svg,
+        _ => plot::Format::Png,
+    })
 }
 
 /// Whether a file can be made at `path`, as far as can be told before the work.

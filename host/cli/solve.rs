@@ -204,11 +204,7 @@ impl TryFrom<Arguments> for Options {
             Ok((out, format))
         });
         let plots = arguments.plot.into_iter().map(|path| {
-            file::folder_exists(&path)?;
-            let format = match file::extension(&path, &["svg", "png"])? {
-                "svg" => Format::Svg,
-                _ => Format::Png,
-            };
+            let format = file::plot_format(&path)?;
             Ok::<_, Error>((path, format))
         });
         Ok(Self {

@@ -12,6 +12,10 @@
 //! and M the largest Σ P·|R| + γ Σ P·|V| + |V(s)| of all rows, the computed norm is off by at most
 //! k·u·M/(1 − k·u), k = N + 3. M as computed is off by the same factor again, and k·u < 1/4 for all rows of fewer than
 //! 2³² entries, so that 2·(N + 4)·(u·M + m) covers both; m, the smallest normal number, covers underflow.
+//!
+//! A device that finds TV − V in `f64` itself adds γP·V to r(s, a), term by term, each of them rounded once: N fused
+//! operations and a difference, after the N operations that r(s, a) took and the one that γP took. k = 2N + 1 covers that,
+//! and 2·(N + 4) that k as well.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -56,23 +60,16 @@ pub(super) fn rounded_up(bound: f64) -> String {
 
 /// Certifies `values`, one per state, on all cores.
 pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
-    measure(mdp, values).certificate(mdp, 0.0)
+    measure(mdp, values).certificate(mdp.gamma, 0.0)
 }
 
 /// Shifts `values` to where their certificate is best, and certifies them. In a model that can end they stay.
 pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
-    let found = measure(mdp, values);
-    let plain = found.certificate(mdp, 0.0);
-    let [least, greatest] = plain.range;
-    let shift = (least + greatest) / 2.0 / (1.0 - mdp.gamma);
-    if found.goes_on && mdp.gamma < 1.0 && shift.is_finite() {
-        let centred = found.certificate(mdp, shift);
-        if centred.bound.is_some_and(|bound| plain.bound.is_none_or(|plain| bound < plain)) {
-            values.par_iter_mut().for_each(|value| *value += shift);
-            return centred;
-        }
+    let (certificate, shift) = measure(mdp, values).centred(mdp.gamma);
+    if shift != 0.0 {
+        values.par_iter_mut().for_each(|value| *value += shift);
     }
-    plain
+    certificate
 }
 
 /// A policy that is greedy with respect to `values`, on all cores: the best action of each state, the lowest-numbered of
@@ -85,12 +82,14 @@ pub fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<u32> {
         let next: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * values[successor as usize]).sum();
         sign * (mdp.action_reward(row) + earned + mdp.gamma * next)
     };
-    let of_state = |state: usize| {
-        let factors = mdp.choices.rows(state).map(q_factor).zip(0..);
-        let best = factors.reduce(|best: (f64, u32), next| if next.0 > best.0 { next } else { best });
-        best.map_or(NO_ACTION, |(_, action)| action)
-    };
+    let of_state = |state: usize| first_best(mdp.choices.rows(state).map(q_factor));
     (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4).map(of_state).collect()
+}
+
+/// The action with the largest of these Q-factors, the lowest-numbered of equal ones; [`NO_ACTION`] where there is none.
+pub(super) fn first_best(factors: impl Iterator<Item = f64>) -> u32 {
+    let best = factors.zip(0..).reduce(|best: (f64, u32), next| if next.0 > best.0 { next } else { best });
+    best.map_or(NO_ACTION, |(_, action)| action)
 }
 
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
@@ -98,20 +97,21 @@ fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
     states.map(|s| of_state(mdp, values, s)).reduce(Extremes::default, Extremes::max)
 }
 
-/// Extremes over states.
-struct Extremes {
+/// What a certificate is made of: extremes over states, found in `f64`, here or on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Extremes {
     /// Least (TV)(s) − V(s)
-    least: f64,
+    pub least: f64,
     /// Greatest (TV)(s) − V(s)
-    greatest: f64,
-    /// Greatest Σ P·|R| + γ Σ P·|V| + |V(s)|
-    magnitude: f64,
+    pub greatest: f64,
+    /// Greatest Σ P·|R| + γ Σ P·|V| + |V(s)|, or more.
+    pub magnitude: f64,
     /// Least and greatest Σ P
-    row_sum: [f64; 2],
+    pub row_sum: [f64; 2],
     /// Greatest number of successors.
-    length: usize,
+    pub length: usize,
     /// No row ends, and every state has one.
-    goes_on: bool,
+    pub goes_on: bool,
 }
 
 impl Default for Extremes {
@@ -139,16 +139,32 @@ impl Extremes {
         }
     }
 
+    /// The best certificate that V + a shift has, and the shift; 0 in a model that can end.
+    #[must_use]
+    pub fn centred(&self, gamma: f64) -> (Certificate, f64) {
+        let plain = self.certificate(gamma, 0.0);
+        let [least, greatest] = plain.range;
+        let shift = (least + greatest) / 2.0 / (1.0 - gamma);
+        if self.goes_on && gamma < 1.0 && shift.is_finite() {
+            let centred = self.certificate(gamma, shift);
+            if centred.bound.is_some_and(|bound| plain.bound.is_none_or(|plain| bound < plain)) {
+                return (centred, shift);
+            }
+        }
+        (plain, 0.0)
+    }
+
     /// The certificate of V + `shift`.
-    fn certificate(&self, mdp: &Mdp, shift: f64) -> Certificate {
-        let [low, high] = self.row_sum.map(|sum| shift * mdp.gamma * sum);
+    #[must_use]
+    pub fn certificate(&self, gamma: f64, shift: f64) -> Certificate {
+        let [low, high] = self.row_sum.map(|sum| shift * gamma * sum);
         let range = [self.least + low.min(high) - shift, self.greatest + low.max(high) - shift];
         let residual = or_infinite(range[0].abs()).max(or_infinite(range[1].abs()));
         let terms = (self.length + 4) as f64;
         // The shift adds to V on both sides of the residual; a few more operations find the range.
         let magnitude = self.magnitude + 4.0 * shift.abs() + residual;
         let slack = 2.0 * terms * (UNIT * magnitude + f64::MIN_POSITIVE);
-        let contraction = mdp.gamma * self.row_sum[1];
+        let contraction = gamma * self.row_sum[1];
         // A row sum is off by (n − 1)u at most; the factor of the whole covers the last few operations.
         let margin = 1.0 - contraction * (1.0 + 2.0 * terms * UNIT);
         let bound = (residual + slack) / margin * (1.0 + 4.0 * f64::EPSILON);

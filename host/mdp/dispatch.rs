@@ -126,20 +126,25 @@ struct Solved {
 
 /// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
 /// sweep shows.
-const CLOSEST: f64 = 1.0 / 256.0;
+pub(super) const CLOSEST: f64 = 1.0 / 256.0;
 
 /// What a sweep may change at most for ε: a little less than theory asks for.
-fn change(mdp: &Mdp, epsilon: f64) -> f64 {
-    0.9 * epsilon * (1.0 - mdp.gamma)
+fn change(gamma: f64, epsilon: f64) -> f64 {
+    0.9 * epsilon * (1.0 - gamma)
+}
+
+/// The span of changes in a sweep that V may have for ε, in a model that never ends: twice as large, as V will be shifted
+/// to the middle of it.
+pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
+    Stop::Span(2.0 * change(gamma, epsilon))
 }
 
 /// When value iteration has met a target.
 pub(super) fn stop(mdp: &Mdp, target: Target) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
-        // The span may be twice as large, as V will be shifted to the middle of it.
-        Target::Epsilon(epsilon) if mdp.goes_on() => Stop::Span(2.0 * change(mdp, epsilon)),
-        Target::Epsilon(epsilon) => Stop::Change(change(mdp, epsilon)),
+        Target::Epsilon(epsilon) if mdp.goes_on() => span(mdp.gamma, epsilon),
+        Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma, epsilon)),
     }
 }
 
@@ -192,7 +197,7 @@ impl Job for Solve<'_> {
         Ok(self.run(&mut backend, |solve, backend, closer| {
             let theta = match solve.limits.target {
                 Target::Theta(theta) => theta,
-                Target::Epsilon(epsilon) => closer * change(solve.mdp, epsilon),
+                Target::Epsilon(epsilon) => closer * change(solve.mdp.gamma, epsilon),
             };
             policy_iteration(backend, theta, solve.limits, &mut *solve.observe)
         })?)

@@ -50,13 +50,39 @@ impl Tiles {
         if total > MOST * count {
             return None;
         }
+        Some(Self::of_lists(size, lists))
+    }
+
+    /// Tiles of `size` cells of a grid with rows of `width` cells, which leads from each to the four around it.
+    #[must_use]
+    pub fn of_grid(width: u32, states: u32, size: usize) -> Self {
+        let (width, last, count) = (width as usize, states as usize - 1, (states as usize).div_ceil(size));
+        let of_tile = |tile: usize| {
+            let (first, end) = (tile * size, last.min((tile + 1) * size - 1));
+            let above = first.saturating_sub(width)..=end.saturating_sub(width);
+            let beside = first.saturating_sub(1)..=last.min(end + 1);
+            let below = last.min(first + width)..=last.min(end + width);
+            let mut needs: Vec<u32> = [above, beside, below]
+                .into_iter()
+                .flat_map(|states| states.start() / size..=states.end() / size)
+                .map(|tile| tile as u32)
+                .collect();
+            needs.sort_unstable();
+            needs.dedup();
+            needs
+        };
+        let lists: Vec<_> = (0..count).into_par_iter().map(of_tile).collect();
+        Self::of_lists(size, lists)
+    }
+
+    fn of_lists(size: usize, lists: Vec<Vec<u32>>) -> Self {
         let mut ptr = vec![0];
-        let mut needs = Vec::with_capacity(total);
+        let mut needs = Vec::with_capacity(lists.iter().map(Vec::len).sum());
         for list in lists {
             needs.extend(list);
             ptr.push(needs.len() as u32);
         }
-        Some(Self { size, ptr, needs })
+        Self { size, ptr, needs }
     }
 }
 
@@ -71,6 +97,22 @@ mod tests {
         let mdp = SlipGrid { width: 10, height: 4, ..SlipGrid::default() }.generate().unwrap();
         let tiles = Tiles::find(&mdp, 10).unwrap();
         assert_eq!((tiles.ptr, tiles.needs), (vec![0, 2, 5, 8, 10], vec![0, 1, 0, 1, 2, 1, 2, 3, 2, 3]));
+    }
+
+    #[test]
+    fn tiles_of_a_grid_are_told_without_it() {
+        for (width, height, size) in [(10, 4, 10), (7, 9, 4), (100, 3, 8), (1, 40, 8), (40, 1, 8), (3, 3, 16)] {
+            let mdp = SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap();
+            let (found, told) = (Tiles::find(&mdp, size).unwrap(), Tiles::of_grid(width, mdp.states, size));
+            assert_eq!(told.ptr.len(), found.ptr.len());
+            for (tile, (own, all)) in found.ptr.windows(2).zip(told.ptr.windows(2)).enumerate() {
+                let needs = &told.needs[all[0] as usize..all[1] as usize];
+                assert!(needs.is_sorted_by(|a, b| a < b) && needs.contains(&(tile as u32)), "{needs:?}");
+                let own = &found.needs[own[0] as usize..own[1] as usize];
+                // One more at each side where a tile begins or ends with a row, and what edges would lead to.
+                assert!(own.iter().all(|tile| needs.contains(tile)) && needs.len() <= own.len() + 2, "{needs:?}");
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ macro_rules! instances {
 
 mod check;
 mod divided;
+mod generate;
 mod gpu;
 mod lessons;
 mod mdp;
@@ -65,6 +66,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     mdp::add(&mut suite);
     vector::add(&mut suite);
     values::add(&mut suite);
+    generate::add(&mut suite);
     divided::add(&mut suite);
     suite.trials
 }

@@ -9,4 +9,4 @@ mod values;
 
 pub use krylov::System;
 pub use mdp::{Layout, Plain, Projected};
-pub use values::{Mixed, Plan, Storage, Values};
+pub use values::{Certify, Mixed, Plan, Residual, Storage, Values};

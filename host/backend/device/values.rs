@@ -8,11 +8,14 @@ use warpkov_kernels::mdp::backup::patterns::{backup_patterns, offset_stride, str
 use warpkov_kernels::mdp::backup::rows::backup_rows;
 use warpkov_kernels::mdp::backup::slices::backup_slices;
 use warpkov_kernels::mdp::backup::{SLOTS, convert, unordered};
+use warpkov_kernels::mdp::generate::grid_patterns;
+use warpkov_kernels::mdp::residual::largest;
 
 use super::mdp::{THREADS, lanes_for, offsets};
 use super::slices::{Slices, indices, palette};
 use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
+use crate::mdp::generate::GridPatterns;
 use crate::mdp::model::{Choices, Mdp};
 use crate::mdp::patterns::Patterns;
 use crate::mdp::solve::{Backup, Backups, State, Stop};
@@ -65,10 +68,16 @@ impl std::fmt::Display for Storage {
 
 /// A model, laid out.
 pub struct Plan<'m> {
-    mdp: &'m Mdp,
-    reward: Vec<f64>,
-    layout: Laid,
+    model: Model<'m>,
     tiles: Option<Tiles>,
+}
+
+/// Where the model on the device comes from.
+enum Model<'m> {
+    /// From the host, in a layout.
+    Host { mdp: &'m Mdp, reward: Vec<f64>, layout: Laid },
+    /// The device makes it.
+    Generated { grid: &'m GridPatterns, table: Table },
 }
 
 enum Laid {
@@ -159,7 +168,15 @@ impl<'m> Plan<'m> {
             Laid::Rows { states_per_block, .. } => *states_per_block as usize,
             _ => tile(mdp.states as usize),
         };
-        Some(Self { mdp, reward, layout, tiles: Tiles::find(mdp, size) })
+        Some(Self { model: Model::Host { mdp, reward, layout }, tiles: Tiles::find(mdp, size) })
+    }
+
+    /// Patterns, of which the device finds out which states have which; `None` where rows are too long for it.
+    #[must_use]
+    pub fn generated(grid: &'m GridPatterns) -> Option<Self> {
+        let table = Table::of(&grid.patterns, grid.grid.gamma)?;
+        let tiles = Tiles::of_grid(grid.grid.width, grid.states(), tile(grid.states() as usize));
+        Some(Self { model: Model::Generated { grid, table }, tiles: Some(tiles) })
     }
 
     /// Sweeps all states every time, whether they can have changed or not.
@@ -171,11 +188,11 @@ impl<'m> Plan<'m> {
     /// What it is.
     #[must_use]
     pub fn storage(&self) -> Storage {
-        match self.layout {
-            Laid::Rows { .. } => Storage::Rows,
-            Laid::Slices(_) => Storage::Slices,
-            Laid::Narrow { .. } => Storage::Narrow,
-            Laid::Patterns { .. } => Storage::Patterns,
+        match &self.model {
+            Model::Host { layout: Laid::Rows { .. }, .. } => Storage::Rows,
+            Model::Host { layout: Laid::Slices(_), .. } => Storage::Slices,
+            Model::Host { layout: Laid::Narrow { .. }, .. } => Storage::Narrow,
+            Model::Host { layout: Laid::Patterns { .. }, .. } | Model::Generated { .. } => Storage::Patterns,
         }
     }
 
@@ -189,8 +206,9 @@ impl<'m> Plan<'m> {
     /// the end, and that must not wrap around.
     #[must_use]
     pub fn is_wide(&self) -> bool {
-        let entries = match &self.layout {
-            Laid::Rows { .. } => self.mdp.transitions.nnz().max(self.mdp.rows()),
+        let Model::Host { mdp, layout, .. } = &self.model else { return false };
+        let entries = match layout {
+            Laid::Rows { .. } => mdp.transitions.nnz().max(mdp.rows()),
             Laid::Slices(slices) | Laid::Narrow { slices, .. } => slices.entries().max(slices.rewards()),
             Laid::Patterns { .. } => 0,
         };
@@ -202,13 +220,18 @@ impl<'m> Plan<'m> {
     pub fn model_bytes<T: Precise, O: Offset>(&self) -> u64 {
         let (t, o) = (size_of::<T>(), size_of::<O>());
         let slices = |slices: &Slices| slices.extent.len() * (4 + 2 * o);
-        (match &self.layout {
-            Laid::Rows { .. } => self.mdp.transitions.nnz() * (4 + t) + self.mdp.rows() * (o + t),
+        let patterns = |states: u32, table: &Table| 2 * states as usize + table.bytes::<T>();
+        let (mdp, layout) = match &self.model {
+            Model::Host { mdp, layout, .. } => (mdp, layout),
+            Model::Generated { grid, table } => return patterns(grid.states(), table) as u64,
+        };
+        (match layout {
+            Laid::Rows { .. } => mdp.transitions.nnz() * (4 + t) + mdp.rows() * (o + t),
             Laid::Slices(s) => slices(s) + s.entries() * (4 + t) + s.rewards() * t,
             Laid::Narrow { slices: s, wide, .. } => {
                 slices(s) + s.entries() * if *wide { 3 } else { 2 } + s.rewards() * 2
             }
-            Laid::Patterns { table, .. } => 2 * self.mdp.states as usize + table.bytes::<T>(),
+            Laid::Patterns { table, .. } => patterns(mdp.states, table),
         }) as u64
     }
 
@@ -216,7 +239,50 @@ impl<'m> Plan<'m> {
     #[must_use]
     pub fn bytes<T: Precise, O: Offset>(&self) -> u64 {
         let tiles = self.tiles.as_ref().map_or(0, |tiles| 4 * (3 * tiles.ptr.len() + tiles.needs.len()));
-        self.model_bytes::<T, O>() + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64 + tiles as u64
+        let kinds = match &self.model {
+            Model::Host { .. } => 0,
+            Model::Generated { grid, .. } => grid.kinds.len(),
+        };
+        self.model_bytes::<T, O>()
+            + 2 * u64::from(self.source().states()) * size_of::<T>() as u64
+            + (tiles + kinds) as u64
+    }
+
+    fn source(&self) -> Source<'m> {
+        match &self.model {
+            Model::Host { mdp, .. } => Source::Host(mdp),
+            Model::Generated { grid, .. } => Source::Generated(grid),
+        }
+    }
+}
+
+/// What the host knows of the model.
+#[derive(Clone, Copy)]
+enum Source<'m> {
+    Host(&'m Mdp),
+    Generated(&'m GridPatterns),
+}
+
+impl Source<'_> {
+    fn states(self) -> u32 {
+        match self {
+            Self::Host(mdp) => mdp.states,
+            Self::Generated(grid) => grid.states(),
+        }
+    }
+
+    fn gamma(self) -> f64 {
+        match self {
+            Self::Host(mdp) => mdp.gamma,
+            Self::Generated(grid) => grid.grid.gamma,
+        }
+    }
+
+    fn greedy(self, values: &[f64]) -> Vec<u32> {
+        match self {
+            Self::Host(mdp) => greedy(mdp, values),
+            Self::Generated(grid) => grid.greedy(values),
+        }
     }
 }
 
@@ -319,7 +385,10 @@ enum Narrow<D: Device> {
 
 impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
     fn upload(device: &D, plan: &Plan) -> Result<Self, D::Error> {
-        let Plan { mdp, reward, layout, .. } = plan;
+        let (mdp, reward, layout) = match &plan.model {
+            Model::Host { mdp, reward, layout } => (mdp, reward, layout),
+            Model::Generated { grid, table } => return Self::generate(device, grid, table),
+        };
         let transitions = &mdp.transitions;
         Ok(match layout {
             Laid::Rows { lanes, states_per_block } => {
@@ -375,16 +444,31 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
             }
             Laid::Patterns { patterns, table } => {
                 let pattern: Vec<u16> = patterns.of_state.par_iter().map(|&pattern| pattern as u16).collect();
-                Self::Patterns {
-                    actions: table.actions,
-                    distinct: table.distinct,
-                    count: table.count,
-                    pattern: device.upload(&pattern)?,
-                    offset: device.upload(&table.offset)?,
-                    table: device.upload(&T::of(&table.numbers))?,
-                }
+                let pattern = device.upload(&pattern)?;
+                Self::patterns(device, pattern, table)?
             }
         })
+    }
+
+    fn patterns(device: &D, pattern: D::Buffer<u16>, table: &Table) -> Result<Self, D::Error> {
+        Ok(Self::Patterns {
+            actions: table.actions,
+            distinct: table.distinct,
+            count: table.count,
+            pattern,
+            offset: device.upload(&table.offset)?,
+            table: device.upload(&T::of(&table.numbers))?,
+        })
+    }
+
+    fn generate(device: &D, grid: &GridPatterns, table: &Table) -> Result<Self, D::Error> {
+        let mut pattern = device.zeros(grid.states() as usize)?;
+        let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&grid.index)?);
+        let shape = Shape::grid_stride(grid.states().into(), THREADS);
+        let (width, height, walled) = (grid.grid.width, grid.grid.height, u32::from(!grid.kinds.is_empty()));
+        // SAFETY: `pattern` has one element per cell, `kinds` as many or none, and `index` one per number of a pattern.
+        unsafe { grid_patterns(device, shape, width, height, walled, &kinds, &index, &mut pattern)? };
+        Self::patterns(device, pattern, table)
     }
 }
 
@@ -417,7 +501,7 @@ impl<D: Device> Dependencies<D> {
 /// Value iteration by greedy sweeps, V in T.
 pub struct Values<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
-    mdp: &'d Mdp,
+    source: Source<'d>,
     model: Stored<T, O, D>,
     model_bytes: u64,
     tiles: Dependencies<D>,
@@ -432,10 +516,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
-        let states = plan.mdp.states as usize;
+        let source = plan.source();
+        let states = source.states() as usize;
         Ok(Self {
             device,
-            mdp: plan.mdp,
+            source,
             model: Stored::upload(device, plan)?,
             model_bytes: plan.model_bytes::<T, O>(),
             tiles: Dependencies::upload(device, plan.tiles.as_ref())?,
@@ -447,8 +532,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
 
     /// Launches sweep number `sweep` of a batch, and swaps what was for what is.
     fn sweep(&mut self, stop: Stop, sweep: u32) -> Result<(), D::Error> {
-        let Self { device, mdp, model, tiles, v_old, v_new, slots, .. } = self;
-        let (device, states, gamma) = (*device, mdp.states, mdp.gamma);
+        let Self { device, source, model, tiles, v_old, v_new, slots, .. } = self;
+        let (device, states, gamma) = (*device, source.states(), source.gamma());
         let (span, bound) = (u32::from(matches!(stop, Stop::Span(_))), stop.bound());
         let skip = u32::from(tiles.skip);
         // As many blocks as the device holds, and no more than there are tiles.
@@ -549,7 +634,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
 
     /// Takes over V from a run in another precision.
     fn take<U: Precise>(&mut self, other: &Values<'_, U, O, D>) -> Result<(), D::Error> {
-        let states = self.mdp.states;
+        let states = self.source.states();
         let shape = Shape::cover(u64::from(states), THREADS);
         // SAFETY: both vectors have one element per state.
         unsafe { convert(self.device, shape, states, &other.v_old, &mut self.v_old)? };
@@ -575,12 +660,12 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
-        Ok(greedy(self.mdp, &self.values()?))
+        Ok(self.source.greedy(&self.values()?))
     }
 
     /// The model once, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
-        Ok(self.model_bytes + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64)
+        Ok(self.model_bytes + 2 * u64::from(self.source.states()) * size_of::<T>() as u64)
     }
 }
 
@@ -605,11 +690,7 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
                     break;
                 }
                 swept += 1;
-                let (greatest, fall) = (unordered(slot[0]), unordered(slot[1]));
-                // Where no state has an action, nothing changes.
-                let none = greatest == f64::NEG_INFINITY;
-                done.greatest = if none { 0.0 } else { greatest };
-                done.least = if none { 0.0 } else { -fall };
+                [done.least, done.greatest] = changes(slot);
                 done.fixed = slot[2] == 0;
             }
             // Sweeps that returned at once wrote nothing: where their number is odd, V is in the other buffer.
@@ -628,8 +709,61 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
 impl<T: Precise, O: Offset, D: Device> Values<'_, T, O, D> {
     /// Sweeps that it takes to meet `stop`, if changes fall by γ in each.
     fn expected(&self, stop: Stop, now: &Backups) -> usize {
-        let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.mdp.gamma.ln();
+        let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.source.gamma().ln();
         if sweeps.is_finite() { sweeps as usize + 2 } else { MAX_BATCH }
+    }
+}
+
+/// Least and greatest change of the sweep that left these slots.
+fn changes(slot: &[u64]) -> [f64; 2] {
+    let (greatest, fall) = (unordered(slot[0]), unordered(slot[1]));
+    // Where no state has an action, nothing changes.
+    if greatest == f64::NEG_INFINITY { [0.0; 2] } else { [-fall, greatest] }
+}
+
+/// How far V is from TV, in f64.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Residual {
+    /// Least and greatest TV − V of states that have actions.
+    pub range: [f64; 2],
+    /// ‖V‖∞, infinite where V holds what is not a number.
+    pub largest: f64,
+}
+
+/// What is asked of a backend that has the model alone: what V can be certified with.
+pub trait Certify: Backup {
+    /// TV − V of the present V, which stays, by a sweep over all states.
+    fn residual(&mut self) -> Result<Residual, Self::Error>;
+}
+
+impl<O: Offset, D: Device> Certify for Values<'_, f64, O, D> {
+    fn residual(&mut self) -> Result<Residual, D::Error> {
+        let device = self.device;
+        let read = |slots: &D::Buffer<u64>| {
+            let mut slot = [0; SLOTS];
+            device.download(slots, &mut slot).map(|()| slot)
+        };
+        device.clear(&mut self.slots)?;
+        let states = self.source.states();
+        // SAFETY: V has one element per state, and the slots are 0.
+        unsafe { largest(device, Shape::grid_stride(states.into(), THREADS), states, &self.v_old, &mut self.slots)? };
+        let largest = f64::from_bits(read(&self.slots)?[0]);
+        device.clear(&mut self.slots)?;
+        self.tiles.changed_old = device.upload(&self.tiles.all)?;
+        // No change is below 0. Changes are found before V_new is rounded, and so is TV − V.
+        self.sweep(Stop::Change(0.0), 0)?;
+        let range = changes(&read(&self.slots)?);
+        self.swap();
+        self.tiles.changed_old = device.upload(&self.tiles.all)?;
+        Ok(Residual { range, largest })
+    }
+}
+
+impl<O: Offset, D: Device> Certify for Mixed<'_, O, D> {
+    /// Goes over to f64.
+    fn residual(&mut self) -> Result<Residual, D::Error> {
+        self.go_over()?;
+        self.exact.residual()
     }
 }
 
@@ -655,6 +789,15 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
             exactly: false,
             last: f64::INFINITY,
         })
+    }
+
+    /// Takes V over to f64, if it is not there.
+    fn go_over(&mut self) -> Result<(), D::Error> {
+        if !self.exactly {
+            self.exact.take(&self.fast)?;
+            self.exactly = true;
+        }
+        Ok(())
     }
 }
 
@@ -688,14 +831,13 @@ impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
             // Without rounding, n sweeps make what is left γⁿ times as large at most. What comes nowhere near that is
             // rounding, and as little is known of what met the stop: on in f64, which finds out whether that was so.
             let left = stop.size(found.least, found.greatest);
-            let rounding = left >= self.last * (1.0 + self.fast.mdp.gamma.powi(before as i32)) / 2.0;
+            let rounding = left >= self.last * (1.0 + self.fast.source.gamma().powi(before as i32)) / 2.0;
             self.last = left;
             let met = stop.is_met(found.least, found.greatest);
             if before >= max_sweeps && !(met || found.fixed || rounding) {
                 return Ok(found);
             }
-            self.exact.take(&self.fast)?;
-            self.exactly = true;
+            self.go_over()?;
             if before >= max_sweeps {
                 return Ok(Backups { fixed: false, ..found });
             }

@@ -1,5 +1,7 @@
 //! The benchmarks of the sources: their models, per method, beside what they measured.
 
+pub mod huge_grid;
+pub mod scaling;
 pub mod slip_grids;
 pub mod table_6_1;
 

@@ -1,7 +1,13 @@
 //! Grid worlds in which moves slip sideways: Aydin, *Policy Iteration on the GPU* (2025), section 5.2.2.
 
+use warpkov_kernels::mdp::generate::{FREE, GOAL, OBSTACLE, WALL};
+
 use super::{Error, cells, choose, discount, finite, fraction, matrix, random};
 use crate::mdp::model::{Grid, Mdp};
+
+mod patterns;
+
+pub use patterns::GridPatterns;
 
 /// A grid world of `width` × `height` cells, one state each.
 ///
@@ -58,12 +64,7 @@ impl SlipGrid {
     pub fn generate(&self) -> Result<Mdp, Error> {
         let states = self.check()?;
         let (walls, obstacles) = self.place(states)?;
-        let mut kinds = vec![Kind::Free; states as usize];
-        walls.iter().for_each(|&wall| kinds[wall as usize] = Kind::Wall);
-        obstacles.iter().for_each(|&obstacle| kinds[obstacle as usize] = Kind::Obstacle);
-        kinds[states as usize - 1] = Kind::Goal;
-
-        let cells = Cells { grid: self, kinds };
+        let cells = Cells { grid: self, kinds: kinds(states, &walls, &obstacles) };
         let rows = 4 * states as usize;
         let transitions = matrix(rows, |row| cells.successors(row))?;
         let rewards = matrix(rows, |row| cells.rewards(row))?;
@@ -98,18 +99,19 @@ impl SlipGrid {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Free,
-    Wall,
-    Obstacle,
-    Goal,
+/// What is in each cell.
+fn kinds(states: u32, walls: &[u32], obstacles: &[u32]) -> Vec<u8> {
+    let mut kinds = vec![FREE; states as usize];
+    walls.iter().for_each(|&wall| kinds[wall as usize] = WALL);
+    obstacles.iter().for_each(|&obstacle| kinds[obstacle as usize] = OBSTACLE);
+    kinds[states as usize - 1] = GOAL;
+    kinds
 }
 
 /// The grid with everything in its place.
 struct Cells<'g> {
     grid: &'g SlipGrid,
-    kinds: Vec<Kind>,
+    kinds: Vec<u8>,
 }
 
 impl Cells<'_> {
@@ -124,7 +126,7 @@ impl Cells<'_> {
             3 if x > 0 => cell - 1,
             _ => cell,
         };
-        let wall = |cell: u32| self.kinds[cell as usize] == Kind::Wall;
+        let wall = |cell: u32| self.kinds[cell as usize] == WALL;
         if wall(target) || wall(cell) { cell } else { target }
     }
 
@@ -153,14 +155,17 @@ impl Cells<'_> {
 
     /// A row of R.
     fn rewards(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
-        self.successors(row).filter_map(|(cell, _)| {
-            let reward = match self.kinds[cell as usize] {
-                Kind::Goal => self.grid.goal_reward,
-                Kind::Obstacle => -self.grid.obstacle_penalty,
-                Kind::Free | Kind::Wall => 0.0,
-            };
-            (reward != 0.0).then_some((cell, reward))
-        })
+        self.successors(row)
+            .filter_map(|(cell, _)| Some((cell, self.reward(cell))).filter(|&(_, reward)| reward != 0.0))
+    }
+
+    /// What a step that ends in a cell earns.
+    fn reward(&self, cell: u32) -> f64 {
+        match self.kinds[cell as usize] {
+            GOAL => self.grid.goal_reward,
+            OBSTACLE => -self.grid.obstacle_penalty,
+            _ => 0.0,
+        }
     }
 }
 

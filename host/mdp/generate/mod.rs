@@ -42,7 +42,7 @@ pub use firewire::Firewire;
 pub use forest::Forest;
 pub use gambler::Gambler;
 pub use garnet::{Garnet, RewardOf};
-pub use grid::SlipGrid;
+pub use grid::{GridPatterns, SlipGrid};
 pub use inventory::Inventory;
 pub use queueing::QueueNetwork;
 pub use sutton::SuttonGrid;

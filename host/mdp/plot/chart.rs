@@ -132,7 +132,7 @@ impl Axis {
     }
 
     /// An axis by decades that holds `least..=most`, and below them 0 if `zero`.
-    fn log(least: f64, most: f64, zero: bool) -> Self {
+    pub fn log(least: f64, most: f64, zero: bool) -> Self {
         let first = least.log10().floor() as i32;
         let last = (most.log10().ceil() as i32).max(first + 1);
         let step = ((last - first + 3) / 4).max(1) as usize;

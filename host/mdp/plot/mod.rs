@@ -1,4 +1,5 @@
-//! Pictures of a solve: the value function as a heat map with the policy's arrows, and how the run converged.
+//! Pictures of a solve: the value function as a heat map with the policy's arrows, and how the run converged; and of how
+//! the time of sweeps grows with the model.
 //!
 //! A model without grid geometry has its values drawn as a profile, sorted, instead of the heat map.
 
@@ -9,6 +10,7 @@ use image::imageops::{self, FilterType};
 use image::{ColorType, ImageEncoder, RgbImage};
 use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
 
+use super::bench::scaling::Scaling;
 use super::model::Grid;
 use super::report::Report;
 use super::solve::Target;
@@ -18,6 +20,7 @@ use chart::{Chart, Scale};
 mod canvas;
 mod chart;
 mod heat;
+mod scaling;
 
 /// Size of the picture in pixels.
 const SIZE: (u32, u32) = (1600, 960);
@@ -59,18 +62,41 @@ pub enum PlotError {
 /// # Errors
 /// If text cannot be laid out or the picture cannot be encoded.
 pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
+    encode(report, format)
+}
+
+/// Draws the time of sweeps against the size of models.
+///
+/// # Errors
+/// As [`draw`].
+pub fn draw_scaling(scaling: &Scaling, format: Format) -> Result<Vec<u8>, PlotError> {
+    encode(scaling, format)
+}
+
+/// What can be drawn.
+trait Picture {
+    /// Draws all of it on a canvas of [`SIZE`] units.
+    fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
+}
+
+fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
+    fn drawn<B: DrawingBackend>(backend: B, scale: u32, picture: &impl Picture) -> Result<(), PlotError> {
+        let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
+        picture.draw_on(&canvas)?;
+        canvas.finish()
+    }
     canvas::load_font()?;
     match format {
         Format::Svg => {
             let mut text = String::new();
-            draw_on(SVGBackend::with_string(&mut text, SIZE), 1, report)?;
+            drawn(SVGBackend::with_string(&mut text, SIZE), 1, picture)?;
             // The backend leaves out half of the media type, and strict readers then show nothing.
             Ok(text.replace("\"data:png;base64,", "\"data:image/png;base64,").into_bytes())
         }
         Format::Png => {
             let (width, height) = (SIZE.0 * SUPERSAMPLING, SIZE.1 * SUPERSAMPLING);
             let mut image = RgbImage::new(width, height);
-            draw_on(BitMapBackend::with_buffer(&mut image, (width, height)), SUPERSAMPLING, report)?;
+            drawn(BitMapBackend::with_buffer(&mut image, (width, height)), SUPERSAMPLING, picture)?;
             let image = imageops::resize(&image, SIZE.0, SIZE.1, FilterType::Triangle);
             let mut bytes = Cursor::new(Vec::new());
             PngEncoder::new(&mut bytes).write_image(&image, SIZE.0, SIZE.1, ColorType::Rgb8)?;
@@ -79,26 +105,26 @@ pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
     }
 }
 
-fn draw_on<B: DrawingBackend>(backend: B, scale: u32, report: &Report) -> Result<(), PlotError> {
-    let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
-    title(&canvas, report)?;
-    match report.mdp.grid.as_ref().filter(|grid| is_visible(grid)) {
-        Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
-            heat::draw(&canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, report, grid)?;
-            convergence(&canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, report, true)?;
-        }
-        Some(grid) => {
-            let edge = heat::draw(&canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, report, grid)?;
-            // The charts take what the map leaves, but keep clear of the legend below a narrow one.
-            let x = edge.max(720) + 90;
-            convergence(&canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, report, false)?;
-        }
-        None => {
-            profile(&canvas, Rect { x: 110, y: 116, width: 850, height: 804 }, report)?;
-            convergence(&canvas, Rect { x: 1080, y: 116, width: 475, height: 804 }, report, false)?;
+impl Picture for Report<'_> {
+    fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
+        title(canvas, self)?;
+        match self.mdp.grid.as_ref().filter(|grid| is_visible(grid)) {
+            Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
+                heat::draw(canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, self, grid)?;
+                convergence(canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, self, true)
+            }
+            Some(grid) => {
+                let edge = heat::draw(canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, self, grid)?;
+                // The charts take what the map leaves, but keep clear of the legend below a narrow one.
+                let x = edge.max(720) + 90;
+                convergence(canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, self, false)
+            }
+            None => {
+                profile(canvas, Rect { x: 110, y: 116, width: 850, height: 804 }, self)?;
+                convergence(canvas, Rect { x: 1080, y: 116, width: 475, height: 804 }, self, false)
+            }
         }
     }
-    canvas.finish()
 }
 
 /// Whether both sides of a map of `grid` would be long enough to be seen.

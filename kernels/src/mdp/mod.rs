@@ -8,6 +8,7 @@ pub mod block_divided;
 pub mod change;
 pub mod choices;
 pub mod evaluate;
+pub mod generate;
 pub mod improve;
 pub mod project;
 pub mod residual;

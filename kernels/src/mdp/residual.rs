@@ -52,3 +52,19 @@ pub fn max_change<T: Real>(
     }
     record(residuals, sweep, change);
 }
+
+/// ‖V‖∞ into slot 0, infinite where any value is not a number.
+///
+/// *Thread mapping*: a grid-stride loop over states. *Safety*: `v` has `states` elements, `slots` at least one, which is 0.
+#[kernel(T = [f32, f64])]
+pub fn largest<T: Real>(states: u32, v: Global<T>, slots: GlobalMut<u64>) {
+    let mut found: f64 = 0.0;
+    let mut state = thread::index_1d() as usize;
+    let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+    while state < states as usize {
+        let value = v.get(state).to_f64().abs();
+        found = found.max(if value.is_nan() { f64::INFINITY } else { value });
+        state += stride;
+    }
+    record(slots, 0, found);
+}

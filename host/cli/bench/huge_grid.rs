@@ -1,0 +1,82 @@
+//! `warpkov bench mdp --suite huge-grid`.
+
+use std::io::Write;
+
+use clap::Args;
+use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::options::Precision;
+
+use super::{Arguments, Error, Outcome, number};
+
+/// The grid.
+#[derive(Args)]
+#[command(next_help_heading = "Options of --suite huge-grid")]
+pub struct HugeGridArguments {
+    /// Cells in a row and in a column [default: 10000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..65_536))]
+    side: Option<u32>,
+    /// Discount factor γ [default: 0.99].
+    #[arg(long, value_name = "G", value_parser = number::below_one)]
+    gamma: Option<f64>,
+    /// ε: the largest error that the values may have [default: 1e-5].
+    #[arg(long, value_name = "E", value_parser = number::positive)]
+    epsilon: Option<f64>,
+    /// Fraction of cells that are walls [default: 0]. With any, what is in each cell comes from the host.
+    #[arg(long, value_name = "F", value_parser = number::probability)]
+    walls: Option<f64>,
+}
+
+impl HugeGridArguments {
+    /// The first of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.side.is_some(), "--side"),
+            (self.gamma.is_some(), "--gamma"),
+            (self.epsilon.is_some(), "--epsilon"),
+            (self.walls.is_some(), "--walls"),
+        ];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
+/// Makes and solves the grid on the device, and prints what came of it.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let HugeGridArguments { side, gamma, epsilon, walls } = arguments.huge_grid;
+    let mixed = match arguments.precision[..] {
+        [] | [Precision::Mixed] => true,
+        [Precision::F64] => false,
+        _ => return Err(Error::Usage("--suite huge-grid ends in f64: expected --precision mixed or f64, once".into())),
+    };
+    let side = side.unwrap_or(10_000);
+    let grid = SlipGrid {
+        width: side,
+        height: side,
+        gamma: gamma.unwrap_or(0.99),
+        wall_fraction: walls.unwrap_or(0.0),
+        ..SlipGrid::default()
+    };
+    let options =
+        HugeOptions { device: arguments.device, mixed, epsilon: epsilon.unwrap_or(1e-5), skip: !arguments.no_skip };
+    let measured = measure(&grid.patterns()?, &options)?;
+    if arguments.json {
+        serde_json::to_writer(&mut out, &measured).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &measured)?;
+    }
+    let reached = measured.certificate.bound.is_some_and(|bound| bound <= measured.epsilon);
+    Ok(if reached { Outcome::Success } else { Outcome::Negative })
+}
+
+fn write(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
+    let Measured { width, height, gamma, precision, device, generation_ms, solve_ms, sweeps, sweep_us, .. } = measured;
+    writeln!(out, "grid         {width} × {height} cells, γ = {gamma}")?;
+    writeln!(out, "states       {}", measured.states)?;
+    writeln!(out, "device       {device}, {precision}")?;
+    writeln!(out, "memory       {:.3} GB on the device", measured.device_bytes as f64 / 1e9)?;
+    writeln!(out, "generation   {generation_ms:.2} ms")?;
+    writeln!(out, "solution     {solve_ms:.2} ms, {sweeps} sweeps, {sweep_us:.2} µs each")?;
+    let bound = measured.certificate.bound_text().map_or_else(|| "not known".into(), |bound| format!("≤ {bound}"));
+    writeln!(out, "|V − V*|     {bound}; asked for {:e}", measured.epsilon)
+}

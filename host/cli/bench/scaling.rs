@@ -1,0 +1,114 @@
+//! `warpkov bench mdp --suite scaling`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use warpkov::mdp::bench::scaling::{Event, FAMILIES, Point, Scaling, ScalingError, ScalingOptions, measure};
+use warpkov::mdp::options::Precision;
+use warpkov::mdp::plot::draw_scaling;
+
+use super::{Arguments, Error, Outcome, file, number};
+use crate::progress::Steps;
+
+/// How far, and where to.
+#[derive(Args)]
+#[command(next_help_heading = "Options of --suite scaling")]
+pub struct ScalingArguments {
+    /// Entries of the largest models, of which each takes some 30 bytes of the host's memory [default: 1e9].
+    #[arg(long, value_name = "N", value_parser = number::positive)]
+    largest: Option<f64>,
+    /// Draw the times to this file, .svg or .png; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    plot: Vec<PathBuf>,
+}
+
+impl ScalingArguments {
+    /// The first of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [(self.largest.is_some(), "--largest"), (!self.plot.is_empty(), "--plot")];
+        given.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
+
+impl From<ScalingError> for Error {
+    fn from(error: ScalingError) -> Self {
+        match error {
+            ScalingError::Generate(error) => error.into(),
+            ScalingError::Solve(error) => error.into(),
+        }
+    }
+}
+
+/// Measures model by model, each line printed when it is there, and draws them.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let ScalingArguments { largest, plot } = &arguments.scaling;
+    let plots = plot.iter().map(|path| Ok((path, file::plot_format(path)?))).collect::<Result<Vec<_>, Error>>()?;
+    let named = |name: &str| FAMILIES.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));
+    let families = arguments.cases(&FAMILIES, named, "grid, garnet or power-law")?;
+    let wide = match arguments.precision[..] {
+        [] | [Precision::F32] => false,
+        [Precision::F64] => true,
+        _ => return Err(Error::Usage("--suite scaling times one type: expected --precision f32 or f64, once".into())),
+    };
+    let options = ScalingOptions {
+        device: arguments.device,
+        wide,
+        largest: largest.unwrap_or(1e9),
+        runs: arguments.runs.unwrap_or(5) as usize,
+    };
+    let lines = families.iter().map(|family| family.storages().len()).sum::<usize>() * options.sizes().len();
+    let steps = Steps::new(lines, arguments.json);
+    let mut written = Ok(());
+    let scaling = measure(&families, &options, &mut |event| match event {
+        Event::Making(family, nnz) => steps.say(format!("{} with {nnz:.0e} entries", family.name())),
+        Event::Device(scaling) if !arguments.json && written.is_ok() => written = write_header(&mut out, scaling),
+        Event::Point(point) => {
+            steps.next();
+            if !arguments.json && written.is_ok() {
+                written = write_line(&mut out, point);
+            }
+        }
+        Event::Device(_) => {}
+    })?;
+    drop(steps);
+    for (path, format) in plots {
+        let picture = draw_scaling(&scaling, format)?;
+        file::write_whole(path, |out| out.write_all(&picture))?;
+    }
+    written?;
+    if arguments.json {
+        serde_json::to_writer(&mut out, &scaling).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+        return Ok(Outcome::Success);
+    }
+    for note in &scaling.notes {
+        writeln!(out, "left out: {note}")?;
+    }
+    writeln!(out, "\nMeasured on {}.", scaling.device)?;
+    Ok(Outcome::Success)
+}
+
+fn write_header(out: &mut impl Write, scaling: &Scaling) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{}; copies {:.0} GB/s ({:.1e} bytes read, as many written), a launch takes {:.2} µs (a sweep over 16 states)\n",
+        scaling.precision, scaling.copy_gbps, scaling.copy_bytes, scaling.launch_us
+    )?;
+    writeln!(
+        out,
+        "{:<10} {:<9} {:>12} {:>12} {:>12} {:>14} {:>8}",
+        "family", "storage", "states", "entries", "sweep µs", "sweep bytes", "GB/s"
+    )
+}
+
+fn write_line(out: &mut impl Write, point: &Point) -> std::io::Result<()> {
+    let Point { family, storage, states, nnz, sweep_us, sweep_bytes, gbps, .. } = point;
+    writeln!(
+        out,
+        "{:<10} {:<9} {states:>12} {nnz:>12} {sweep_us:>12.2} {sweep_bytes:>14} {gbps:>8.0}",
+        family.name(),
+        storage.to_string(),
+    )?;
+    out.flush()
+}

@@ -1,0 +1,165 @@
+//! A slip grid that no host has to hold: the device makes it, solves it, and finds what certifies the result.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use serde::Serialize;
+use warpkov_kernels::emulator::Emulator;
+use warpkov_kernels::launch::Device;
+
+use super::milliseconds;
+use crate::backend::cuda::Gpu;
+use crate::backend::device::{Certify, Mixed, Plan, Residual, Storage, Values};
+use crate::mdp::certificate::Certificate;
+use crate::mdp::dispatch::{CLOSEST, SolveError, span};
+use crate::mdp::generate::GridPatterns;
+use crate::mdp::options::{DeviceChoice, Method, Precision};
+use crate::mdp::solve::{Limits, Run, Status, Stop, Target, value_iteration};
+
+/// How to solve the grid.
+#[derive(Clone, Copy, Debug)]
+pub struct HugeOptions {
+    /// Where: a GPU, or the emulator.
+    pub device: DeviceChoice,
+    /// Whether to begin in f32. It ends in f64 anyway: what certifies the result is found in f64.
+    pub mixed: bool,
+    /// ε: the largest error that V may have.
+    pub epsilon: f64,
+    /// Whether to pass over states that cannot have changed.
+    pub skip: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Cells in a row.
+    pub width: u32,
+    /// Cells in a column.
+    pub height: u32,
+    /// S.
+    pub states: u32,
+    /// γ.
+    pub gamma: f64,
+    /// ε.
+    pub epsilon: f64,
+    /// The precision.
+    pub precision: Precision,
+    /// The device, in words.
+    pub device: String,
+    /// How the run ended.
+    pub status: Status,
+    /// Time until the model is on the device, what the host does for it included; milliseconds.
+    pub generation_ms: f64,
+    /// Time from V = 0 until V is certified, in milliseconds.
+    pub solve_ms: f64,
+    /// Sweeps, without those that certify.
+    pub sweeps: u64,
+    /// Mean time of a sweep in microseconds, where most pass over most states.
+    pub sweep_us: f64,
+    /// Bytes of device memory.
+    pub device_bytes: u64,
+    /// What is guaranteed about V, moved by `shift`.
+    pub certificate: Certificate,
+    /// What is to be added to all values.
+    pub shift: f64,
+}
+
+/// Makes, solves and certifies a grid.
+///
+/// # Errors
+/// As [`solve_with`](crate::mdp::solve_with): without a GPU, or on one with less memory than it takes.
+pub fn measure(grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
+    match options.device {
+        DeviceChoice::Cpu => Err(SolveError::Unsupported {
+            method: Method::Values,
+            device: options.device,
+            instead: "what is made on a device needs --device cuda:N or emulated",
+        }),
+        DeviceChoice::Emulated => on(&Emulator::default(), "the emulator", grid, options, |_| Ok(())),
+        DeviceChoice::Auto => on_gpu(0, grid, options),
+        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, grid, options),
+    }
+}
+
+fn on_gpu(ordinal: u32, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
+    let gpu = Gpu::open(ordinal)?;
+    on(&gpu, &gpu.name(), grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?))
+}
+
+/// `reserve` is given the bytes of device memory that it takes.
+fn on<D: Device>(
+    device: &D,
+    name: &str,
+    grid: &GridPatterns,
+    options: &HugeOptions,
+    reserve: impl FnOnce(u64) -> Result<(), SolveError>,
+) -> Result<Measured, SolveError>
+where
+    SolveError: From<D::Error>,
+{
+    let start = Instant::now();
+    let plan = Plan::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
+    let plan = if options.skip { plan } else { plan.without_skipping() };
+    let exact = plan.bytes::<f64, u32>();
+    let device_bytes = exact + if options.mixed { plan.bytes::<f32, u32>() } else { 0 };
+    reserve(device_bytes)?;
+    let solved = match options.mixed {
+        true => solve(device, start, Mixed::<u32, D>::new(device, &plan)?, grid, options),
+        false => solve(device, start, Values::<f64, u32, D>::new(device, &plan)?, grid, options),
+    };
+    let Solved { generation_ms, solve_ms, run, certificate, shift } = solved?;
+    Ok(Measured {
+        width: grid.grid.width,
+        height: grid.grid.height,
+        states: grid.states(),
+        gamma: grid.grid.gamma,
+        epsilon: options.epsilon,
+        precision: if options.mixed { Precision::Mixed } else { Precision::F64 },
+        device: name.to_owned(),
+        status: run.status,
+        generation_ms,
+        solve_ms,
+        sweeps: run.sweeps(),
+        sweep_us: 1e3 * milliseconds(run.elapsed) / run.sweeps() as f64,
+        device_bytes,
+        certificate,
+        shift,
+    })
+}
+
+struct Solved {
+    generation_ms: f64,
+    solve_ms: f64,
+    run: Run,
+    certificate: Certificate,
+    shift: f64,
+}
+
+/// Solves what `backend` holds, whose making began at `start`.
+fn solve<D: Device, B: Certify<Error = D::Error>>(
+    device: &D,
+    start: Instant,
+    mut backend: B,
+    grid: &GridPatterns,
+    options: &HugeOptions,
+) -> Result<Solved, D::Error> {
+    device.synchronize()?;
+    let generation_ms = milliseconds(start.elapsed());
+    let start = Instant::now();
+    let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
+    let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
+    let (mut closer, mut all) = (1.0, Run::default());
+    loop {
+        let stop = Stop::Span(closer * span(gamma, epsilon).bound());
+        let run = value_iteration(&mut backend, stop, &limits, |_| ControlFlow::Continue(()))?;
+        let ended = run.status != Status::Solved;
+        all.append(run);
+        let Residual { range, largest } = backend.residual()?;
+        let (certificate, shift) = grid.extremes(range, largest).centred(gamma);
+        closer /= 4.0;
+        if ended || closer <= CLOSEST || certificate.bound.is_none_or(|bound| bound <= epsilon) {
+            let solve_ms = milliseconds(start.elapsed());
+            return Ok(Solved { generation_ms, solve_ms, run: all, certificate, shift });
+        }
+    }
+}

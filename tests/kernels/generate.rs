@@ -1,0 +1,126 @@
+//! Grids that the device makes: their patterns must be those of the host's model, and what is solved and certified on them
+//! what is solved and certified on it.
+
+use std::ops::ControlFlow;
+
+use warpkov::backend::device::{Certify, Mixed, Plan, Residual, Storage, Values};
+use warpkov::mdp::certificate::{certify, certify_centred};
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::solve::{Limits, State, Stop, Target, value_iteration};
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::generate::grid_patterns;
+use warpkov_kernels::mdp::residual::largest;
+use warpkov_kernels::primitives::copy::copy;
+
+use crate::check::{close, same};
+use crate::{Outcome, Suite, With};
+
+pub fn add<W: With>(suite: &mut Suite<W>) {
+    suite.add("grid_patterns", patterns);
+    suite.add("generated_grid", solves);
+    suite.add("certified_on_the_device", certifies);
+    suite.add("largest", magnitude);
+    suite.add("copy", copies);
+}
+
+/// Grids of all shapes, with and without walls.
+fn grids(scale: usize) -> Vec<SlipGrid> {
+    let side = if scale > 1 { 300 } else { 23 };
+    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let sized = |grid: SlipGrid, width, height| SlipGrid { width, height, ..grid };
+    vec![
+        sized(SlipGrid::default(), side, side + 4),
+        sized(walls, side + 1, side),
+        sized(walls, 1, 3 * side),
+        sized(SlipGrid::default(), 3 * side, 1),
+        sized(walls, 2, 2),
+        sized(SlipGrid::default(), 1, 1),
+    ]
+}
+
+/// That a pattern has the rows of a cell is tested where patterns are made; here, that the device finds the pattern.
+fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
+    for grid in grids(scale) {
+        let made = grid.patterns()?;
+        let expected: Vec<u16> = (0..made.states()).map(|cell| made.pattern(cell) as u16).collect();
+        let (kinds, index) = (device.upload(&made.kinds)?, device.upload(&made.index)?);
+        let mut found = device.zeros(expected.len())?;
+        let walled = u32::from(!made.kinds.is_empty());
+        for shape in [Shape::cover(expected.len() as u64, 128), Shape::new(3, 64)] {
+            device.clear(&mut found)?;
+            // SAFETY: one pattern per cell, one kind per cell or none, one index per number.
+            unsafe { grid_patterns(device, shape, grid.width, grid.height, walled, &kinds, &index, &mut found)? };
+            same("pattern", &device.to_vec(&found)?, &expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bit for bit what the same grid gives that came from the host, with skipping and without.
+fn solves<D: Device>(device: &D, scale: usize) -> Outcome {
+    for grid in grids(scale) {
+        let (mdp, made) = (grid.generate()?, grid.patterns()?);
+        let plan = || Plan::generated(&made).ok_or("no plan");
+        let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
+        let stop = Stop::Span(1e-7);
+        let Some(host) = Plan::new(&mdp, Some(Storage::Patterns)) else { continue };
+        let mut expected = Values::<f64, u32, D>::new(device, &host)?;
+        let expected_run = value_iteration(&mut expected, stop, &limits, |_| ControlFlow::Continue(()))?;
+        for plan in [plan()?, plan()?.without_skipping()] {
+            let mut tested = Values::<f64, u32, D>::new(device, &plan)?;
+            let run = value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
+            same("sweeps", &[run.sweeps()], &[expected_run.sweeps()])?;
+            same("V", &tested.values()?, &expected.values()?)?;
+            same("policy", &tested.policy()?, &expected.policy()?)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is certified without the model holds, and is hardly worse than what is certified with it.
+fn certifies<D: Device>(device: &D, scale: usize) -> Outcome {
+    let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
+    for grid in grids(scale) {
+        let (mdp, made) = (grid.generate()?, grid.patterns()?);
+        let plan = Plan::generated(&made).ok_or("no plan")?;
+        let mut tested = Mixed::<u32, D>::new(device, &plan)?;
+        for sweeps in [1, 7, 10_000] {
+            let limits = Limits { max_sweeps: sweeps, ..limits };
+            value_iteration(&mut tested, Stop::Span(1e-9), &limits, |_| ControlFlow::Continue(()))?;
+            let Residual { range, largest } = tested.residual()?;
+            let mut values = tested.values()?;
+            let exact = certify(&mdp, &values);
+            close("range", &range, &exact.range, 1e-14 * largest.max(1.0), 0.0)?;
+            same("‖V‖∞", &[largest], &[values.iter().fold(0.0, |most: f64, value| most.max(value.abs()))])?;
+            let (told, shift) = made.extremes(range, largest).centred(grid.gamma);
+            let (told, exact) =
+                (told.bound.ok_or("no bound")?, certify_centred(&mdp, &mut values).bound.ok_or("none")?);
+            if told.is_nan() || (told - exact).abs() > 1e-12 * (largest + shift.abs() + 1.0) {
+                return Err(format!("certified to {told}, by the model to {exact}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn magnitude<D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut values: Vec<f64> = (0..1000 * scale).map(|i| (i * 7919 % 1009) as f64 - 700.0).collect();
+    let found = |values: &[f64]| {
+        let (v, mut slots) = (device.upload(values)?, device.zeros(1)?);
+        let shape = Shape::grid_stride(values.len() as u64 / 3, 128);
+        // SAFETY: one slot, which is 0, and as many values as the kernel is told.
+        unsafe { largest(device, shape, values.len() as u32, &v, &mut slots)? };
+        Ok::<_, D::Error>(f64::from_bits(device.to_vec(&slots)?[0]))
+    };
+    same("largest", &[found(&values)?], &[700.0])?;
+    values[5] = f64::NAN;
+    same("largest, not a number", &[found(&values)?], &[f64::INFINITY])
+}
+
+fn copies<D: Device>(device: &D, scale: usize) -> Outcome {
+    let values: Vec<f32> = (0..4004 * scale).map(|i| i as f32).collect();
+    let (source, mut target) = (device.upload(&values)?, device.zeros(values.len())?);
+    // SAFETY: four elements per quad.
+    unsafe { copy(device, Shape::new(3, 64), values.len() as u32 / 4, &source, &mut target)? };
+    same("copy", &device.to_vec(&target)?, &values)
+}
