@@ -19,6 +19,7 @@ mod gpu;
 mod lessons;
 mod mdp;
 mod random;
+mod streamed;
 mod values;
 mod vector;
 
@@ -66,6 +67,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     vector::add(&mut suite);
     values::add(&mut suite);
     divided::add(&mut suite);
+    streamed::add(&mut suite);
     suite.trials
 }
 
