@@ -528,6 +528,29 @@ fn methods_agree_on_the_grids_of_the_source() {
 }
 
 #[test]
+fn models_larger_than_the_device_are_streamed_through_it() {
+    let folder = folder();
+    let grid = ["--width", "40", "--height", "40", "--out", "grid.safetensors"];
+    succeeds(folder.path(), &[&["mdp", "generate", "grid"][..], &grid].concat());
+    let solve = |storage, memory, rest: &[&'static str]| {
+        let how = ["--device", "emulated", "--storage", storage, "--device-memory", memory, "--epsilon", "1e-3"];
+        [&["mdp", "solve", "grid.safetensors"][..], &how, rest].concat()
+    };
+    // V, before and after, takes 25,600 bytes.
+    succeeds(folder.path(), &solve("slices", "1GiB", &["--out", "whole.json"]));
+    for storage in ["slices", "narrow"] {
+        let output = succeeds(folder.path(), &solve(storage, "128KiB", &["--json", "--out", "parts.json"]));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let notes = report["notes"].to_string();
+        assert!(notes.contains(" of 131072 bytes free: streamed through in "), "{notes}");
+        assert_eq!(report["converged"], true);
+        succeeds(folder.path(), &["mdp", "compare", "whole.json", "parts.json"]);
+    }
+    fails(folder.path(), &solve("slices", "25000", &[]), 3, &["error: the model needs", "25000 bytes"]);
+    fails(folder.path(), &solve("slices", "1e3GB", &[]), 2, &["KiB"]);
+}
+
+#[test]
 fn values_that_overflow_are_no_solution() {
     let folder = folder();
     let model = LISTING_A1.replace(&["1"; 16].join(","), &["1e300"; 16].join(","));

@@ -65,6 +65,9 @@ pub struct Arguments {
     /// Sweep all states every time, also those that cannot have changed.
     #[arg(long)]
     no_skip: bool,
+    /// GPU memory to use at most, in bytes or as 4GiB [default: all that is free]. Larger models are streamed through it.
+    #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
+    device_memory: Option<u64>,
     /// Runs per line [default: 5, of which times are medians, or 12, of which they are means without best and worst].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: Option<u32>,
@@ -105,7 +108,8 @@ impl Arguments {
 
     /// How to measure a line.
     fn options(&self, device: DeviceChoice, precision: Precision, theta: f64, runs: usize) -> BenchOptions {
-        BenchOptions { device, precision, theta, storage: self.storage, skip: !self.no_skip, runs }
+        let Self { storage, no_skip, device_memory, .. } = *self;
+        BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs }
     }
 
     /// Whether methods for the GPU can run.

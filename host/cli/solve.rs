@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Sweep all states every time, also those that cannot have changed. The values are the same.
     #[arg(long)]
     no_skip: bool,
+    /// GPU memory to use at most, in bytes or as 4GiB [default: all that is free]. Larger models are streamed through it.
+    #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
+    device_memory: Option<u64>,
     /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
@@ -218,6 +221,7 @@ impl TryFrom<Arguments> for Options {
                 precision,
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
+                device_memory: arguments.device_memory,
                 limits,
                 blocks: arguments.blocks.into(),
             },

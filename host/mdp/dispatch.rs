@@ -18,9 +18,9 @@ use super::solve::{
     Backup, Evaluate, Limits, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target, modified_policy_iteration,
     policy_iteration, value_iteration,
 };
-use crate::backend::cuda::{CudaError, Gpu};
+use crate::backend::cuda::{CudaError, Gpu, size};
 use crate::backend::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
-use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, System, Values};
+use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Streamed, Streaming, System, Values};
 use crate::backend::{Precise, cpu};
 
 /// Why a model is not solved.
@@ -317,7 +317,10 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
     }
     match options.device {
         DeviceChoice::Cpu => place(Chosen::Cpu),
-        DeviceChoice::Emulated => place(Chosen::Emulated(Prepared::new(mdp, options)?)),
+        DeviceChoice::Emulated => {
+            let free = options.device_memory.unwrap_or(u64::MAX);
+            place(Chosen::Emulated(Prepared::new(mdp, options)?.within(free, free, options)?))
+        }
         DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options).and_then(place),
         DeviceChoice::Auto if only_cpu => place(Chosen::Cpu),
         DeviceChoice::Auto => match on_gpu(0, mdp, options) {
@@ -330,11 +333,12 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
     }
 }
 
-/// A GPU with enough free memory for the model.
+/// A GPU with enough free memory for the model, or for some parts of it at a time.
 fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Chosen<'m>, SolveError> {
     let gpu = Gpu::open(ordinal)?;
-    let prepared = Prepared::new(mdp, options)?;
-    gpu.reserve(prepared.bytes(options.precision), "the model")?;
+    let (free, total) = gpu.memory()?;
+    let free = free.min(options.device_memory.unwrap_or(u64::MAX));
+    let prepared = Prepared::new(mdp, options)?.within(free, total, options)?;
     Ok(Chosen::Gpu(gpu, prepared))
 }
 
@@ -350,6 +354,7 @@ enum Laid<'m> {
     Values(Plan<'m>),
     Results,
     Blocks(Division),
+    Streamed { streaming: Streaming<'m>, why: String },
 }
 
 impl<'m> Prepared<'m> {
@@ -368,15 +373,49 @@ impl<'m> Prepared<'m> {
         Ok(Self { mdp, method, layout })
     }
 
+    /// The same in `free` bytes of device memory: streamed through them if it takes more.
+    fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
+        let needed = self.bytes(options.precision);
+        if needed <= free {
+            return Ok(self);
+        }
+        let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned() };
+        let Laid::Values(plan) = self.layout else { return Err(lacking().into()) };
+        let plan = match (plan.storage(), options.storage) {
+            (Storage::Rows | Storage::Patterns, None) => {
+                let skip = |plan: Plan<'m>| if options.skip { plan } else { plan.without_skipping() };
+                [Storage::Narrow, Storage::Slices].into_iter().find_map(|s| Plan::new(self.mdp, Some(s))).map(skip)
+            }
+            _ => Some(plan),
+        };
+        // Not all of it: the driver rounds what it is asked for up.
+        let room = free - free / 32;
+        let streaming = plan.and_then(|plan| match options.precision {
+            Precision::F32 => Streaming::within::<f32>(plan, room),
+            Precision::F64 | Precision::Mixed => Streaming::within::<f64>(plan, room),
+        });
+        let streaming = streaming.ok_or_else(lacking)?;
+        let (parts, at_a_time) = match options.precision {
+            Precision::F32 => streaming.parts::<f32>(),
+            Precision::F64 | Precision::Mixed => streaming.parts::<f64>(),
+        };
+        let (needed, free) = (size(needed), size(free));
+        let why = format!(
+            "the model takes {needed} of {free} free: streamed through in {parts} parts, {at_a_time} at a time"
+        );
+        Ok(Self { layout: Laid::Streamed { streaming, why }, ..self })
+    }
+
     /// What was chosen.
     fn note(&self) -> Option<String> {
-        let plan = match &self.layout {
-            Laid::Values(plan) => plan,
-            Laid::Blocks(division) => return division.note(),
+        let (prefix, storage, skips) = match &self.layout {
             Laid::Policies(_) | Laid::Results => return None,
+            Laid::Blocks(division) => return division.note(),
+            Laid::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
+            Laid::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
         };
-        let skipping = if plan.skips() { ", passing over states that cannot have changed" } else { "" };
-        Some(format!("the model is stored as {}{skipping}", plan.storage()))
+        let skipping = if skips { ", passing over states that cannot have changed" } else { "" };
+        Some(format!("{prefix} stored as {storage}{skipping}"))
     }
 
     /// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
@@ -386,6 +425,7 @@ impl<'m> Prepared<'m> {
             Laid::Values(plan) => plan.is_wide(),
             Laid::Results => self.mdp.transitions.nnz().max(self.mdp.rows()) > u32::MAX as usize,
             Laid::Blocks(division) => division.is_wide(),
+            Laid::Streamed { streaming, .. } => streaming.is_wide(),
             Laid::Policies(layout) => {
                 let elements = layout.capacity(self.mdp).max(self.mdp.transitions.nnz()).max(self.mdp.rows());
                 elements > u32::MAX as usize - 1024
@@ -400,6 +440,7 @@ impl<'m> Prepared<'m> {
                 (Laid::Values(plan), _) => plan.bytes::<T, O>(),
                 (Laid::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
                 (Laid::Blocks(division), _) => division.bytes::<T, O>(),
+                (Laid::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
                 (Laid::Policies(_), Method::Plain) => Plain::<T, O, Emulator>::bytes(prepared.mdp),
                 (Laid::Policies(layout), Method::Krylov) => System::<O, Emulator>::bytes(prepared.mdp, *layout),
                 (Laid::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
@@ -451,6 +492,7 @@ impl<'m> Prepared<'m> {
     {
         match (&self.layout, self.method) {
             (Laid::Values(plan), _) => values(start, Values::<T, O, D>::new(device, plan), job),
+            (Laid::Streamed { streaming, .. }, _) => values(start, Streamed::<T, O, D>::new(device, streaming), job),
             (Laid::Results, _) => values(start, ResultIteration::<T, O, D>::new(device, self.mdp), job),
             (Laid::Blocks(division), _) => {
                 values(start, BlockIteration::<T, O, D>::new(device, self.mdp, division), job)

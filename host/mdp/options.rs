@@ -106,7 +106,7 @@ pub enum Precision {
     F32,
     /// 64 bits.
     F64,
-    /// Value iteration on a GPU begins in 32 bits and ends in 64; all else is in 64 bits.
+    /// Value iteration on a GPU that has room for the model begins in 32 bits and ends in 64; all else is in 64 bits.
     Mixed,
 }
 
@@ -196,6 +196,8 @@ pub struct SolveOptions {
     pub storage: Option<Storage>,
     /// Whether value iteration on a GPU passes over states that cannot have changed. The values are the same.
     pub skip: bool,
+    /// Bytes of a GPU's memory to use at most; value iteration streams larger models through them.
+    pub device_memory: Option<u64>,
     /// When to stop.
     pub limits: Limits,
     /// How [`Method::BlockDivided`] divides states.
@@ -210,6 +212,7 @@ impl Default for SolveOptions {
             precision: Precision::Mixed,
             storage: None,
             skip: true,
+            device_memory: None,
             limits: Limits::default(),
             blocks: BlockDivided::default(),
         }

@@ -3,6 +3,8 @@
 //! [`Device`] is implemented twice: by the [`Emulator`](crate::emulator::Emulator) of this crate, and by the CUDA backend
 //! of the host crate. The launcher that `#[kernel]` generates is generic over it, so solvers and tests are written once.
 
+use core::ops::Range;
+
 use crate::device::Plain;
 
 /// Extent of a grid or of a block in x, y and z.
@@ -142,6 +144,10 @@ pub trait Device {
     type Error: std::error::Error + Send + Sync + 'static;
     /// Memory of this device.
     type Buffer<T: Plain>: Buffer<T>;
+    /// Memory of the host that this device copies from while it does other things.
+    type Pinned<T: Plain>;
+    /// A point in the order of what was asked for.
+    type Moment;
 
     /// A buffer of `len` elements, all bytes zero.
     fn zeros<T: Plain>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
@@ -160,6 +166,28 @@ pub trait Device {
 
     /// Waits until everything asked for so far is done.
     fn synchronize(&self) -> Result<(), Self::Error>;
+
+    /// Keeps `source` where [`stage`](Device::stage) copies from.
+    fn pin<T: Plain>(&self, source: Vec<T>) -> Result<Self::Pinned<T>, Self::Error>;
+
+    /// The point at which everything asked for so far is done.
+    fn moment(&self) -> Result<Self::Moment, Self::Error>;
+
+    /// Copies elements `range` of `source` to the first of `target`, out of order: the copy waits for `after` and for
+    /// earlier copies of this kind, and all that is asked for from now on waits for the copy.
+    ///
+    /// # Panics
+    /// If `range` is not in `source` or is longer than `target`.
+    ///
+    /// # Safety
+    /// Nothing that was asked for since `after` may use `target`.
+    unsafe fn stage<T: Plain>(
+        &self,
+        source: &Self::Pinned<T>,
+        range: Range<usize>,
+        target: &mut Self::Buffer<T>,
+        after: &Self::Moment,
+    ) -> Result<(), Self::Error>;
 
     /// Launches a kernel. Typed launchers call this; other code has no reason to.
     ///

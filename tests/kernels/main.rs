@@ -20,6 +20,7 @@ mod gpu;
 mod lessons;
 mod mdp;
 mod random;
+mod streamed;
 mod values;
 mod vector;
 
@@ -68,6 +69,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     values::add(&mut suite);
     generate::add(&mut suite);
     divided::add(&mut suite);
+    streamed::add(&mut suite);
     suite.trials
 }
 

@@ -43,7 +43,7 @@ fn local_models(scale: usize) -> Vec<Mdp> {
 }
 
 /// A walk on a line: two actions, states that end it, every seventh state without an action.
-fn chain(states: u32) -> Mdp {
+pub fn chain(states: u32) -> Mdp {
     let (mut choices, mut row_ptr, mut col, mut val) = (vec![0u64], vec![0u64], Vec::new(), Vec::new());
     let (mut ends, mut earned) = (Vec::new(), Vec::new());
     for state in 0..states {

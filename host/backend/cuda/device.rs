@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,8 +13,9 @@ use cust::CudaApiVersion;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::event::{Event, EventFlags};
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, mem_get_info};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer, mem_get_info};
 use cust::stream::{Stream, StreamFlags};
+use rayon::prelude::*;
 use serde::Serialize;
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Arg, Buffer, Call, Device};
@@ -65,6 +67,8 @@ struct Core {
     functions: RefCell<HashMap<&'static str, Rc<Function>>>,
     module: Module,
     stream: Stream,
+    /// Where copies go that run beside the rest.
+    side: Stream,
     context: Context,
     driver: &'static Driver,
     device: CudaDevice,
@@ -112,11 +116,23 @@ impl Gpu {
         let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
         // Makes the context current, too.
         let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
-        let stream = Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"))?;
+        let stream = || Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"));
+        let (stream, side) = (stream()?, stream()?);
         let module = Module::load(driver, baseline)?;
         let functions = RefCell::default();
-        let core =
-            Core { functions, module, stream, context, driver, device, ordinal, baseline, limits, multiprocessors };
+        let core = Core {
+            functions,
+            module,
+            stream,
+            side,
+            context,
+            driver,
+            device,
+            ordinal,
+            baseline,
+            limits,
+            multiprocessors,
+        };
         Ok(Self { core: Rc::new(core) })
     }
 
@@ -234,6 +250,27 @@ impl Core {
         self.stream.as_inner().cast()
     }
 
+    /// The point that `stream` has reached once it has done what it was asked for so far.
+    fn moment(self: &Rc<Self>, stream: &Stream) -> Result<Moment, CudaError> {
+        const DISABLE_TIMING: u32 = 2;
+
+        let mut event = ptr::null_mut();
+        // SAFETY: the result has a place, and the context is current.
+        check("cuEventCreate", unsafe { (self.driver.event_create)(&mut event, DISABLE_TIMING) })?;
+        let moment = Moment { event, core: Rc::clone(self) };
+        // SAFETY: event and stream live, and are of the same context.
+        check("cuEventRecord", unsafe { (self.driver.event_record)(event, stream.as_inner().cast()) })?;
+        Ok(moment)
+    }
+
+    /// Lets what `stream` is asked for from now on wait for `moment`.
+    fn wait(&self, stream: &Stream, moment: &Moment) -> Result<(), CudaError> {
+        // SAFETY: both live; that the event is destroyed before it comes does not matter to who waits already.
+        check("cuStreamWaitEvent", unsafe {
+            (self.driver.stream_wait_event)(stream.as_inner().cast(), moment.event, 0)
+        })
+    }
+
     /// Waits for everything asked for so far.
     fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and its context is current.
@@ -308,6 +345,8 @@ impl Drop for Core {
 impl Device for Gpu {
     type Error = CudaError;
     type Buffer<T: Plain> = GpuBuffer<T>;
+    type Pinned<T: Plain> = Pinned<T>;
+    type Moment = Moment;
 
     fn zeros<T: Plain>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.allocate(len)?;
@@ -348,6 +387,52 @@ impl Device for Gpu {
     fn synchronize(&self) -> Result<(), CudaError> {
         self.core.enter()?;
         self.core.synchronize()
+    }
+
+    /// Moves `source` to page-locked memory, which the GPU reads by itself. Where there is none, copies go through the
+    /// driver's own: slower, and not beside other work.
+    fn pin<T: Plain>(&self, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
+        self.core.enter()?;
+        let bytes: &[u8] = bytemuck::cast_slice(&source);
+        // SAFETY: all of it is written next, and read after that only.
+        let elements = match unsafe { LockedBuffer::uninitialized(bytes.len()) } {
+            Ok(mut locked) => {
+                const CHUNK: usize = 16 << 20;
+                locked
+                    .par_chunks_mut(CHUNK)
+                    .zip(bytes.par_chunks(CHUNK))
+                    .for_each(|(to, from)| to.copy_from_slice(from));
+                Elements::Locked(locked)
+            }
+            Err(_) => Elements::Pageable(source),
+        };
+        Ok(Pinned { elements, core: Rc::clone(&self.core) })
+    }
+
+    fn moment(&self) -> Result<Moment, CudaError> {
+        self.core.enter()?;
+        self.core.moment(&self.core.stream)
+    }
+
+    unsafe fn stage<T: Plain>(
+        &self,
+        source: &Pinned<T>,
+        range: Range<usize>,
+        target: &mut GpuBuffer<T>,
+        after: &Moment,
+    ) -> Result<(), CudaError> {
+        let bytes = source.elements.bytes(range);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.core.enter()?;
+        let Core { stream, side, .. } = &*self.core;
+        self.core.wait(side, after)?;
+        let mut target = target.bytes.index(..bytes.len());
+        // SAFETY: both sides have the same length. The host's outlives the copy, which `Pinned` waits for, and nobody
+        // writes it. What used the target before `after` is done then, and what uses it from now on waits, as follows.
+        unsafe { target.async_copy_from(bytes, side) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        self.core.wait(stream, &self.core.moment(side)?)
     }
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
@@ -410,6 +495,49 @@ impl<T> Drop for GpuBuffer<T> {
         // The memory is freed next, in its context. Memory from cuMemAlloc may be freed while kernels that use it are
         // in flight: unlike for cuMemAllocAsync, cuMemFree waits for them.
         let _ = self.core.enter();
+    }
+}
+
+/// Elements in the host's memory, page-locked where the driver does that: what a [`Gpu`] copies from by itself.
+pub struct Pinned<T> {
+    elements: Elements<T>,
+    core: Rc<Core>,
+}
+
+enum Elements<T> {
+    Locked(LockedBuffer<u8>),
+    Pageable(Vec<T>),
+}
+
+impl<T: Plain> Elements<T> {
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        match self {
+            Self::Locked(bytes) => &bytes[range.start * size_of::<T>()..range.end * size_of::<T>()],
+            Self::Pageable(elements) => bytemuck::cast_slice(&elements[range]),
+        }
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        // Copies from here may be on their way, and the memory is freed next, in its context. Nobody is left to tell of a
+        // failure.
+        let _ = self.core.enter();
+        let _ = self.core.side.synchronize();
+    }
+}
+
+/// A point in what a [`Gpu`] was asked for.
+pub struct Moment {
+    event: Handle,
+    core: Rc<Core>,
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        let _ = self.core.enter();
+        // SAFETY: it was created, and nobody else has it. "An event may be destroyed before it is complete."
+        unsafe { (self.core.driver.event_destroy)(self.event) };
     }
 }
 

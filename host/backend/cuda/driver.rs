@@ -23,7 +23,7 @@ compile_error!("the CUDA backend is written for Linux on x86-64 and aarch64");
 /// `CUDA_ERROR_STUB_LIBRARY`: the answer of every function while there is no driver.
 pub const STUB_LIBRARY: u32 = 34;
 
-/// A driver handle: `CUmodule`, `CUfunction` or `CUstream`.
+/// A driver handle: `CUmodule`, `CUfunction`, `CUstream` or `CUevent`.
 pub type Handle = *mut c_void;
 
 /// The driver, loaded at the first call.
@@ -115,6 +115,14 @@ driver! {
     occupancy_max_active_blocks = cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut i32, Handle, i32, usize);
     /// (stream); not through cust, because this is where a kernel's failure shows, with codes that cust lacks
     stream_synchronize = cuStreamSynchronize(Handle);
+    /// (stream, event, flags); not through cust, which consumes the event, as with the next three
+    stream_wait_event = cuStreamWaitEvent(Handle, Handle, u32);
+    /// (&event, flags)
+    event_create = cuEventCreate(*mut Handle, u32);
+    /// (event, stream)
+    event_record = cuEventRecord(Handle, Handle);
+    /// (event)
+    event_destroy = cuEventDestroy_v2(Handle);
 }
 
 /// Maps a code that cust's `cudaError_enum` does not have to `CUDA_ERROR_UNKNOWN` (999).

@@ -138,7 +138,7 @@ pub(super) fn from_cust(call: &'static str) -> impl FnOnce(cust::error::CudaErro
 }
 
 /// A number of bytes for people.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const MIB: f64 = 1024.0 * 1024.0;
     match bytes as f64 {
         b if b >= 1024.0 * MIB => format!("{:.2} GiB", b / (1024.0 * MIB)),

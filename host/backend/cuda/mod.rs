@@ -8,6 +8,7 @@ mod driver;
 mod error;
 mod module;
 
-pub use device::{DeviceInfo, Gpu, GpuBuffer};
+pub use device::{DeviceInfo, Gpu, GpuBuffer, Moment, Pinned};
 pub use error::CudaError;
+pub(crate) use error::size;
 pub use module::{DEVICE_COMPILER, NO_PTX, baselines};

@@ -5,8 +5,10 @@ mod krylov;
 mod mdp;
 pub mod scan;
 mod slices;
+mod streamed;
 mod values;
 
 pub use krylov::System;
 pub use mdp::{Layout, Plain, Projected};
+pub use streamed::{Streamed, Streaming};
 pub use values::{Certify, Mixed, Plan, Residual, Storage, Values};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
+use crate::backend::Precise;
 use crate::mdp::model::{CHUNK, Mdp, split};
 
 /// Where the elements of slices are.
@@ -59,7 +60,7 @@ impl Slices {
 
     /// What `of` gives for each entry of the model, in the order of the slices: it is given the state, and the number of
     /// the entry in the model. Padding is what `padding` gives for the state.
-    pub fn fill_entries<E: Copy + Default + Send>(
+    fn fill_entries<E: Copy + Default + Send>(
         &self,
         mdp: &Mdp,
         of: impl Fn(usize, usize) -> E + Sync,
@@ -92,8 +93,41 @@ impl Slices {
         elements
     }
 
+    /// Successors.
+    pub fn successors(&self, mdp: &Mdp) -> Vec<u32> {
+        self.fill_entries(mdp, |_, entry| mdp.transitions.col[entry], |state| state as u32)
+    }
+
+    /// Probabilities, discounted.
+    pub fn probabilities<T: Precise>(&self, mdp: &Mdp) -> Vec<T> {
+        self.fill_entries(mdp, |_, entry| T::from_f64(mdp.gamma * mdp.transitions.val[entry]), |_| T::ZERO)
+    }
+
+    /// Expected rewards; −∞ where a state has no such action.
+    pub fn earnings<T: Precise>(&self, mdp: &Mdp, reward: &[f64]) -> Vec<T> {
+        self.fill_rewards(mdp, |row| T::from_f64(reward[row]), T::NEG_INFINITY)
+    }
+
+    /// How far successors are from their state, in a type that has room for it.
+    pub fn distances<I: Copy + Default + Send>(&self, mdp: &Mdp, narrow: impl Fn(i64) -> I + Sync) -> Vec<I> {
+        let distance = |state: usize, entry: usize| i64::from(mdp.transitions.col[entry]) - state as i64;
+        self.fill_entries(mdp, |state, entry| narrow(distance(state, entry)), |_| I::default())
+    }
+
+    /// Probabilities as numbers of a palette, whose first is 0.
+    pub fn probability_indices(&self, mdp: &Mdp, palette: &[f64]) -> Vec<u8> {
+        let index = indices(palette);
+        self.fill_entries(mdp, |_, entry| index(mdp.transitions.val[entry]) as u8, |_| 0)
+    }
+
+    /// Expected rewards as numbers of a palette, whose first is −∞.
+    pub fn reward_indices(&self, mdp: &Mdp, reward: &[f64], palette: &[f64]) -> Vec<u16> {
+        let index = indices(palette);
+        self.fill_rewards(mdp, |row| index(reward[row]) as u16, 0)
+    }
+
     /// What `of` gives for each row of the model, in the order of the slices; `none` where a state has no such action.
-    pub fn fill_rewards<E: Copy + Default + Send + Sync>(
+    fn fill_rewards<E: Copy + Default + Send + Sync>(
         &self,
         mdp: &Mdp,
         of: impl Fn(usize) -> E + Sync,
@@ -145,7 +179,7 @@ pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f6
 }
 
 /// The index of each number in a palette that has it.
-pub(super) fn indices(palette: &[f64]) -> impl Fn(f64) -> usize + Sync {
+fn indices(palette: &[f64]) -> impl Fn(f64) -> usize + Sync {
     let mut sorted: Vec<(u64, usize)> = palette.iter().map(|x| x.to_bits()).zip(0..).collect();
     sorted.sort_unstable();
     move |number| {

@@ -12,7 +12,7 @@ use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_kernels::mdp::residual::largest;
 
 use super::mdp::{THREADS, lanes_for, offsets};
-use super::slices::{Slices, indices, palette};
+use super::slices::{Slices, palette};
 use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
@@ -28,7 +28,7 @@ const MAX_BATCH: usize = 512;
 const FIRST_BATCH: usize = 32;
 
 /// States of a tile, where a thread has a state: a few for each thread where states are many.
-fn tile(states: usize) -> usize {
+pub(super) fn tile(states: usize) -> usize {
     (states / 512).next_power_of_two().clamp(THREADS as usize, 4 * THREADS as usize)
 }
 
@@ -68,19 +68,19 @@ impl std::fmt::Display for Storage {
 
 /// A model, laid out.
 pub struct Plan<'m> {
-    model: Model<'m>,
-    tiles: Option<Tiles>,
+    pub(super) model: Model<'m>,
+    pub(super) tiles: Option<Tiles>,
 }
 
 /// Where the model on the device comes from.
-enum Model<'m> {
+pub(super) enum Model<'m> {
     /// From the host, in a layout.
     Host { mdp: &'m Mdp, reward: Vec<f64>, layout: Laid },
     /// The device makes it.
     Generated { grid: &'m GridPatterns, table: Table },
 }
 
-enum Laid {
+pub(super) enum Laid {
     Rows { lanes: u32, states_per_block: u32 },
     Slices(Slices),
     Narrow { slices: Slices, wide: bool, palette: Vec<f64>, rewards: Vec<f64> },
@@ -88,7 +88,7 @@ enum Laid {
 }
 
 /// Patterns as the kernel reads them.
-struct Table {
+pub(super) struct Table {
     count: u32,
     actions: u32,
     distinct: usize,
@@ -320,7 +320,7 @@ fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
 }
 
 /// Probabilities with their discount.
-fn discounted(gamma: f64, probabilities: &[f64]) -> Vec<f64> {
+pub(super) fn discounted(gamma: f64, probabilities: &[f64]) -> Vec<f64> {
     probabilities.iter().map(|p| gamma * p).collect()
 }
 
@@ -361,10 +361,10 @@ enum Stored<T: Precise, O: Offset, D: Device> {
 }
 
 /// Where the elements of slices are.
-struct Place<O: Offset, D: Device> {
-    slice_ptr: D::Buffer<O>,
-    reward_ptr: D::Buffer<O>,
-    extent: D::Buffer<u32>,
+pub(super) struct Place<O: Offset, D: Device> {
+    pub slice_ptr: D::Buffer<O>,
+    pub reward_ptr: D::Buffer<O>,
+    pub extent: D::Buffer<u32>,
 }
 
 impl<O: Offset, D: Device> Place<O, D> {
@@ -409,39 +409,21 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
             }
             Laid::Slices(slices) => Self::Slices {
                 place: Place::upload(device, slices)?,
-                col: device.upload(&slices.fill_entries(
-                    mdp,
-                    |_, entry| transitions.col[entry],
-                    |state| state as u32,
-                ))?,
-                prob: device.upload(&slices.fill_entries(
-                    mdp,
-                    |_, entry| T::from_f64(mdp.gamma * transitions.val[entry]),
-                    |_| T::ZERO,
-                ))?,
-                reward: device.upload(&slices.fill_rewards(mdp, |row| T::from_f64(reward[row]), T::NEG_INFINITY))?,
+                col: device.upload(&slices.successors(mdp))?,
+                prob: device.upload(&slices.probabilities::<T>(mdp))?,
+                reward: device.upload(&slices.earnings::<T>(mdp, reward))?,
             },
-            Laid::Narrow { slices, wide, palette, rewards } => {
-                let distance = |state: usize, entry: usize| i64::from(transitions.col[entry]) - state as i64;
-                let offset = if *wide {
-                    let of = |state, entry| distance(state, entry) as i16;
-                    Narrow::Two(device.upload(&slices.fill_entries(mdp, of, |_| 0))?)
-                } else {
-                    let of = |state, entry| distance(state, entry) as i8;
-                    Narrow::One(device.upload(&slices.fill_entries(mdp, of, |_| 0))?)
-                };
-                let (probability, earned) = (indices(palette), indices(rewards));
-                let prob = slices.fill_entries(mdp, |_, entry| probability(transitions.val[entry]) as u8, |_| 0);
-                let reward = slices.fill_rewards(mdp, |row| earned(reward[row]) as u16, 0);
-                Self::Narrow {
-                    place: Place::upload(device, slices)?,
-                    offset,
-                    prob: device.upload(&prob)?,
-                    palette: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
-                    reward: device.upload(&reward)?,
-                    rewards: device.upload(&T::of(rewards))?,
-                }
-            }
+            Laid::Narrow { slices, wide, palette, rewards } => Self::Narrow {
+                place: Place::upload(device, slices)?,
+                offset: match wide {
+                    false => Narrow::One(device.upload(&slices.distances(mdp, |distance| distance as i8))?),
+                    true => Narrow::Two(device.upload(&slices.distances(mdp, |distance| distance as i16))?),
+                },
+                prob: device.upload(&slices.probability_indices(mdp, palette))?,
+                palette: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
+                reward: device.upload(&slices.reward_indices(mdp, reward, rewards))?,
+                rewards: device.upload(&T::of(rewards))?,
+            },
             Laid::Patterns { patterns, table } => {
                 let pattern: Vec<u16> = patterns.of_state.par_iter().map(|&pattern| pattern as u16).collect();
                 let pattern = device.upload(&pattern)?;
@@ -473,18 +455,18 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
 }
 
 /// What tiles depend on, in a device's memory.
-struct Dependencies<D: Device> {
-    skip: bool,
-    ptr: D::Buffer<u32>,
-    needs: D::Buffer<u32>,
-    changed_old: D::Buffer<u32>,
-    changed_new: D::Buffer<u32>,
+pub(super) struct Dependencies<D: Device> {
+    pub skip: bool,
+    pub ptr: D::Buffer<u32>,
+    pub needs: D::Buffer<u32>,
+    pub changed_old: D::Buffer<u32>,
+    pub changed_new: D::Buffer<u32>,
     /// One 1 per tile: before the first sweep all have changed.
-    all: Vec<u32>,
+    pub all: Vec<u32>,
 }
 
 impl<D: Device> Dependencies<D> {
-    fn upload(device: &D, tiles: Option<&Tiles>) -> Result<Self, D::Error> {
+    pub fn upload(device: &D, tiles: Option<&Tiles>) -> Result<Self, D::Error> {
         let (ptr, needs) = tiles.map_or((&[][..], &[][..]), |tiles| (&tiles.ptr, &tiles.needs));
         let all = vec![1; ptr.len().saturating_sub(1)];
         Ok(Self {
@@ -555,7 +537,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
         let tile = tile(states as usize) as u32;
         match model {
             Stored::Slices { place: Place { slice_ptr, reward_ptr, extent }, col, prob, reward } => {
-                launch!(backup_slices, by_tile(tile), tile, [slice_ptr, reward_ptr, extent, col, prob, reward])
+                launch!(backup_slices, by_tile(tile), tile, [0, slice_ptr, reward_ptr, extent, col, prob, reward])
             }
             Stored::Narrow {
                 place: Place { slice_ptr, reward_ptr, extent },
@@ -569,13 +551,13 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                     backup_narrow,
                     by_tile(tile),
                     tile,
-                    [slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
+                    [0, slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
                 ),
                 Narrow::Two(offset) => launch!(
                     backup_narrow,
                     by_tile(tile),
                     tile,
-                    [slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
+                    [0, slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
                 ),
             },
             Stored::Patterns { actions, distinct, count, pattern, offset, table } => {

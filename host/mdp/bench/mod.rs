@@ -30,6 +30,8 @@ pub struct BenchOptions {
     pub storage: Option<Storage>,
     /// Whether it passes over states that cannot have changed.
     pub skip: bool,
+    /// Bytes of a GPU's memory to use at most.
+    pub device_memory: Option<u64>,
     /// Runs per model and method.
     pub runs: usize,
 }
@@ -45,6 +47,7 @@ impl BenchOptions {
             precision: self.precision,
             storage: self.storage,
             skip: self.skip,
+            device_memory: self.device_memory,
             limits,
             blocks,
         }

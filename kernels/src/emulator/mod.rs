@@ -11,6 +11,7 @@ mod shared;
 pub mod thread;
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 pub use fault::Fault;
 pub use schedule::Schedule;
@@ -79,6 +80,8 @@ impl<T: Plain> Buffer<T> for EmulatedBuffer<T> {
 impl Device for Emulator {
     type Error = EmulatorError;
     type Buffer<T: Plain> = EmulatedBuffer<T>;
+    type Pinned<T: Plain> = Vec<T>;
+    type Moment = ();
 
     fn zeros<T: Plain>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
         Ok(EmulatedBuffer::new((0..len).map(|_| T::zeroed())))
@@ -103,6 +106,28 @@ impl Device for Emulator {
     }
 
     fn synchronize(&self) -> Result<(), EmulatorError> {
+        Ok(())
+    }
+
+    fn pin<T: Plain>(&self, source: Vec<T>) -> Result<Vec<T>, EmulatorError> {
+        Ok(source)
+    }
+
+    fn moment(&self) -> Result<(), EmulatorError> {
+        Ok(())
+    }
+
+    unsafe fn stage<T: Plain>(
+        &self,
+        source: &Vec<T>,
+        range: Range<usize>,
+        target: &mut EmulatedBuffer<T>,
+        (): &(),
+    ) -> Result<(), EmulatorError> {
+        let source = &source[range];
+        for (element, &value) in target.elements[..source.len()].iter_mut().zip(source) {
+            *element.get_mut() = value;
+        }
         Ok(())
     }
 

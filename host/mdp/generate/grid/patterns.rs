@@ -89,9 +89,9 @@ impl SlipGrid {
                 reward += prob * cells.reward(cell);
                 patterns.prob.push(prob);
                 patterns.distance.push(match cell {
-                    1 => -i64::from(self.width),
-                    7 => i64::from(self.width),
-                    beside => i64::from(beside) - i64::from(OWN),
+                    1 => -(self.width as isize),
+                    7 => self.width as isize,
+                    beside => beside as isize - OWN as isize,
                 });
             }
             patterns.reward.push(reward);
@@ -125,9 +125,9 @@ impl GridPatterns {
         let Self { patterns, grid, .. } = self;
         let of_cell = |cell: u32| {
             let q_factor = |row: usize| {
-                let next = patterns
-                    .entries_of(row)
-                    .map(|entry| patterns.prob[entry] * values[(i64::from(cell) + patterns.distance[entry]) as usize]);
+                let next = patterns.entries_of(row).map(|entry| {
+                    patterns.prob[entry] * values[cell.wrapping_add_signed(patterns.distance[entry] as i32) as usize]
+                });
                 patterns.reward[row] + grid.gamma * next.sum::<f64>()
             };
             first_best(patterns.rows_of(self.pattern(cell)).map(q_factor))
@@ -187,7 +187,7 @@ mod tests {
                     let (entries, (cells, probs)) = (made.patterns.entries_of(own), mdp.transitions.row(row));
                     let own_cells: Vec<_> = made.patterns.distance[entries.clone()]
                         .iter()
-                        .map(|distance| (i64::from(state) + distance) as u32)
+                        .map(|&distance| state.wrapping_add_signed(distance as i32))
                         .collect();
                     assert_eq!((&own_cells[..], &made.patterns.prob[entries]), (cells, probs), "{grid:?}, row {row}");
                     assert_eq!(made.patterns.reward[own].to_bits(), reward[row].to_bits(), "{grid:?}, row {row}");

@@ -83,13 +83,21 @@ impl Control {
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
     #[inline(always)]
-    pub fn tiles<T: Real>(&self, states: u32, mut each: impl FnMut(u32, u32) -> Change<T>) {
+    pub fn tiles<T: Real>(&self, states: u32, each: impl FnMut(u32, u32) -> Change<T>) {
+        self.tiles_from(0, states, each);
+    }
+
+    /// The same for the tiles of states `start` to `states` − 1; `start` begins a tile.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
+    #[inline(always)]
+    pub fn tiles_from<T: Real>(&self, start: u32, states: u32, mut each: impl FnMut(u32, u32) -> Change<T>) {
         if self.is_done() {
             return;
         }
         let mut all = Change::NONE;
-        let mut first = thread::block_idx_x() * self.tile;
-        let mut tile = thread::block_idx_x();
+        let mut first = start + thread::block_idx_x() * self.tile;
+        let mut tile = start / self.tile + thread::block_idx_x();
         while first < states {
             let mut active = true;
             if self.skip > 0 {

@@ -71,6 +71,7 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 #[kernel(T = [f32, f64], O = [u32, u64], I = [i8, i16])]
 pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     states: u32,
+    start: u32,
     slice_ptr: Global<O>,
     reward_ptr: Global<O>,
     extent: Global<u32>,
@@ -95,7 +96,7 @@ pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
     let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
     let elements = Small { offset, prob, palette, reward, rewards, v: v_old };
-    control.tiles(states, |first, end| {
+    control.tiles_from(start, states, |first, end| {
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
         while state < end {

@@ -109,15 +109,19 @@ impl<T: Real> Elements<T> for Plain<T> {
     }
 }
 
-/// A sweep over slices.
+/// A sweep over slices, from the one of state `start` on; those before it are not looked at.
+///
+/// `slice_ptr` and `reward_ptr` count from the first element that is there: where a model is on the device in parts, from
+/// the first of the part.
 ///
 /// *Thread mapping*: a block per tile, tiles in a grid-stride loop, a thread per state of the tile in a block-stride loop;
-/// blocks are whole warps, tiles whole slices. *Safety*: `slice_ptr` and `reward_ptr` have one element per slice and one
-/// more, `extent` one per slice, `v_old` and `v_new` have `states`; columns are below `states`; the rest as in
+/// blocks are whole warps, tiles whole slices. *Safety*: `slice_ptr`, `reward_ptr` and `extent` have one element per slice,
+/// `v_old` and `v_new` have `states`; columns are below `states`; the rest as in
 /// [`Control`].
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn backup_slices<T: Real, O: Offset>(
     states: u32,
+    start: u32,
     slice_ptr: Global<O>,
     reward_ptr: Global<O>,
     extent: Global<u32>,
@@ -140,7 +144,7 @@ pub fn backup_slices<T: Real, O: Offset>(
     let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
     let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
     let elements = Plain { col, prob, reward, v: v_old };
-    control.tiles(states, |first, end| {
+    control.tiles_from(start, states, |first, end| {
         let mut change = Change::NONE;
         let mut state = first + thread::thread_idx_x();
         while state < end {

@@ -1,0 +1,90 @@
+//! Models that are streamed through a device: V must be that of models which are there, bit for bit.
+
+use warpkov::backend::Precise;
+use warpkov::backend::device::{Plan, Storage, Streamed, Streaming, Values};
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::model::Mdp;
+use warpkov::mdp::solve::{Backup, State, Stop};
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::Device;
+
+use crate::check::same;
+use crate::random::Random;
+use crate::values::chain;
+use crate::{Outcome, Suite, With};
+
+pub fn add<W: With>(suite: &mut Suite<W>) {
+    instances! { suite,
+        "streamed": streamed,
+        "streamed_again": streamed_again,
+    }
+}
+
+fn plan(model: &Mdp, storage: Storage) -> Result<Plan<'_>, &'static str> {
+    Plan::new(model, Some(storage)).ok_or("no such layout")
+}
+
+fn bits(values: Vec<f64>) -> Vec<u64> {
+    values.into_iter().map(f64::to_bits).collect()
+}
+
+/// Sweeps and starts, in parts of one tile, of several and in one, with two windows and with more.
+fn streamed<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    let n = scale as u32;
+    let side = if scale > 1 { 300 } else { 31 };
+    let grid = SlipGrid { width: side, height: side, ..SlipGrid::default() }.generate().map_err(|e| e.to_string())?;
+    let mut random = Random::new(47);
+    let models = [grid, random.mdp(1000 * n + 1, 2, 3, 0.9), random.ragged(1100 * n, 3, 4, 0.9), chain(900 * n)];
+    let mut tried = 0;
+    for model in &models {
+        for storage in [Storage::Slices, Storage::Narrow] {
+            let Some(all) = Plan::new(model, Some(storage)) else { continue };
+            let mut reference = Values::<T, O, D>::new(device, &all.without_skipping())?;
+            let bytes = plan(model, storage)?.model_bytes::<T, O>();
+            for (part_bytes, room) in [(1, 0), (bytes / 3, 0), (bytes / 5, bytes / 2), (bytes, bytes)] {
+                tried += 1;
+                let start: Vec<f64> = reference.values()?.iter().map(|v| v / 2.0 + 1.0).collect();
+                for skipping in [true, false] {
+                    let plan = plan(model, storage)?;
+                    let plan = if skipping { plan } else { plan.without_skipping() };
+                    let streaming = Streaming::new(plan, part_bytes, room).ok_or("nothing to stream")?;
+                    let mut tested = Streamed::<T, O, D>::new(device, &streaming)?;
+                    for start in [None, Some(&start[..])] {
+                        reference.reset(start)?;
+                        tested.reset(start)?;
+                        for sweeps in [1, 2, 7] {
+                            let got = tested.backup(Stop::Change(0.0), sweeps)?;
+                            let expected = reference.backup(Stop::Change(0.0), sweeps)?;
+                            same("V", &bits(tested.values()?), &bits(reference.values()?))?;
+                            if !skipping && got != expected {
+                                return Err(format!("{got:?}, expected {expected:?}").into());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if tried < 20 { Err(format!("only {tried} cases").into()) } else { Ok(()) }
+}
+
+/// What is in a window is not copied again, nor is a part in which nothing can change.
+fn streamed_again<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+    // Eight tiles of 256 states, and one of 52; a slice has two actions with two successors.
+    let model = chain(2100);
+    let tile = 256 * 2 * (2 * (4 + size_of::<T>()) + size_of::<T>()) as u64;
+    for windows in [2, 3, 5] {
+        let all = plan(&model, Storage::Slices)?.without_skipping();
+        let streaming = Streaming::new(all, 1, windows * tile).ok_or("nothing to stream")?;
+        same("parts", &[streaming.parts::<T>()], &[(9, windows as usize)])?;
+        let mut tested = Streamed::<T, O, D>::new(device, &streaming)?;
+        tested.backup(Stop::Change(0.0), 4)?;
+        same("copies", &[tested.copies()], &[9 + 3 * (9 - windows)])?;
+    }
+    // A line with the only reward at its end: nine sweeps come no further than the last two parts, which stay.
+    let line = SlipGrid { width: 2100, height: 1, ..SlipGrid::default() }.generate().map_err(|e| e.to_string())?;
+    let streaming = Streaming::new(plan(&line, Storage::Narrow)?, 1, 0).ok_or("nothing to stream")?;
+    let mut tested = Streamed::<T, O, D>::new(device, &streaming)?;
+    let done = tested.backup(Stop::Change(0.0), 9)?;
+    same("sweeps and copies", &[(u64::from(done.sweeps), tested.copies())], &[(9, 9)])
+}
