@@ -9,7 +9,6 @@ use serde::Serialize;
 use warpkov::mdp;
 use warpkov::mdp::criterion::{self, Criterion, Report, Solved, Steps, backward_on, solve_on};
 use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
-use warpkov::mdp::report::Summary;
 use warpkov::mdp::solve::Status;
 
 use super::solve::{self, Common};

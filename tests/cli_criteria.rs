@@ -1,0 +1,267 @@
+//! `warpkov mdp solve` by criteria other than the discounted sum, as people and scripts drive it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// In state 0, stay for 1 or go to state 1 for nothing; from there, back for 3. Gymnasium's form.
+const DETOUR: &str = r#"{"gamma": 1, "P": [[[[1, 0, 1, false]], [[1, 1, 0, false]]], [[[1, 0, 3, false]]]]}"#;
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warpkov")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+/// What is printed by `warpkov mdp …`, which must end with exit code `code`.
+#[track_caller]
+fn printed(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = run(folder, &[&["mdp"], arguments].concat());
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What `warpkov mdp solve` prints on the CPU.
+#[track_caller]
+fn solved(folder: &Path, arguments: &[&str]) -> String {
+    printed(folder, &[&["solve"], arguments, &["--device", "cpu"]].concat(), 0)
+}
+
+#[track_caller]
+fn report(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&solved(folder, &[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// Exit code 2, and each of `words` on stderr.
+#[track_caller]
+fn refuses(folder: &Path, arguments: &[&str], words: &[&str]) {
+    let output = run(folder, &[&["mdp", "solve"], arguments].concat());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{arguments:?}: {message}");
+    words.iter().for_each(|word| assert!(message.contains(word), "{arguments:?}: no '{word}' in: {message}"));
+}
+
+fn folder_with(name: &str, text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(name), text).unwrap();
+    folder
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// The numbers of the line that begins with `Value at init:`: V, and what it is between.
+fn value_at_init(report: &str) -> [f64; 3] {
+    let line = report.lines().find_map(|line| line.strip_prefix("Value at init: ")).expect("no value at init");
+    let found: Vec<f64> = line.split([',', ' ']).filter_map(|word| word.parse().ok()).collect();
+    found.try_into().unwrap()
+}
+
+/// Quantitative Verification Benchmark Set, `consensus` of two processes, K = 2: c2, disagree, steps_max and steps_min.
+#[test]
+fn consensus_from_generator_to_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    printed(folder, &["generate", "consensus", "--out", "coin.json"], 0);
+    for (exact, criterion) in [
+        (49.0 / 128.0, ["reach", "--goal", "finished & all_coins_equal_1", "--minimize"]),
+        (13.0 / 120.0, ["reach", "--goal", "finished & !agree", "--maximize"]),
+        (75.0, ["total", "--goal", "finished", "--maximize"]),
+        (48.0, ["total", "--goal", "finished", "--minimize"]),
+    ] {
+        let solve = [&["coin.json", "--criterion"], &criterion[..]].concat();
+        let text = solved(folder, &solve);
+        let [value, lower, upper] = value_at_init(&text);
+        assert!(lower <= exact && exact <= upper && upper - lower <= 2e-6, "{exact}: {lower} to {upper}");
+        assert!((lower..=upper).contains(&value) && text.contains("Certified: |V − V*| ≤ "), "{text}");
+        let found = report(folder, &[&solve[..], &["--out", "solution.json"]].concat());
+        let [lower, upper] = ["lower", "upper"].map(|bound| found["init"][0][bound].as_f64().unwrap());
+        assert!(lower <= exact && exact <= upper && found["error"].as_f64().unwrap() <= 1e-6, "{found}");
+        assert_eq!((&found["criterion"], &found["converged"]), (&json!(criterion[0]), &json!(true)));
+        assert!(found["values"].is_null(), "they are in the file");
+        let all: Value = serde_json::from_slice(&fs::read(folder.join("solution.json")).unwrap()).unwrap();
+        assert_eq!([&all["values"], &all["upper"], &all["policy"]].map(|all| all.as_array().unwrap().len()), [272; 3]);
+    }
+    let relative =
+        ["coin.json", "--criterion", "reach", "--goal", "finished & !agree", "--relative", "--epsilon", "1e-3"];
+    assert!(solved(folder, &relative).contains("and ≤ 1e-3 |V*|"));
+
+    let text =
+        printed(folder, &["solve", "coin.json", "--criterion", "total", "--goal", "finished", "--max-sweeps", "3"], 1);
+    assert!(text.contains("Not converged: the bounds were still too far apart"), "{text}");
+    let [_, lower, upper] = value_at_init(&text);
+    assert!(lower <= 75.0 && 75.0 <= upper, "{text}");
+
+    // Each of the steps costs 1, and γ = 1/2: who goes on for long pays nearly 2.
+    let text = solved(folder, &["coin.json", "--gamma", "0.5", "--minimize"]);
+    let line = text.lines().find_map(|line| line.strip_prefix("Value at init: ")).unwrap();
+    assert!((line.parse::<f64>().unwrap() - 2.0).abs() < 1e-5, "{line}");
+
+    let info = printed(folder, &["info", "coin.json"], 0);
+    assert!(info.contains("Action rewards   ") && !info.contains("Rewards          none"), "{info}");
+}
+
+/// Gymnasium 1.4's FrozenLake, slippery, undiscounted: V(0) = 14/17.
+#[test]
+fn frozen_lake_undiscounted_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lake = data("frozen-lake-4x4.json");
+    let solve = [lake.to_str().unwrap(), "--criterion", "total", "--epsilon", "1e-9"];
+    let found = report(folder, &solve);
+    let [value, lower, upper] = ["values", "lower", "upper"].map(|key| numbers(&found[key])[0]);
+    let exact = 14.0 / 17.0;
+    assert!(lower <= exact && exact <= upper && (value - exact).abs() <= 1e-9, "{value}");
+    for out in ["a.json", "a.csv", "a.npy", "a.txt"] {
+        solved(folder, &[&solve[..], &["--out", out]].concat());
+    }
+    let table = fs::read_to_string(folder.join("a.csv")).unwrap();
+    assert_eq!(table.lines().nth(1).unwrap().split(',').nth(1).unwrap().parse::<f64>().unwrap(), value);
+    let array = fs::read(folder.join("a.npy")).unwrap();
+    assert_eq!(array[128..136], value.to_le_bytes());
+    assert_eq!(fs::metadata(folder.join("a.policy.npy")).unwrap().len(), 128 + 16 * 4);
+    printed(folder, &["compare", "a.json", "a.txt"], 0);
+    assert_eq!(solved(folder, &[&solve[..], &["--out", "-"]].concat()), table);
+}
+
+#[test]
+fn horizons_are_solved_step_by_step() {
+    let folder = folder_with("detour.json", DETOUR);
+    let folder = folder.path();
+    let horizon = |arguments: &[&str]| report(folder, &[&["detour.json", "--horizon"], arguments].concat());
+    let close = |found: &Value, expected: &[f64]| {
+        let off = numbers(found).iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(off < 1e-12, "{found}, expected {expected:?}");
+    };
+    // At t = 0 both actions are worth 4; at t = 1 going is worth 3, staying 2; at t = 2 only staying pays.
+    let found = horizon(&["3", "--all-steps", "plan.json"]);
+    close(&found["values"], &[4.0, 6.0]);
+    assert_eq!(
+        (&found["criterion"], &found["horizon"], &found["policy"]),
+        (&json!("horizon"), &json!(3), &json!([0, 0]))
+    );
+    let plan: Value = serde_json::from_slice(&fs::read(folder.join("plan.json")).unwrap()).unwrap();
+    assert_eq!(plan, json!({ "values": [[4.0, 6.0], [3.0, 4.0], [1.0, 3.0]], "policy": [[0, 0], [1, 0], [0, 0]] }));
+    horizon(&["3", "--all-steps", "plan.npy"]);
+    let array = fs::read(folder.join("plan.npy")).unwrap();
+    assert!(String::from_utf8_lossy(&array[..128]).contains("'shape': (3, 2)"));
+    assert_eq!(array[128..], [4.0_f64, 6.0, 3.0, 4.0, 1.0, 3.0].map(f64::to_le_bytes).concat());
+    assert_eq!(fs::metadata(folder.join("plan.policy.npy")).unwrap().len(), 128 + 6 * 4);
+
+    close(&horizon(&["4", "--minimize"])["values"], &[3.0, 6.0]);
+    close(&horizon(&["3", "--gamma", "0.5"])["values"], &[1.75, 3.75]);
+    fs::write(folder.join("last.json"), "[10, 20]").unwrap();
+    close(&horizon(&["1", "--terminal-values", "last.json"])["values"], &[20.0, 13.0]);
+    close(&horizon(&["1", "--terminal-values", "last.json", "--minimize"])["values"], &[11.0, 13.0]);
+    close(&horizon(&["0", "--terminal-values", "last.json"])["values"], &[10.0, 20.0]);
+    assert!(solved(folder, &["detour.json", "--horizon", "3"]).contains("gamma=1, horizon=3"));
+    fs::write(folder.join("short.json"), "[10]").unwrap();
+    let short = ["detour.json", "--horizon", "1", "--terminal-values", "short.json"];
+    refuses(folder, &short, &["short.json: 1 terminal values, expected one per state, 2"]);
+}
+
+/// γ = 0.9: to stay earns 10, to go round 2.7/0.19. Undiscounted: 1 a step, or 1.5.
+#[test]
+fn objectives_and_gains() {
+    let folder = folder_with("detour.json", DETOUR);
+    let folder = folder.path();
+    for (more, exact, gain) in [("--maximize", 2.7 / 0.19, 1.5), ("--minimize", 10.0, 1.0)] {
+        let found = report(folder, &["detour.json", "--gamma", "0.9", more]);
+        assert!((numbers(&found["values"])[0] - exact).abs() <= 1e-6, "{more}: {found}");
+        let average = ["detour.json", "--criterion", "average", more];
+        let found = report(folder, &average);
+        assert!(numbers(&found["values"]).iter().all(|value| (value - gain).abs() <= 1e-6), "{more}: {found}");
+        // h + g = r + Ph in state 1.
+        let bias = numbers(&found["bias"]);
+        assert!((bias[1] + gain - 3.0 - bias[0]).abs() < 1e-5, "{bias:?}");
+        assert!(solved(folder, &average).contains("Gain: "));
+    }
+}
+
+#[test]
+fn infinite_values_are_written_and_read() {
+    let folder = folder_with("detour.json", DETOUR);
+    let folder = folder.path();
+    let total = ["detour.json", "--criterion", "total"];
+    let found = report(folder, &total);
+    assert_eq!((&found["values"], &found["error"]), (&json!(["inf", "inf"]), &json!(0.0)));
+    let text = solved(folder, &[&total[..], &["--out", "a.json"]].concat());
+    assert!(text.contains("Optimal value: inf inf\n"), "{text}");
+    assert!(text.contains("Note: the values of 2 states are infinite"), "{text}");
+    for out in ["a.csv", "a.txt", "a.npy"] {
+        solved(folder, &[&total[..], &["--out", out]].concat());
+    }
+    assert!(fs::read_to_string(folder.join("a.csv")).unwrap().contains("\n0,inf,"));
+    assert_eq!(fs::read(folder.join("a.npy")).unwrap()[128..136], f64::INFINITY.to_le_bytes());
+    printed(folder, &["compare", "a.json", "a.txt"], 0);
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let folder = folder_with("detour.json", DETOUR);
+    let folder = folder.path();
+    let refuses = |arguments: &[&str], words: &[&str]| refuses(folder, &[&["detour.json"], arguments].concat(), words);
+    refuses(&[], &["gamma is 1", "--criterion"]);
+    refuses(&["--criterion", "reach"], &["needs --goal"]);
+    refuses(&["--criterion", "reach", "--goal", "home"], &["'home'", "no labels"]);
+    refuses(&["--criterion", "reach", "--goal", "0,2"], &["--goal: 2, expected a state below 2"]);
+    refuses(&["--goal", "0"], &["--goal needs --criterion reach"]);
+    refuses(&["--criterion", "average", "--goal", "0"], &["--goal needs --criterion reach"]);
+    refuses(&["--relative"], &["--relative needs"]);
+    refuses(&["--criterion", "average", "--horizon", "3"], &["cannot be used with"]);
+    refuses(&["--minimize", "--maximize"], &["cannot be used with"]);
+    refuses(&["--all-steps", "a.npy"], &["--horizon"]);
+    refuses(&["--horizon", "3", "--all-steps", "a.csv"], &[".json or .npy"]);
+    refuses(&["--criterion", "average", "--gamma", "0.5"], &["--gamma is for the discounted criterion only"]);
+    refuses(&["--criterion", "average", "--method", "serial"], &["--method is for"]);
+    refuses(&["--criterion", "average", "--plot", "a.svg"], &["--plot is for"]);
+    printed(folder, &["generate", "consensus", "--out", "coin.drn"], 0);
+    let labels = "there is no label 'done', the model has ";
+    let coin = ["mdp", "solve", "coin.drn", "--criterion", "reach", "--goal", "done"];
+    let message = String::from_utf8(run(folder, &coin).stderr).unwrap();
+    assert!(message.contains(labels) && message.contains("agree, ") && message.contains("init"), "{message}");
+    let absent = ["mdp", "solve", "detour.json", "--criterion", "average", "--device", "cuda:4096"];
+    assert_eq!(run(folder, &absent).status.code(), Some(3));
+}
+
+#[test]
+fn models_are_generated_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let formats = ["json", "safetensors", "prism", "storm", "drn", "xml", "text", "npz", "petsc", "umb", "gymnasium"];
+    for format in formats {
+        let out = format!("forest-{format}.{}", if format == "petsc" { "P.bin" } else { "tra" });
+        printed(folder, &["generate", "forest", "--out", &out, "--to", format], 0);
+        let info = printed(folder, &["info", &out, "--format", format, "--json"], 0);
+        assert!(serde_json::from_str::<Value>(&info).unwrap()["states"].as_u64() >= Some(3), "{format}");
+    }
+    assert!(printed(folder, &["generate", "forest", "--out", "-", "--to", "drn"], 0).contains("@type: MDP"));
+}
+
+/// The first Ctrl-C ends the sweeps, with a report and the exit code of an interrupted process.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_solve_reports_what_it_has() {
+    let folder = folder_with("detour.json", DETOUR);
+    let solve = ["mdp", "solve", "detour.json", "--horizon", "4000000000", "--device", "cpu", "--json"];
+    let child = Command::new(env!("CARGO_BIN_EXE_warpkov"))
+        .current_dir(folder.path())
+        .args(solve)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["status"], &report["converged"]), (&json!("interrupted"), &json!(false)));
+}
