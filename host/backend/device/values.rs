@@ -561,7 +561,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                 ),
             },
             Stored::Patterns { actions, distinct, count, pattern, offset, table } => {
-                let bytes = (table.len() * size_of::<T>() + offset.len() * 4) as u32;
+                // In whole elements of T, which the kernel takes it for.
+                let bytes = (table.len() * size_of::<T>() + offset.len() * 4).next_multiple_of(size_of::<T>()) as u32;
                 let fits = bytes <= MAX_SHARED;
                 // Larger blocks, so that fewer copy the patterns.
                 let threads = if fits && bytes > PATTERN_BYTES { 2 * THREADS } else { THREADS };
