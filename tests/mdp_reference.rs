@@ -14,10 +14,14 @@ use warpkov::mdp::solve::{Limits, Target};
 use warpkov::mdp::solve_with;
 
 /// What solves a discounted model, and where. On a GPU, all that is emulated here runs too.
-const METHODS: [(Method, DeviceChoice); 6] = [
+const METHODS: [(Method, DeviceChoice); 10] = [
     (Method::Serial, DeviceChoice::Cpu),
     (Method::Parallel, DeviceChoice::Cpu),
     (Method::Values, DeviceChoice::Cpu),
+    (Method::GaussSeidel, DeviceChoice::Cpu),
+    (Method::Modified, DeviceChoice::Cpu),
+    (Method::Krylov, DeviceChoice::Cpu),
+    (Method::Krylov, DeviceChoice::Emulated),
     (Method::Values, DeviceChoice::Emulated),
     (Method::Plain, DeviceChoice::Emulated),
     (Method::Projected, DeviceChoice::Emulated),
