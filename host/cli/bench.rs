@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                 steps.say(format!("{}, {method}, {precision}", case.name));
                 let device = match method {
                     Method::Serial | Method::Parallel => DeviceChoice::Cpu,
-                    Method::Plain | Method::Projected | Method::Values => arguments.device,
+                    _ => arguments.device,
                 };
                 let options = BenchOptions {
                     device,

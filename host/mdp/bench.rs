@@ -12,7 +12,10 @@ use super::dispatch::{Job, SolveError, stop, with_backend};
 use super::generate::SlipGrid;
 use super::model::Mdp;
 use super::options::{DeviceChoice, Method, Precision, SolveOptions};
-use super::solve::{Backup, Evaluate, Limits, Run, State, Status, Stop, Target, policy_iteration, value_iteration};
+use super::solve::{
+    Backup, Evaluate, Limits, PARTIAL_SWEEPS, Run, State, Status, Stop, Target, modified_policy_iteration,
+    policy_iteration, value_iteration,
+};
 
 use crate::backend::device::Storage;
 
@@ -74,9 +77,9 @@ impl Case {
     pub fn source_ms(&self, method: Method) -> Option<(f64, &'static str)> {
         match method {
             Method::Serial => Some((self.source_serial_ms, "EPYC 9634")),
-            Method::Parallel | Method::Values => None,
             Method::Plain => Some((self.source_plain_ms, "L4")),
             Method::Projected => Some((self.source_projected_ms, "H100")),
+            _ => None,
         }
     }
 }
@@ -206,6 +209,17 @@ impl Job for Repeat {
     {
         let run = |backend: &mut B| policy_iteration(backend, self.theta, &self.limits, |_| ControlFlow::Continue(()));
         // No residual is below 0: none of these sweeps is skipped.
+        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
+    }
+
+    fn modified<B: Backup + Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let stop = Stop::Change(self.theta);
+        let run = |backend: &mut B| {
+            modified_policy_iteration(backend, stop, PARTIAL_SWEEPS, &self.limits, |_| ControlFlow::Continue(()))
+        };
         Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
     }
 

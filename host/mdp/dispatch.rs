@@ -11,10 +11,12 @@ use warpkov_kernels::launch::Device;
 use rayon::prelude::*;
 
 use super::certificate::{Certificate, certify, certify_centred};
+use super::krylov::Krylov;
 use super::model::Mdp;
 use super::options::{DeviceChoice, Method, Places, Precision, Solution, SolveOptions};
 use super::solve::{
-    Backup, Evaluate, Limits, Round, Run, State, Status, Stop, Target, policy_iteration, value_iteration,
+    Backup, Evaluate, Limits, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target, modified_policy_iteration,
+    policy_iteration, value_iteration,
 };
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Values};
@@ -80,6 +82,9 @@ pub fn solve_from(
     if mdp.gamma >= 1.0 {
         return Err(SolveError::Undiscounted);
     }
+    // BiCGSTAB has no use for less.
+    let precision = if options.method == Some(Method::Krylov) { Precision::F64 } else { options.precision };
+    let options = &SolveOptions { precision, ..*options };
     let maximized = mdp.to_maximize();
     let sign = mdp.objective.sign();
     let initial = initial.map(|values| values.iter().map(|value| sign * value).collect::<Vec<_>>());
@@ -114,8 +119,9 @@ struct Solved {
     certificate: Certificate,
 }
 
-/// How often a target of ε is aimed at, closer each time: what is certified includes rounding errors, which no sweep shows.
-const ATTEMPTS: u32 = 4;
+/// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
+/// sweep shows.
+const CLOSEST: f64 = 1.0 / 256.0;
 
 /// What a sweep may change at most for ε: a little less than theory asks for.
 fn change(mdp: &Mdp, epsilon: f64) -> f64 {
@@ -133,6 +139,15 @@ pub(super) fn stop(mdp: &Mdp, target: Target) -> Stop {
 }
 
 impl Solve<'_> {
+    /// When greedy sweeps end.
+    fn stop(&self, closer: f64) -> Stop {
+        match (self.limits.target, stop(self.mdp, self.limits.target)) {
+            (Target::Theta(_), stop) => stop,
+            (Target::Epsilon(_), Stop::Change(bound)) => Stop::Change(closer * bound),
+            (Target::Epsilon(_), Stop::Span(bound)) => Stop::Span(closer * bound),
+        }
+    }
+
     /// Runs until the target is met. `run` is given how much closer than theory asks for it has to come.
     fn run<B: State>(
         &mut self,
@@ -142,22 +157,23 @@ impl Solve<'_> {
         backend.reset(self.initial)?;
         let mut closer = 1.0;
         let mut all = Run::default();
-        for _ in 0..ATTEMPTS {
+        loop {
             let last = run(self, backend, closer)?;
             let ended = !matches!(last.status, Status::Solved);
             all.append(last);
-            let Target::Epsilon(epsilon) = self.limits.target else { break };
-            if ended || certify_centred(self.mdp, &mut backend.values()?).bound.is_none_or(|bound| bound <= epsilon) {
-                break;
-            }
+            let mut values = backend.values()?;
+            let (certificate, met) = match self.limits.target {
+                Target::Theta(_) => (certify(self.mdp, &values), true),
+                Target::Epsilon(epsilon) => {
+                    let certificate = certify_centred(self.mdp, &mut values);
+                    (certificate, certificate.bound.is_none_or(|bound| bound <= epsilon))
+                }
+            };
             closer /= 4.0;
+            if ended || met || closer <= CLOSEST {
+                return Ok(Solved { values, policy: backend.policy()?, run: all, certificate });
+            }
         }
-        let mut values = backend.values()?;
-        let certificate = match self.limits.target {
-            Target::Epsilon(_) => certify_centred(self.mdp, &mut values),
-            Target::Theta(_) => certify(self.mdp, &values),
-        };
-        Ok(Solved { values, policy: backend.policy()?, run: all, certificate })
     }
 }
 
@@ -177,18 +193,22 @@ impl Job for Solve<'_> {
         })?)
     }
 
+    fn modified<B: Backup + Evaluate>(mut self, mut backend: B) -> Result<Solved, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        Ok(self.run(&mut backend, |solve, backend, closer| {
+            let stop = solve.stop(closer);
+            modified_policy_iteration(backend, stop, PARTIAL_SWEEPS, solve.limits, &mut *solve.observe)
+        })?)
+    }
+
     fn values<B: Backup>(mut self, mut backend: B) -> Result<Solved, SolveError>
     where
         SolveError: From<B::Error>,
     {
-        let stop = stop(self.mdp, self.limits.target);
         Ok(self.run(&mut backend, |solve, backend, closer| {
-            let stop = match (solve.limits.target, stop) {
-                (Target::Theta(_), stop) => stop,
-                (Target::Epsilon(_), Stop::Change(bound)) => Stop::Change(closer * bound),
-                (Target::Epsilon(_), Stop::Span(bound)) => Stop::Span(closer * bound),
-            };
-            value_iteration(backend, stop, solve.limits, &mut *solve.observe)
+            value_iteration(backend, solve.stop(closer), solve.limits, &mut *solve.observe)
         })?)
     }
 }
@@ -200,6 +220,11 @@ pub trait Job {
 
     /// Does it with a backend for policy iteration.
     fn policies<B: Evaluate>(self, backend: B) -> Result<Self::Result, SolveError>
+    where
+        SolveError: From<B::Error>;
+
+    /// Does it with a backend for modified policy iteration.
+    fn modified<B: Backup + Evaluate>(self, backend: B) -> Result<Self::Result, SolveError>
     where
         SolveError: From<B::Error>;
 
@@ -236,8 +261,8 @@ pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result
             let cores = if method == Method::Serial { 1 } else { rayon::current_num_threads() };
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
             let done = match options.precision {
-                Precision::F32 => on_cpu::<f32, J>(mdp, method, start, job),
-                Precision::F64 | Precision::Mixed => on_cpu::<f64, J>(mdp, method, start, job),
+                Precision::F32 => on_cpu::<f32, J>(mdp, method, options, start, job),
+                Precision::F64 | Precision::Mixed => on_cpu::<f64, J>(mdp, method, options, start, job),
             };
             (method, name, done?)
         }
@@ -427,12 +452,31 @@ impl<'m> Prepared<'m> {
 fn on_cpu<T: Precise, J: Job>(
     mdp: &Mdp,
     method: Method,
+    options: &SolveOptions,
     start: Instant,
     job: J,
 ) -> Result<(J::Result, Duration), SolveError> {
+    let storage = match options.storage {
+        None => cpu::Storage::Auto,
+        Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
+        Some(Storage::Narrow) => cpu::Storage::Packed,
+        Some(Storage::Patterns) => cpu::Storage::Patterns,
+    };
+    let with = |order| cpu::EngineOptions { storage, order, skip: options.skip };
+    let engine = |order| cpu::Engine::<T>::new(mdp, with(order));
     match method {
         Method::Serial => policies(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
-        Method::Values => values(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
+        Method::Values => values(start, Ok::<_, Infallible>(engine(cpu::Order::Jacobi)), job),
+        Method::GaussSeidel => values(start, Ok::<_, Infallible>(engine(cpu::Order::BLOCKS)), job),
+        Method::Modified => {
+            let engine = engine(cpu::Order::Jacobi);
+            let setup = start.elapsed();
+            Ok((job.modified(engine)?, setup))
+        }
+        Method::Krylov => {
+            let engine = cpu::Engine::new(mdp, with(cpu::Order::Jacobi));
+            policies(start, Krylov::new(cpu::System::new(engine)), job)
+        }
         _ => policies(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
     }
 }

@@ -9,6 +9,7 @@ pub mod compare;
 mod dispatch;
 pub mod generate;
 pub mod io;
+pub mod krylov;
 pub mod model;
 pub mod options;
 pub mod patterns;

@@ -97,9 +97,16 @@ impl Csr {
     }
 
     /// Columns and values of row `r`.
+    #[inline]
     pub fn row(&self, r: usize) -> (&[u32], &[f64]) {
         let range = self.row_ptr[r] as usize..self.row_ptr[r + 1] as usize;
         (&self.col[range.clone()], &self.val[range])
+    }
+
+    /// Whether columns ascend in every row, each but once.
+    fn ascends(&self) -> bool {
+        let rows = self.row_ptr.par_windows(2).with_min_len(CHUNK);
+        self.nnz() == 0 || rows.all(|ends| self.col[ends[0] as usize..ends[1] as usize].is_sorted_by(|a, b| a < b))
     }
 
     /// The same matrix with ascending columns in every row. The arrays are kept where they are so already.
@@ -304,6 +311,9 @@ impl Mdp {
             self.rewards = Csr::empty(self.transitions.rows());
         }
         validate::check(&self)?;
+        if self.transitions.ascends() && self.rewards.ascends() {
+            return Ok(self);
+        }
         let mdp = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
         validate::check_distinct(&mdp)?;
         Ok(mdp)
@@ -357,6 +367,10 @@ impl Mdp {
 
     /// r(s, a): Σ P(s'|s, a)·R(s, a, s') over the s' that both matrices hold, and what the action earns; one entry per row.
     pub fn expected_rewards(&self) -> Vec<f64> {
+        if self.rewards.nnz() == 0 && !self.action_rewards.is_empty() {
+            // As the sum below, which begins with +0.
+            return self.action_rewards.par_iter().map(|reward| 0.0 + reward).collect();
+        }
         let expected = |row: usize| {
             let (_, probs) = self.transitions.row(row);
             // From +0, where an empty f64 sum would be −0.

@@ -25,20 +25,28 @@ pub enum Method {
     Projected,
     /// Value iteration, on all CPU cores or on the GPU.
     Values,
+    /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
+    GaussSeidel,
+    /// Modified policy iteration, on all CPU cores: a greedy sweep, then some sweeps of its policy.
+    Modified,
+    /// Policy iteration, on all CPU cores, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in `f64`.
+    Krylov,
 }
 
 impl Method {
     /// Whether a round ends with the improvement of a policy.
     #[must_use]
     pub fn has_policies(self) -> bool {
-        !matches!(self, Self::Values)
+        !matches!(self, Self::Values | Self::GaussSeidel | Self::Modified)
     }
 
     /// Where it runs.
     #[must_use]
     pub fn places(self) -> Places {
         match self {
-            Self::Serial | Self::Parallel => Places { cpu: true, gpu: false },
+            Self::Serial | Self::Parallel | Self::GaussSeidel | Self::Modified | Self::Krylov => {
+                Places { cpu: true, gpu: false }
+            }
             Self::Plain | Self::Projected => Places { cpu: false, gpu: true },
             Self::Values => Places { cpu: true, gpu: true },
         }
@@ -62,6 +70,9 @@ impl fmt::Display for Method {
             Self::Plain => "plain",
             Self::Projected => "projected",
             Self::Values => "values",
+            Self::GaussSeidel => "gauss-seidel",
+            Self::Modified => "modified",
+            Self::Krylov => "krylov",
         })
     }
 }

@@ -179,6 +179,12 @@ pub(super) fn check_distinct(mdp: &Mdp) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Whether this holds of all elements, in a loop that compilers vectorise: a model is searched for the violation only if
+/// there is one.
+fn all<T: Copy + Sync>(elements: &[T], holds: impl Fn(T) -> bool + Sync) -> bool {
+    elements.par_chunks(CHUNK).all(|chunk| chunk.iter().fold(true, |all, &element| all & holds(element)))
+}
+
 struct Checker<'m> {
     states: u32,
     choices: &'m Choices,
@@ -238,6 +244,9 @@ impl Checker<'_> {
             return Err(Invalid::RowPtrEnd { matrix, found: ends[self.rows], entries: indices });
         }
         let states = self.states;
+        if all(&csr.col, |column| column < states) {
+            return Ok(());
+        }
         self.first(|row| {
             let (columns, _) = csr.row(row);
             let offset = columns.iter().position(|&column| column >= states)?;
@@ -253,6 +262,9 @@ impl Checker<'_> {
         expected: &'static str,
         valid: impl Fn(f64) -> bool + Sync,
     ) -> Result<(), Invalid> {
+        if all(&csr.val, &valid) {
+            return Ok(());
+        }
         self.first(|row| {
             let (_, values) = csr.row(row);
             let offset = values.iter().position(|&value| !valid(value))?;
