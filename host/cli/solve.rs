@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
 use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::Mdp;
-use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
+use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
 use warpkov::mdp::plot::{self, Format};
 use warpkov::mdp::report::{Extent, Report};
 use warpkov::mdp::solve::{Limits, Status, Target};
@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Where to solve: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// How to compute [default: values].
+    /// How to compute [default: what suits the model, with a note that says why].
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// Floating-point type of the sweeps.
@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Sweep all states every time, also those that cannot have changed. The values are the same.
     #[arg(long)]
     no_skip: bool,
+    /// Number states anew while solving, so that successors are near each other.
+    #[arg(long, value_enum, default_value = "auto")]
+    reorder: Reorder,
     /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
@@ -182,6 +185,7 @@ impl TryFrom<Arguments> for Options {
                 precision,
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
+                reorder: arguments.reorder,
                 limits,
                 blocks: arguments.blocks.into(),
             },

@@ -10,12 +10,18 @@ use warpkov_kernels::launch::Device;
 
 use rayon::prelude::*;
 
+use super::auto::Features;
 use super::certificate::{Certificate, certify, certify_centred};
+use super::krylov::Krylov;
 use super::model::Mdp;
-use super::options::{DeviceChoice, Method, Places, Precision, Solution, SolveOptions};
+use super::options::{DeviceChoice, Method, Places, Precision, Reorder, Solution, SolveOptions};
+use super::refine::Refined;
+use super::reorder::Order;
 use super::solve::{
-    Backup, Evaluate, Limits, Round, Run, State, Status, Stop, Target, policy_iteration, value_iteration,
+    Backup, Evaluate, Limits, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target, modified_policy_iteration,
+    policy_iteration, value_iteration,
 };
+use super::validate::Invalid;
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
 use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Values};
@@ -48,6 +54,12 @@ pub enum SolveError {
     /// The model has no such layout.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]
     Storage(Storage),
+    /// Refinement needs a reward per row.
+    #[error("--precision refined needs a reward for every row: it works with --storage slices or rows, not {0}")]
+    Shared(Storage),
+    /// The model is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// States cannot be divided into such blocks.
     #[error(transparent)]
     Blocks(#[from] BadBlocks),
@@ -84,17 +96,45 @@ pub fn solve_from(
     if mdp.gamma >= 1.0 {
         return Err(SolveError::Undiscounted);
     }
+    if let Some((order, note)) = order(mdp, options) {
+        let initial = initial.map(|values| order.to_new(values));
+        let options = SolveOptions { reorder: Reorder::None, ..*options };
+        let solution = solve_from(&order.apply(mdp)?, initial.as_deref(), &options, observe)?;
+        let notes = std::iter::once(note).chain(solution.notes).collect();
+        let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
+        return Ok(Solution { values, policy, notes, ..solution });
+    }
     let maximized = mdp.to_maximize();
     let sign = mdp.objective.sign();
     let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
     let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, observe };
-    let Done { result, method, device, notes, setup } = with_backend(&maximized, options, job)?;
+    let Done { result, method, precision, device, notes, setup } = with_backend(&maximized, options, job)?;
     let Solved { mut values, policy, run, certificate } = result;
     if sign < 0.0 {
         values.par_iter_mut().for_each(|value| *value = -*value);
     }
-    Ok(Solution { values, policy, run, certificate, method, precision: options.precision, device, notes, setup })
+    Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup })
+}
+
+/// Another order in which to solve a model, if there is to be one, and what there is to say of it.
+fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
+    match options.reorder {
+        Reorder::None => None,
+        Reorder::Rcm => Some((Order::rcm(mdp), "states are in reverse Cuthill–McKee order".to_owned())),
+        Reorder::Auto => {
+            // Baselines take models as they are.
+            let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Krylov];
+            if options.method.is_some_and(|method| !methods.contains(&method)) {
+                return None;
+            }
+            let (order, [before, after]) = Order::worthwhile(mdp)?;
+            let note = format!(
+                "auto chose reverse Cuthill–McKee order: successors are {after:.0} states away on average, not {before:.0}"
+            );
+            Some((order, note))
+        }
+    }
 }
 
 /// [`solve_from`] V = 0.
@@ -119,8 +159,9 @@ struct Solved {
     certificate: Certificate,
 }
 
-/// How often a target of ε is aimed at, closer each time: what is certified includes rounding errors, which no sweep shows.
-const ATTEMPTS: u32 = 4;
+/// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
+/// sweep shows.
+const CLOSEST: f64 = 1.0 / 256.0;
 
 /// What a sweep may change at most for ε: a little less than theory asks for.
 fn change(mdp: &Mdp, epsilon: f64) -> f64 {
@@ -138,6 +179,15 @@ pub(super) fn stop(mdp: &Mdp, target: Target) -> Stop {
 }
 
 impl Solve<'_> {
+    /// When greedy sweeps end.
+    fn stop(&self, closer: f64) -> Stop {
+        match (self.limits.target, stop(self.mdp, self.limits.target)) {
+            (Target::Theta(_), stop) => stop,
+            (Target::Epsilon(_), Stop::Change(bound)) => Stop::Change(closer * bound),
+            (Target::Epsilon(_), Stop::Span(bound)) => Stop::Span(closer * bound),
+        }
+    }
+
     /// Runs until the target is met. `run` is given how much closer than theory asks for it has to come.
     fn run<B: State>(
         &mut self,
@@ -147,22 +197,23 @@ impl Solve<'_> {
         backend.reset(self.initial)?;
         let mut closer = 1.0;
         let mut all = Run::default();
-        for _ in 0..ATTEMPTS {
+        loop {
             let last = run(self, backend, closer)?;
             let ended = !matches!(last.status, Status::Solved);
             all.append(last);
-            let Target::Epsilon(epsilon) = self.limits.target else { break };
-            if ended || certify_centred(self.mdp, &mut backend.values()?).bound.is_none_or(|bound| bound <= epsilon) {
-                break;
-            }
+            let mut values = backend.values()?;
+            let (certificate, met) = match self.limits.target {
+                Target::Theta(_) => (certify(self.mdp, &values), true),
+                Target::Epsilon(epsilon) => {
+                    let certificate = certify_centred(self.mdp, &mut values);
+                    (certificate, certificate.bound.is_none_or(|bound| bound <= epsilon))
+                }
+            };
             closer /= 4.0;
+            if ended || met || closer <= CLOSEST {
+                return Ok(Solved { values, policy: backend.policy()?, run: all, certificate });
+            }
         }
-        let mut values = backend.values()?;
-        let certificate = match self.limits.target {
-            Target::Epsilon(_) => certify_centred(self.mdp, &mut values),
-            Target::Theta(_) => certify(self.mdp, &values),
-        };
-        Ok(Solved { values, policy: backend.policy()?, run: all, certificate })
     }
 }
 
@@ -182,18 +233,22 @@ impl Job for Solve<'_> {
         })?)
     }
 
+    fn modified<B: Backup + Evaluate>(mut self, mut backend: B) -> Result<Solved, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        Ok(self.run(&mut backend, |solve, backend, closer| {
+            let stop = solve.stop(closer);
+            modified_policy_iteration(backend, stop, PARTIAL_SWEEPS, solve.limits, &mut *solve.observe)
+        })?)
+    }
+
     fn values<B: Backup>(mut self, mut backend: B) -> Result<Solved, SolveError>
     where
         SolveError: From<B::Error>,
     {
-        let stop = stop(self.mdp, self.limits.target);
         Ok(self.run(&mut backend, |solve, backend, closer| {
-            let stop = match (solve.limits.target, stop) {
-                (Target::Theta(_), stop) => stop,
-                (Target::Epsilon(_), Stop::Change(bound)) => Stop::Change(closer * bound),
-                (Target::Epsilon(_), Stop::Span(bound)) => Stop::Span(closer * bound),
-            };
-            value_iteration(backend, stop, solve.limits, &mut *solve.observe)
+            value_iteration(backend, solve.stop(closer), solve.limits, &mut *solve.observe)
         })?)
     }
 }
@@ -205,6 +260,11 @@ pub trait Job {
 
     /// Does it with a backend for policy iteration.
     fn policies<B: Evaluate>(self, backend: B) -> Result<Self::Result, SolveError>
+    where
+        SolveError: From<B::Error>;
+
+    /// Does it with a backend for modified policy iteration.
+    fn modified<B: Backup + Evaluate>(self, backend: B) -> Result<Self::Result, SolveError>
     where
         SolveError: From<B::Error>;
 
@@ -220,6 +280,8 @@ pub struct Done<R> {
     pub result: R,
     /// The method, asked for or chosen.
     pub method: Method,
+    /// The precision, asked for or chosen.
+    pub precision: Precision,
     /// The device, in words.
     pub device: String,
     /// What was chosen on the user's behalf, and why.
@@ -234,35 +296,55 @@ pub struct Done<R> {
 /// [`SolveError`].
 pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
     let start = Instant::now();
-    let Place { device, mut notes } = choose(mdp, options)?;
+    let Place { device, mut precision, mut notes } = choose(mdp, options)?;
+    let mut method = |gpu| match options.method {
+        Some(method) => method,
+        None => {
+            let (method, note) = Features::of(mdp, options.limits.target).method(gpu, precision);
+            notes.push(note);
+            method
+        }
+    };
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
-            let method = options.method.unwrap_or(Method::Values);
+            let method = method(false);
+            if method == Method::Krylov {
+                // BiCGSTAB has no use for less.
+                precision = Precision::F64;
+            }
             let cores =
                 if matches!(method, Method::Serial | Method::Sequential) { 1 } else { rayon::current_num_threads() };
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
-            let done = match options.precision {
-                Precision::F32 => on_cpu::<f32, J>(mdp, method, start, job),
-                Precision::F64 | Precision::Mixed => on_cpu::<f64, J>(mdp, method, start, job),
+            let done = match precision {
+                Precision::F32 => on_cpu::<f32, J>(mdp, method, options, start, job),
+                Precision::Refined if matches!(method, Method::Values | Method::GaussSeidel) => {
+                    refined_on_cpu(mdp, method, options, start, job)
+                }
+                Precision::F64 | Precision::Mixed | Precision::Refined => {
+                    on_cpu::<f64, J>(mdp, method, options, start, job)
+                }
             };
             (method, name, done?)
         }
         Chosen::Gpu(gpu, prepared) => {
+            let method = method(true);
             notes.extend(prepared.note());
-            (prepared.method, gpu.name(), prepared.run(&gpu, options.precision, start, job)?)
+            (method, gpu.name(), prepared.run(&gpu, precision, start, job)?)
         }
         Chosen::Emulated(prepared) => {
+            let method = method(true);
             notes.extend(prepared.note());
-            let done = prepared.run(&Emulator::default(), options.precision, start, job)?;
-            (prepared.method, "the emulator".to_owned(), done)
+            let done = prepared.run(&Emulator::default(), precision, start, job)?;
+            (method, "the emulator".to_owned(), done)
         }
     };
-    Ok(Done { result, method, device, notes, setup })
+    Ok(Done { result, method, precision, device, notes, setup })
 }
 
 /// A device, and what there is to say of the choice.
 struct Place<'m> {
     device: Chosen<'m>,
+    precision: Precision,
     notes: Vec<String>,
 }
 
@@ -279,21 +361,26 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
         Some(method) => Err(SolveError::Unsupported { method, device: options.device, instead }),
         None => Ok(()),
     };
-    let place = |device| Ok(Place { device, notes: Vec::new() });
+    let precision = options.precision;
+    let place = |device, notes| Ok(Place { device, precision, notes });
     match options.device {
         DeviceChoice::Cpu if only_gpu => unsupported("it needs --device cuda:N or emulated")?,
         DeviceChoice::Cuda(_) | DeviceChoice::Emulated if only_cpu => unsupported("it needs --device cpu")?,
         _ => {}
     }
+    let auto = options.device == DeviceChoice::Auto && options.method.is_none();
+    if let Some(note) = Features::of(mdp, options.limits.target).suits_cpu().filter(|_| auto) {
+        return place(Chosen::Cpu, vec![note]);
+    }
     match options.device {
-        DeviceChoice::Cpu => place(Chosen::Cpu),
-        DeviceChoice::Emulated => place(Chosen::Emulated(Prepared::new(mdp, options)?)),
-        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options).and_then(place),
-        DeviceChoice::Auto if only_cpu => place(Chosen::Cpu),
+        DeviceChoice::Cpu => place(Chosen::Cpu, Vec::new()),
+        DeviceChoice::Emulated => place(Chosen::Emulated(Prepared::new(mdp, options)?), Vec::new()),
+        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options),
+        DeviceChoice::Auto if only_cpu => place(Chosen::Cpu, Vec::new()),
         DeviceChoice::Auto => match on_gpu(0, mdp, options) {
-            Ok(chosen) => place(chosen),
+            Ok(found) => Ok(found),
             Err(SolveError::Device(error)) if !only_gpu => {
-                Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] })
+                place(Chosen::Cpu, vec![format!("auto chose the CPU: {error}")])
             }
             Err(error) => Err(error),
         },
@@ -301,11 +388,22 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
 }
 
 /// A GPU with enough free memory for the model.
-fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Chosen<'m>, SolveError> {
+fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveError> {
     let gpu = Gpu::open(ordinal)?;
     let prepared = Prepared::new(mdp, options)?;
-    gpu.reserve(prepared.bytes(options.precision), "the model")?;
-    Ok(Chosen::Gpu(gpu, prepared))
+    let precision = options.precision;
+    match gpu.reserve(prepared.bytes(precision), "the model") {
+        Ok(()) => Ok(Place { device: Chosen::Gpu(gpu, prepared), precision, notes: Vec::new() }),
+        // What is too large in 64 bits may not be in 32.
+        Err(CudaError::OutOfMemory { .. }) if precision == Precision::Mixed && options.method.is_none() => {
+            let precision = Precision::Refined;
+            let prepared = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
+            gpu.reserve(prepared.bytes(precision), "the model")?;
+            let note = "auto chose precision refined: the device's memory holds the model in 32 bits only";
+            Ok(Place { device: Chosen::Gpu(gpu, prepared), precision, notes: vec![note.to_owned()] })
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A model, laid out for a method that runs on a device.
@@ -327,7 +425,13 @@ impl<'m> Prepared<'m> {
         let method = options.method.unwrap_or(Method::Values);
         let layout = match method {
             Method::Values => {
-                let plan = Plan::new(mdp, options.storage);
+                let plan = match (options.precision, options.storage) {
+                    (Precision::Refined, None) => Some(Plan::with_rewards(mdp)),
+                    (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
+                        return Err(SolveError::Shared(storage));
+                    }
+                    (_, storage) => Plan::new(mdp, storage),
+                };
                 let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
                 Laid::Values(if options.skip { plan } else { plan.without_skipping() })
             }
@@ -381,7 +485,8 @@ impl<'m> Prepared<'m> {
         match precision {
             Precision::F32 => f32s,
             Precision::F64 => f64s,
-            Precision::Mixed => match self.layout {
+            Precision::Mixed | Precision::Refined => match self.layout {
+                Laid::Values(_) if precision == Precision::Refined => f32s,
                 Laid::Values(_) => f32s + f64s,
                 _ => f64s,
             },
@@ -406,6 +511,8 @@ impl<'m> Prepared<'m> {
             (Precision::F64, true) => self.typed::<f64, u64, D, J>(device, start, job),
             (Precision::Mixed, false) => self.mixed::<u32, D, J>(device, start, job),
             (Precision::Mixed, true) => self.mixed::<u64, D, J>(device, start, job),
+            (Precision::Refined, false) => self.refined::<u32, D, J>(device, start, job),
+            (Precision::Refined, true) => self.refined::<u64, D, J>(device, start, job),
         }
     }
 
@@ -444,20 +551,75 @@ impl<'m> Prepared<'m> {
             _ => self.typed::<f64, O, D, J>(device, start, job),
         }
     }
+
+    fn refined<O: Offset, D: Device, J: Job>(
+        &self,
+        device: &D,
+        start: Instant,
+        job: J,
+    ) -> Result<(J::Result, Duration), SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match &self.layout {
+            Laid::Values(plan) => {
+                let backend = Values::<f32, O, D>::new(device, plan);
+                values(start, backend.map(|backend| Refined::new(backend, self.mdp)), job)
+            }
+            _ => self.typed::<f64, O, D, J>(device, start, job),
+        }
+    }
 }
 
 fn on_cpu<T: Precise, J: Job>(
     mdp: &Mdp,
     method: Method,
+    options: &SolveOptions,
     start: Instant,
     job: J,
 ) -> Result<(J::Result, Duration), SolveError> {
+    let storage = match options.storage {
+        None => cpu::Storage::Auto,
+        Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
+        Some(Storage::Narrow) => cpu::Storage::Packed,
+        Some(Storage::Patterns) => cpu::Storage::Patterns,
+    };
+    let with = |order| cpu::EngineOptions { storage, order, skip: options.skip };
+    let engine = |order| cpu::Engine::<T>::new(mdp, with(order));
     match method {
         Method::Serial => policies(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
         Method::Sequential => values(start, Ok::<_, Infallible>(cpu::Sequential::<T>::new(mdp)), job),
-        Method::Values => values(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
+        Method::Values => values(start, Ok::<_, Infallible>(engine(cpu::Order::Jacobi)), job),
+        Method::GaussSeidel => values(start, Ok::<_, Infallible>(engine(cpu::Order::BLOCKS)), job),
+        Method::Modified => {
+            let engine = engine(cpu::Order::Jacobi);
+            let setup = start.elapsed();
+            Ok((job.modified(engine)?, setup))
+        }
+        Method::Krylov => {
+            let engine = cpu::Engine::new(mdp, with(cpu::Order::Jacobi));
+            policies(start, Krylov::new(cpu::System::new(engine)), job)
+        }
         _ => policies(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
     }
+}
+
+/// Sweeps in 32 bits on the CPU, refined.
+fn refined_on_cpu<J: Job>(
+    mdp: &Mdp,
+    method: Method,
+    options: &SolveOptions,
+    start: Instant,
+    job: J,
+) -> Result<(J::Result, Duration), SolveError> {
+    let storage = match options.storage {
+        None | Some(Storage::Narrow) => cpu::Storage::Packed,
+        Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
+        Some(storage @ Storage::Patterns) => return Err(SolveError::Shared(storage)),
+    };
+    let order = if method == Method::GaussSeidel { cpu::Order::BLOCKS } else { cpu::Order::Jacobi };
+    let engine = cpu::Engine::<f32>::new(mdp, cpu::EngineOptions { storage, order, skip: options.skip });
+    values(start, Ok::<_, Infallible>(Refined::new(engine, mdp)), job)
 }
 
 /// Does the job on a backend for policy iteration, whose making began at `start`.

@@ -32,20 +32,36 @@ pub enum Method {
     ResultDivided,
     /// Value iteration on the GPU in blocks of states, several sweeps at a time: his Block Divided Iteration.
     BlockDivided,
+    /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
+    GaussSeidel,
+    /// Modified policy iteration, on all CPU cores: a greedy sweep, then some sweeps of its policy.
+    Modified,
+    /// Policy iteration, on all CPU cores, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in `f64`.
+    Krylov,
 }
 
 impl Method {
     /// Whether a round ends with the improvement of a policy.
     #[must_use]
     pub fn has_policies(self) -> bool {
-        !matches!(self, Self::Values | Self::Sequential | Self::ResultDivided | Self::BlockDivided)
+        !matches!(
+            self,
+            Self::Values
+                | Self::Sequential
+                | Self::ResultDivided
+                | Self::BlockDivided
+                | Self::GaussSeidel
+                | Self::Modified
+        )
     }
 
     /// Where it runs.
     #[must_use]
     pub fn places(self) -> Places {
         match self {
-            Self::Serial | Self::Parallel | Self::Sequential => Places { cpu: true, gpu: false },
+            Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel | Self::Modified | Self::Krylov => {
+                Places { cpu: true, gpu: false }
+            }
             Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided => {
                 Places { cpu: false, gpu: true }
             }
@@ -74,6 +90,9 @@ impl fmt::Display for Method {
             Self::Sequential => "sequential",
             Self::ResultDivided => "result-divided",
             Self::BlockDivided => "block-divided",
+            Self::GaussSeidel => "gauss-seidel",
+            Self::Modified => "modified",
+            Self::Krylov => "krylov",
         })
     }
 }
@@ -88,6 +107,8 @@ pub enum Precision {
     F64,
     /// Value iteration on a GPU begins in 32 bits and ends in 64; all else is in 64 bits.
     Mixed,
+    /// Value iteration sweeps in 32 bits and is [refined](super::refine) in 64 on the host; all else is in 64 bits.
+    Refined,
 }
 
 impl Precision {
@@ -95,7 +116,7 @@ impl Precision {
     pub fn default_tie(self) -> f64 {
         match self {
             Self::F32 => 1e-6,
-            Self::F64 | Self::Mixed => 1e-9,
+            Self::F64 | Self::Mixed | Self::Refined => 1e-9,
         }
     }
 }
@@ -106,8 +127,22 @@ impl fmt::Display for Precision {
             Self::F32 => "f32",
             Self::F64 => "f64",
             Self::Mixed => "mixed",
+            Self::Refined => "refined",
         })
     }
+}
+
+/// In which order states are numbered while a model is solved. What comes out is in the model's own order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reorder {
+    /// Reverse Cuthill–McKee where successors are far away and it brings them much nearer.
+    #[default]
+    Auto,
+    /// The model's own.
+    None,
+    /// Reverse Cuthill–McKee.
+    Rcm,
 }
 
 /// Where to solve.
@@ -166,7 +201,7 @@ impl Serialize for DeviceChoice {
 /// What a solve is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
-    /// How to compute; `None` is [`Method::Values`].
+    /// How to compute; `None` is what [`auto`](super::auto) chooses.
     pub method: Option<Method>,
     /// Where to compute.
     pub device: DeviceChoice,
@@ -176,6 +211,8 @@ pub struct SolveOptions {
     pub storage: Option<Storage>,
     /// Whether value iteration on a GPU passes over states that cannot have changed. The values are the same.
     pub skip: bool,
+    /// In which order.
+    pub reorder: Reorder,
     /// When to stop.
     pub limits: Limits,
     /// How [`Method::BlockDivided`] divides states.
@@ -190,6 +227,7 @@ impl Default for SolveOptions {
             precision: Precision::Mixed,
             storage: None,
             skip: true,
+            reorder: Reorder::default(),
             limits: Limits::default(),
             blocks: BlockDivided::default(),
         }

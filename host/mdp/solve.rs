@@ -46,6 +46,13 @@ pub trait Backup: State {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
 }
 
+/// What [refinement](super::refine) asks of a backend.
+pub trait Correct: Backup {
+    /// Puts `rewards`, one r(s, a) per row of the model, in the place of its own; V stays. False, and nothing is done, where
+    /// rows share what is stored of them.
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
+}
+
 /// When greedy sweeps end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
@@ -202,13 +209,18 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let mut run = Run::start();
+    // The residual of this policy when it was last evaluated.
+    let mut last = f64::INFINITY;
     for _ in 0..limits.max_policies {
         let evaluation = backend.evaluate(theta, limits.max_sweeps)?;
         let changed = backend.improve(limits.tie)?;
         let round = run.push(evaluation.sweeps, evaluation.residual, Some(changed));
-        if changed == 0 {
+        // A backend that stops before θ is asked again, unless it comes no closer.
+        let evaluated = evaluation.residual < theta || evaluation.sweeps >= limits.max_sweeps;
+        if changed == 0 && (evaluated || evaluation.residual >= last) {
             return Ok(run.end(Status::Solved));
         }
+        last = if changed == 0 { evaluation.residual } else { f64::INFINITY };
         if observe(&round).is_break() {
             return Ok(run.end(Status::Interrupted));
         }
@@ -228,16 +240,58 @@ pub fn value_iteration<B: Backup + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
+    observe: impl FnMut(&Round) -> ControlFlow<()>,
+) -> Result<Run, B::Error> {
+    let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
+    greedy_rounds(backend, stop, limits, 2, observe, round)
+}
+
+/// Sweeps that evaluate each policy of modified policy iteration, unless one knows better.
+pub const PARTIAL_SWEEPS: u32 = 20;
+
+/// Runs modified policy iteration on `backend`: a greedy sweep V ← TV, which may meet `stop`, then `partial_sweeps` sweeps
+/// V ← T_π V of its greedy policy π, and again (Puterman and Shin, *Management Science* 24, 1978; Puterman, 6.5).
+///
+/// # Errors
+/// Those of the backend.
+pub fn modified_policy_iteration<B: Backup + Evaluate + ?Sized>(
+    backend: &mut B,
+    stop: Stop,
+    partial_sweeps: u32,
+    limits: &Limits,
+    observe: impl FnMut(&Round) -> ControlFlow<()>,
+) -> Result<Run, B::Error> {
+    let round = |backend: &mut B, left: u32| {
+        let backups = backend.backup(stop, 1)?;
+        let partial = partial_sweeps.min(left.saturating_sub(backups.sweeps));
+        let ends = stop.is_met(backups.least, backups.greatest) || partial == 0;
+        // No change is below 0: all of the sweeps are done.
+        let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };
+        Ok((backups, partial))
+    };
+    // Changes of policy make the residual rise now and then.
+    greedy_rounds(backend, stop, limits, 32, observe, round)
+}
+
+/// Rounds of greedy sweeps, each with what follows them, until `stop` is met, the changes have not become smaller for
+/// `patience` rounds, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many
+/// followed the greedy ones.
+fn greedy_rounds<B: Backup + ?Sized>(
+    backend: &mut B,
+    stop: Stop,
+    limits: &Limits,
+    patience: u32,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
+    mut round: impl FnMut(&mut B, u32) -> Result<(Backups, u32), B::Error>,
 ) -> Result<Run, B::Error> {
     let mut run = Run::start();
     let mut left = limits.max_sweeps;
     // The smallest spread of changes so far, and rounds since it was seen.
     let (mut smallest, mut stalled) = (f64::INFINITY, 0);
     while left > 0 {
-        let backups = backend.backup(stop, left.min(SWEEPS_PER_ROUND))?;
-        left -= backups.sweeps;
-        let round = run.push(backups.sweeps, backups.residual(), None);
+        let (backups, followed) = round(backend, left)?;
+        left = left.saturating_sub(backups.sweeps + followed);
+        let round = run.push(backups.sweeps + followed, backups.residual(), None);
         if stop.is_met(backups.least, backups.greatest) {
             return Ok(run.end(Status::Solved));
         }
@@ -247,7 +301,7 @@ pub fn value_iteration<B: Backup + ?Sized>(
         let spread = stop.size(backups.least, backups.greatest);
         stalled = if spread < smallest { 0 } else { stalled + 1 };
         smallest = smallest.min(spread);
-        if stalled == 2 {
+        if stalled == patience {
             return Ok(run.end(Status::Stalled));
         }
         if observe(&round).is_break() {

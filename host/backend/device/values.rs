@@ -15,7 +15,7 @@ use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::{Choices, Mdp};
 use crate::mdp::patterns::Patterns;
-use crate::mdp::solve::{Backup, Backups, State, Stop};
+use crate::mdp::solve::{Backup, Backups, Correct, State, Stop};
 use crate::mdp::tiles::Tiles;
 
 /// Sweeps that are launched without a word from the device in between, at most.
@@ -146,17 +146,18 @@ impl<'m> Plan<'m> {
             Some(Storage::Slices) => Slices::of(mdp).map(Laid::Slices),
             Some(Storage::Narrow) => narrow(mdp, &reward),
             Some(Storage::Patterns) => patterns(mdp, &reward),
-            None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| {
-                let mean = mdp.transitions.nnz() as f64 / mdp.rows() as f64;
-                let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
-                Some(slices.unwrap_or_else(|| rows(mdp)))
-            }),
+            None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| Some(slices_or_rows(mdp))),
         }?;
-        let size = match &layout {
-            Laid::Rows { states_per_block, .. } => *states_per_block as usize,
-            _ => tile(mdp.states as usize),
-        };
+        let size = layout.tile(mdp);
         Some(Self { mdp, reward, layout, tiles: Tiles::find(mdp, size) })
+    }
+
+    /// The smallest layout in which every row has a reward of its own.
+    #[must_use]
+    pub fn with_rewards(mdp: &'m Mdp) -> Self {
+        let layout = slices_or_rows(mdp);
+        let size = layout.tile(mdp);
+        Self { mdp, reward: mdp.expected_rewards(), layout, tiles: Tiles::find(mdp, size) }
     }
 
     /// Sweeps all states every time, whether they can have changed or not.
@@ -215,6 +216,23 @@ impl<'m> Plan<'m> {
         let tiles = self.tiles.as_ref().map_or(0, |tiles| 4 * (3 * tiles.ptr.len() + tiles.needs.len()));
         self.model_bytes::<T, O>() + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64 + tiles as u64
     }
+}
+
+impl Laid {
+    /// States of a tile.
+    fn tile(&self, mdp: &Mdp) -> usize {
+        match self {
+            Self::Rows { states_per_block, .. } => *states_per_block as usize,
+            _ => tile(mdp.states as usize),
+        }
+    }
+}
+
+/// Slices where rows are short, if these would not be mostly padding; else rows.
+fn slices_or_rows(mdp: &Mdp) -> Laid {
+    let mean = mdp.transitions.nnz() as f64 / mdp.rows() as f64;
+    let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
+    slices.unwrap_or_else(|| rows(mdp))
 }
 
 fn rows(mdp: &Mdp) -> Laid {
@@ -416,6 +434,8 @@ pub struct Values<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     mdp: &'d Mdp,
     model: Stored<T, O, D>,
+    /// Where the elements are, if the model is stored as plain slices.
+    slices: Option<Slices>,
     model_bytes: u64,
     tiles: Dependencies<D>,
     v_old: D::Buffer<T>,
@@ -434,6 +454,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             device,
             mdp: plan.mdp,
             model: Stored::upload(device, plan)?,
+            slices: if let Laid::Slices(slices) = &plan.layout { Some(slices.clone()) } else { None },
             model_bytes: plan.model_bytes::<T, O>(),
             tiles: Dependencies::upload(device, plan.tiles.as_ref())?,
             v_old: device.zeros(states)?,
@@ -576,6 +597,21 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
     /// The model once, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         Ok(self.model_bytes + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, D::Error> {
+        match (&mut self.model, &self.slices) {
+            (Stored::Rows { reward, .. }, _) => *reward = self.device.upload(&T::of(rewards))?,
+            (Stored::Slices { reward, .. }, Some(slices)) => {
+                let of_row = |row: usize| T::from_f64(rewards[row]);
+                *reward = self.device.upload(&slices.fill_rewards(self.mdp, of_row, T::NEG_INFINITY))?;
+            }
+            _ => return Ok(false),
+        }
+        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
+        Ok(true)
     }
 }
 

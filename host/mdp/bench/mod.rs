@@ -7,8 +7,11 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::dispatch::{Job, SolveError};
-use super::options::{DeviceChoice, Method, Precision, SolveOptions};
-use super::solve::{Backup, Evaluate, Limits, Run, State, Stop, Target, policy_iteration, value_iteration};
+use super::options::{DeviceChoice, Method, Precision, Reorder, SolveOptions};
+use super::solve::{
+    Backup, Evaluate, Limits, PARTIAL_SWEEPS, Run, State, Stop, Target, modified_policy_iteration, policy_iteration,
+    value_iteration,
+};
 use crate::backend::device::Storage;
 use crate::backend::device::divided::BlockDivided;
 
@@ -40,6 +43,7 @@ impl BenchOptions {
             precision: self.precision,
             storage: self.storage,
             skip: self.skip,
+            reorder: Reorder::None,
             limits,
             blocks,
         }
@@ -122,6 +126,16 @@ impl Job for Repeat {
     {
         let run = |backend: &mut B| policy_iteration(backend, self.theta, &self.limits, |_| ControlFlow::Continue(()));
         // No residual is below 0: none of these sweeps is skipped.
+        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
+    }
+
+    fn modified<B: Backup + Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
+    where
+        SolveError: From<B::Error>,
+    {
+        let run = |backend: &mut B| {
+            modified_policy_iteration(backend, self.stop, PARTIAL_SWEEPS, &self.limits, |_| ControlFlow::Continue(()))
+        };
         Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
     }
 

@@ -1,0 +1,303 @@
+//! How the engine stores a model, and what a sweep does with one block of states.
+//!
+//! | storage | what is in it | when |
+//! | --- | --- | --- |
+//! | [`Patterns`] | each distinct state once: relative successors, probabilities, rewards; and where it occurs | states repeat |
+//! | [`Rows`], packed | successors as 16-bit offsets, probabilities as indices into a palette, as far as they fit | large models |
+//! | [`Rows`], plain | the arrays of the model itself | else |
+//!
+//! Nothing is rounded: all storages of a model give the same V, bit for bit. Every sum is taken in `f64`, in the order of
+//! the entries; a row of [`LONG`] entries or more has four partial sums.
+
+mod palette;
+mod patterns;
+mod rows;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::backend::Precise;
+use crate::mdp::model::{Mdp, NO_ACTION};
+
+use patterns::Patterns;
+
+/// States of a block: what a task sweeps, and what is skipped as a whole.
+pub(super) const BLOCK: usize = 1024;
+
+/// Entries from which on a row is summed in four parts: enough to hide the latency of addition.
+const LONG: usize = 16;
+
+/// Bytes of a model above which it is packed: well beyond what the inner caches hold.
+const PACK_ABOVE: usize = 4 << 20;
+
+/// Blocks that a block may depend on before it counts as dependent on all.
+const MAX_DEPENDENCIES: usize = 64;
+
+/// How a model is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// Patterns where states repeat; else packed rows where the model is large; else plain rows.
+    #[default]
+    Auto,
+    /// The arrays of the model, in the precision of the run.
+    Plain,
+    /// Narrow offsets and a palette of probabilities, as far as the model allows.
+    Packed,
+    /// Every distinct state once; plain where rows are [`LONG`] or hardly any state repeats.
+    Patterns,
+}
+
+/// What a sweep did to the states of a block that have actions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Change {
+    /// The least V_new − V_old.
+    pub least: f64,
+    /// The greatest V_new − V_old.
+    pub greatest: f64,
+    /// Whether any bit of V changed.
+    pub any: bool,
+}
+
+impl Change {
+    /// That of no states.
+    pub const NONE: Self = Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, any: false };
+    /// That of states that kept their values.
+    pub const ZERO: Self = Self { least: 0.0, greatest: 0.0, any: false };
+
+    /// That of both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
+            any: self.any || other.any,
+        }
+    }
+
+    /// ‖ΔV‖∞; infinite if a value is not a number, 0 if there are no states.
+    pub fn norm(self) -> f64 {
+        if self.least > self.greatest { 0.0 } else { self.greatest.max(-self.least) }
+    }
+
+    /// Takes in one state.
+    #[inline(always)]
+    fn take(&mut self, old: f64, new: f64) {
+        // What is not a number must not pass for small; minima and maxima would ignore it.
+        let delta = if (new - old).is_nan() { f64::INFINITY } else { new - old };
+        self.least = self.least.min(delta);
+        self.greatest = self.greatest.max(delta);
+        self.any |= new.to_bits() != old.to_bits();
+    }
+}
+
+/// States and their Q-factors, one at a time.
+pub(super) trait States<T: Precise>: Send + Sync + Sized {
+    /// The number of actions of a state.
+    fn count(&self, state: usize) -> usize;
+
+    /// The Q-factors r(s, a) + γ Σ P(s'|s, a)·`value`(s') of a state, in the order of its actions.
+    fn q_factors<'a>(
+        &'a self,
+        state: usize,
+        value: impl Fn(usize) -> f64 + Copy + 'a,
+    ) -> impl Iterator<Item = f64> + 'a;
+
+    /// Shows ranges that hold the successors of `states`, first and last, until `show` returns false.
+    fn successors(&self, states: Range<usize>, show: impl FnMut(usize, usize) -> bool);
+
+    /// What [`project`](Self::project) makes.
+    type Projected: States<T> + 'static;
+
+    /// The model with one action per state, that of `policy`, with its rewards or without.
+    fn project(&self, policy: &[u32], rewards: bool) -> Self::Projected;
+
+    /// Bytes that a sweep reads of the model.
+    fn bytes(&self) -> u64;
+
+    /// Replaces r(s, a); false where rows share it.
+    fn set_rewards(&mut self, _rewards: &[f64]) -> bool {
+        false
+    }
+
+    /// One greedy backup of the states `first..first + target.len()`.
+    fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change {
+        let mut change = Change::NONE;
+        for (state, target) in (first..).zip(target) {
+            let best = self.q_factors(state, |s| v[s].to_f64()).fold(None, larger);
+            if let Some(best) = best {
+                let value = T::from_f64(best);
+                change.take(v[state].to_f64(), value.to_f64());
+                *target = value;
+            }
+        }
+        change
+    }
+}
+
+/// The larger of the Q-factors so far and the next.
+#[inline(always)]
+fn larger(best: Option<f64>, q: f64) -> Option<f64> {
+    Some(best.map_or(q, |best| if q > best { q } else { best }))
+}
+
+/// What the engine asks of a storage, per block of states.
+pub(super) trait Layout<T: Precise>: Send + Sync {
+    /// One greedy backup of the states `first..first + target.len()` from `v`, all of V. Terminal ones are left alone.
+    fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change;
+
+    /// The same in place: states of the block already backed up are seen by the later ones, and all others as in `v`.
+    /// `target` holds the block's present values.
+    fn backup_in_place(&self, first: usize, v: &[T], target: &mut [T], backward: bool) -> Change;
+
+    /// Half a step of Gauss-Seidel for the linear system of a model with one action per state and no rewards, restricted to
+    /// the block: yₛ ← (xₛ + γ Σ P(s'|s)·yₛ')·wₛ over the other states s' of the block, one after the other. `weight` has
+    /// w = 1 / (1 − γ P(s|s)) of the block.
+    fn relax(&self, first: usize, x: &[T], weight: &[T], y: &mut [T], backward: bool);
+
+    /// Greedy improvement of a block's actions; returns how many changed. An action is kept unless another's Q-factor
+    /// exceeds its own by more than `tie`; then the lowest-numbered of the best is taken. One that is
+    /// [`NO_ACTION`] is always replaced, where the state has any.
+    fn improve(&self, first: usize, v: &[T], policy: &mut [u32], tie: f64) -> u64;
+
+    /// For each block those that it depends on, or `None` where they are too many to tell.
+    fn dependencies(&self, states: usize) -> Vec<Option<Box<[u32]>>>;
+
+    /// The model with one action per state, that of `policy`, with its rewards or without.
+    fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>>;
+
+    /// γ P(s|s) of a state of a model with one action per state and no rewards; 0 where it has none.
+    fn loops(&self, state: usize) -> f64;
+
+    /// Whether some state of the block has actions.
+    fn acts(&self, states: Range<usize>) -> bool;
+
+    /// Bytes that a sweep reads of the model.
+    fn bytes(&self) -> u64;
+
+    /// Replaces r(s, a), one per row; false, and nothing is done, where rows share it.
+    fn set_rewards(&mut self, rewards: &[f64]) -> bool;
+}
+
+/// Any storage of states, as a layout.
+struct Stored<S>(S);
+
+impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
+    fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change {
+        self.0.backup(first, v, target)
+    }
+
+    fn backup_in_place(&self, first: usize, v: &[T], target: &mut [T], backward: bool) -> Change {
+        let mut change = Change::NONE;
+        for i in 0..target.len() {
+            let i = if backward { target.len() - 1 - i } else { i };
+            let block = &*target;
+            let value = |s: usize| block.get(s.wrapping_sub(first)).unwrap_or(&v[s]).to_f64();
+            if let Some(best) = self.0.q_factors(first + i, value).fold(None, larger) {
+                let new = T::from_f64(best);
+                change.take(target[i].to_f64(), new.to_f64());
+                target[i] = new;
+            }
+        }
+        change
+    }
+
+    fn relax(&self, first: usize, x: &[T], weight: &[T], y: &mut [T], backward: bool) {
+        for i in 0..y.len() {
+            let i = if backward { y.len() - 1 - i } else { i };
+            y[i] = T::ZERO;
+            let block = &*y;
+            let value = |s: usize| block.get(s.wrapping_sub(first)).map_or(0.0, |y| y.to_f64());
+            let others = self.0.q_factors(first + i, value).next();
+            if let Some(others) = others {
+                y[i] = T::from_f64((x[i].to_f64() + others) * weight[i].to_f64());
+            }
+        }
+    }
+
+    fn improve(&self, first: usize, v: &[T], policy: &mut [u32], tie: f64) -> u64 {
+        let mut changed = 0;
+        for (state, old) in (first..).zip(policy) {
+            let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, *old);
+            for (action, q) in (0..).zip(self.0.q_factors(state, |s| v[s].to_f64())) {
+                if action == *old {
+                    old_q = q;
+                }
+                // The first one counts even if it is −∞ or not a number: a state with actions takes one.
+                if q > best_q || best == NO_ACTION {
+                    (best_q, best) = (q, action);
+                }
+            }
+            if best != *old && (best_q > old_q + tie || *old == NO_ACTION) {
+                *old = best;
+                changed += 1;
+            }
+        }
+        changed
+    }
+
+    fn dependencies(&self, states: usize) -> Vec<Option<Box<[u32]>>> {
+        let of_block = |block: usize| {
+            let mut found: Vec<u32> = Vec::new();
+            self.0.successors(block * BLOCK..states.min((block + 1) * BLOCK), |first, last| {
+                for successor in (first / BLOCK) as u32..=(last / BLOCK) as u32 {
+                    if !found.contains(&successor) {
+                        found.push(successor);
+                    }
+                }
+                found.len() <= MAX_DEPENDENCIES
+            });
+            (found.len() <= MAX_DEPENDENCIES).then(|| found.into_boxed_slice())
+        };
+        (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect()
+    }
+
+    fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>> {
+        Box::new(Stored(self.0.project(policy, rewards)))
+    }
+
+    fn loops(&self, state: usize) -> f64 {
+        let mut factors = self.0.q_factors(state, |s| f64::from(u8::from(s == state)));
+        factors.next().unwrap_or_default()
+    }
+
+    fn acts(&self, mut states: Range<usize>) -> bool {
+        states.any(|state| self.0.count(state) > 0)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn set_rewards(&mut self, rewards: &[f64]) -> bool {
+        self.0.set_rewards(rewards)
+    }
+}
+
+/// Stores a model.
+pub(super) fn store<T: Precise>(mdp: &Mdp, storage: Storage) -> Box<dyn Layout<T> + '_> {
+    let reward = mdp.expected_rewards();
+    if matches!(storage, Storage::Auto | Storage::Patterns)
+        && let Some(patterns) = Patterns::find::<T>(mdp, &reward)
+    {
+        return Box::new(Stored(patterns));
+    }
+    let bytes = mdp.transitions.nnz() * (4 + size_of::<T>());
+    let pack = storage == Storage::Packed || storage == Storage::Auto && bytes > PACK_ABOVE;
+    rows::store(mdp, &reward, pack)
+}
+
+/// Σ probᵢ·valueᵢ over `length` entries, in the order that all storages share.
+#[inline(always)]
+fn expect(length: usize, term: impl Fn(usize) -> f64) -> f64 {
+    if length < LONG {
+        return (0..length).fold(0.0, |sum, i| sum + term(i));
+    }
+    let mut sums = [0.0; 4];
+    for quad in 0..length / 4 {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum += term(4 * quad + i);
+        }
+    }
+    let rest = (length / 4 * 4..length).fold(0.0, |sum, i| sum + term(i));
+    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
+}

@@ -1,0 +1,247 @@
+//! The engine of the CPU: every storage, order and method against the plain serial backend, on random models.
+
+#[path = "kernels/random.rs"]
+mod random;
+
+use std::ops::ControlFlow;
+
+use random::Random;
+use warpkov::backend::Precise;
+use warpkov::backend::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
+use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::krylov::Krylov;
+use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::solve::{
+    Backup, Evaluate, Limits, State, Status, Stop, Target, modified_policy_iteration, policy_iteration, value_iteration,
+};
+
+const LIMITS: Limits = Limits { target: Target::Theta(1e-10), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-12 };
+
+const STORAGES: [Storage; 4] = [Storage::Auto, Storage::Plain, Storage::Packed, Storage::Patterns];
+
+fn go(_: &warpkov::mdp::solve::Round) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Models of every kind: ragged ones with terminal states and ends, rows that are long, grids in which states repeat, and
+/// one in which hardly any state acts.
+fn models() -> Vec<Mdp> {
+    let mut random = Random::new(7);
+    let grid = |width, height, walls, obstacles| {
+        let grid =
+            SlipGrid { width, height, wall_fraction: walls, obstacle_fraction: obstacles, ..SlipGrid::default() };
+        grid.generate().unwrap()
+    };
+    vec![
+        random.mdp(1, 2, 1, 0.5),
+        random.mdp(300, 3, 40, 0.9),
+        random.ragged(7, 2, 3, 0.8),
+        random.ragged(5000, 4, 6, 0.95),
+        random.ragged(1100, 3, 30, 0.9),
+        grid(100, 70, 0.0, 0.0),
+        grid(131, 60, 0.2, 0.1),
+        toroid(2500, 0.9),
+        almost_over(3000),
+    ]
+}
+
+/// A ring on which the two ways cost alike but for one toll: three patterns, and offsets that wrap around.
+fn toroid(states: u32, gamma: f64) -> Mdp {
+    let (mut col, mut val, mut cost) = (Vec::new(), Vec::new(), Vec::new());
+    for state in 0..states {
+        for step in [1, states - 1] {
+            let mut successors = [(state, 0.25), ((state + step) % states, 0.75)];
+            successors.sort_unstable_by_key(|successor| successor.0);
+            col.extend(successors.map(|successor| successor.0));
+            val.extend(successors.map(|successor| successor.1));
+            cost.push(if state == 0 { -5.0 } else { -1.0 });
+        }
+    }
+    let row_ptr: Vec<u64> = (0..=2 * u64::from(states)).map(|row| 2 * row).collect();
+    let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+    let choices = Choices::Uniform(2);
+    Mdp { states, choices, gamma, transitions, action_rewards: cost.into(), ..Mdp::default() }.validated().unwrap()
+}
+
+/// Only state 0 has an action: it stays with probability ½, else it comes to the last state, which is terminal.
+fn almost_over(states: u32) -> Mdp {
+    let mut offsets = vec![1; states as usize + 1];
+    offsets[0] = 0;
+    Mdp {
+        states,
+        choices: Choices::Ragged(offsets.into()),
+        gamma: 0.9,
+        transitions: Csr { row_ptr: vec![0, 2].into(), col: vec![0, states - 1].into(), val: vec![0.5; 2].into() },
+        action_rewards: vec![1.0].into(),
+        ..Mdp::default()
+    }
+    .validated()
+    .unwrap()
+}
+
+fn solved<B: State<Error = std::convert::Infallible>>(mut backend: B) -> (Vec<f64>, Vec<u32>) {
+    let (Ok(values), Ok(policy)) = (backend.values(), backend.policy());
+    (values, policy)
+}
+
+fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
+    let distance = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(distance <= tolerance, "{what}: ‖V − V*‖ = {distance:e}");
+}
+
+/// The optimal values, by the serial backend.
+fn reference(model: &Mdp) -> Vec<f64> {
+    let mut serial = Serial::<f64>::new(model);
+    let Ok(run) = policy_iteration(&mut serial, 1e-13, &LIMITS, go);
+    assert_eq!(run.status, Status::Solved);
+    solved(serial).0
+}
+
+#[test]
+fn every_storage_gives_the_same_bits() {
+    fn check<T: Precise>(model: &Mdp) {
+        let sweeps = |storage, skip| {
+            let mut engine = Engine::<T>::new(model, EngineOptions { storage, skip, ..EngineOptions::default() });
+            let Ok(backups) = engine.backup(Stop::Change(0.0), 40);
+            let Ok(evaluation) = engine.evaluate(0.0, 7);
+            let Ok(changed) = engine.improve(1e-9);
+            let Ok(more) = engine.backup(Stop::Change(0.0), 3);
+            let (values, policy) = solved(engine);
+            let bits: Vec<u64> = values.into_iter().map(f64::to_bits).collect();
+            (bits, policy, backups, evaluation, changed, more)
+        };
+        let expected = sweeps(Storage::Plain, false);
+        for storage in STORAGES {
+            for skip in [false, true] {
+                assert!(sweeps(storage, skip) == expected, "{storage:?}, skip {skip}");
+            }
+        }
+    }
+    for model in models() {
+        check::<f64>(&model);
+        check::<f32>(&model);
+    }
+}
+
+#[test]
+fn sweeps_are_those_of_the_serial_backend() {
+    for model in models() {
+        let mut serial = Serial::<f64>::new(&model);
+        let Ok(expected) = serial.backup(Stop::Change(0.0), 25);
+        for storage in STORAGES {
+            let mut engine = Engine::<f64>::new(&model, EngineOptions { storage, ..EngineOptions::default() });
+            let Ok(found) = engine.backup(Stop::Change(0.0), 25);
+            assert_eq!(found.sweeps, expected.sweeps);
+            assert!((found.least - expected.least).abs() < 1e-13 && (found.greatest - expected.greatest).abs() < 1e-13);
+            let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
+            let (own, own_policy) = solved(engine);
+            assert_close("sweeps", &own, &values, 1e-12);
+            let differ = own_policy.iter().zip(&policy).filter(|(a, b)| a != b).count();
+            assert!(differ * 50 <= policy.len(), "{differ} of {} actions differ", policy.len());
+        }
+    }
+}
+
+#[test]
+fn sweeps_start_where_they_are_told() {
+    for model in models() {
+        let optimal = reference(&model);
+        let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
+        let Ok(()) = engine.reset(Some(&optimal));
+        let Ok(backups) = engine.backup(Stop::Change(1e-9), 100);
+        assert_eq!(backups.sweeps, 1);
+        let Ok(()) = engine.reset(None);
+        let Ok(values) = engine.values();
+        assert!(values.iter().all(|&value| value == 0.0));
+    }
+}
+
+#[test]
+fn all_methods_agree() {
+    for model in models() {
+        let optimal = reference(&model);
+        let classic = Order::GaussSeidel { block: usize::MAX };
+        let small = Order::GaussSeidel { block: 100 };
+        for order in [Order::Jacobi, Order::BLOCKS, classic, small] {
+            for storage in STORAGES {
+                let options = EngineOptions { storage, order, ..EngineOptions::default() };
+                let mut engine = Engine::<f64>::new(&model, options);
+                let Ok(run) = value_iteration(&mut engine, Stop::Change(1e-11), &LIMITS, go);
+                assert_eq!(run.status, Status::Solved, "{options:?}");
+                assert_close(&format!("{options:?}"), &solved(engine).0, &optimal, 1e-9);
+
+                let mut engine = Engine::<f64>::new(&model, options);
+                let Ok(run) = modified_policy_iteration(&mut engine, Stop::Change(1e-11), 10, &LIMITS, go);
+                assert_eq!(run.status, Status::Solved, "modified, {options:?}");
+                assert_close(&format!("modified, {options:?}"), &solved(engine).0, &optimal, 1e-9);
+            }
+        }
+        for storage in STORAGES {
+            let options = EngineOptions { storage, ..EngineOptions::default() };
+            let mut engine = Engine::<f64>::new(&model, options);
+            let Ok(run) = policy_iteration(&mut engine, 1e-11, &LIMITS, go);
+            assert_eq!(run.status, Status::Solved);
+            assert_close("policy iteration", &solved(engine).0, &optimal, 1e-9);
+            let Ok(mut krylov) = Krylov::new(System::new(Engine::new(&model, options)));
+            let Ok(run) = policy_iteration(&mut krylov, 1e-11, &LIMITS, go);
+            assert_eq!(run.status, Status::Solved);
+            assert!(run.rounds.last().unwrap().residual < 1e-11);
+            assert_close("Krylov", &solved(krylov).0, &optimal, 1e-9);
+        }
+    }
+}
+
+#[test]
+fn modified_policy_iteration_stops_by_the_span() {
+    let model = toroid(2500, 0.99);
+    let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
+    let Ok(run) = modified_policy_iteration(&mut engine, Stop::Span(1e-8), 20, &LIMITS, go);
+    assert_eq!(run.status, Status::Solved);
+    let Ok(mut values) = engine.values();
+    let bound = warpkov::mdp::certificate::certify_centred(&model, &mut values).bound.unwrap();
+    assert!(bound <= 0.5 * 1e-8 / (1.0 - 0.99) * 1.001, "{bound:e}");
+}
+
+/// A queue of up to `capacity` customers: one arrives with probability λ, and one is served with probability μ, slow or
+/// fast; the fast server costs more. Slow to mix where λ ≈ μ.
+fn queue(capacity: u32, gamma: f64) -> Mdp {
+    let (mut row_ptr, mut col, mut val, mut reward) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+    for customers in 0..=capacity {
+        for (serve, cost) in [(0.30, 0.0), (0.32, 30.0)] {
+            let up = if customers < capacity { 0.31 } else { 0.0 };
+            let down = if customers > 0 { serve } else { 0.0 };
+            if customers > 0 {
+                col.push(customers - 1);
+                val.push(down);
+            }
+            col.push(customers);
+            val.push(1.0 - up - down);
+            if customers < capacity {
+                col.push(customers + 1);
+                val.push(up);
+            }
+            row_ptr.push(col.len() as u64);
+            reward.push(-f64::from(customers) - cost);
+        }
+    }
+    let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+    let choices = Choices::Uniform(2);
+    Mdp { states: capacity + 1, choices, gamma, transitions, action_rewards: reward.into(), ..Mdp::default() }
+        .validated()
+        .unwrap()
+}
+
+/// γ = .9999 on a birth-death chain: sweeps would need more than 10⁵ of them for every policy.
+#[test]
+fn krylov_shines_on_slow_chains() {
+    let model = queue(20_000, 0.9999);
+    let Ok(mut krylov) = Krylov::new(System::new(Engine::new(&model, EngineOptions::default())));
+    let theta = 1e-6;
+    let Ok(run) = policy_iteration(&mut krylov, theta, &LIMITS, go);
+    assert_eq!(run.status, Status::Solved);
+    assert!(run.sweeps() < 20_000, "{} products", run.sweeps());
+    let (values, _) = solved(krylov);
+    // Certified independently, by the Bellman residual of the model.
+    let found = warpkov::mdp::certificate::certify(&model, &values);
+    assert!(found.bound.unwrap() < 2e-2, "{found:?}, {} products", run.sweeps());
+}
