@@ -10,7 +10,7 @@ use warpkov_kernels::launch::Device;
 
 use rayon::prelude::*;
 
-use super::auto::Features;
+use super::auto::{Features, TRIAL};
 use super::certificate::{Certificate, certify, certify_centred};
 use super::krylov::Krylov;
 use super::model::Mdp;
@@ -104,6 +104,9 @@ pub fn solve_from(
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
         return Ok(Solution { values, policy, notes, ..solution });
     }
+    if needs_trial(mdp, options) {
+        return with_trial(mdp, initial, options, observe);
+    }
     let maximized = mdp.to_maximize();
     let sign = mdp.objective.sign();
     let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
@@ -115,6 +118,47 @@ pub fn solve_from(
         values.par_iter_mut().for_each(|value| *value = -*value);
     }
     Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup })
+}
+
+/// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
+fn needs_trial(mdp: &Mdp, options: &SolveOptions) -> bool {
+    let features = Features::of(mdp, options.limits.target);
+    let on_cpu = match options.device {
+        DeviceChoice::Cpu => true,
+        DeviceChoice::Auto => features.suits_cpu().is_some() || !Gpu::count().is_ok_and(|count| count > 0),
+        DeviceChoice::Cuda(_) | DeviceChoice::Emulated => false,
+    };
+    let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
+    let epsilon = matches!(options.limits.target, Target::Epsilon(_));
+    options.method.is_none()
+        && on_cpu
+        && exact
+        && epsilon
+        && features.needs_trial()
+        && options.limits.max_sweeps > TRIAL
+}
+
+/// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
+fn with_trial(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    let on_cpu = SolveOptions { device: DeviceChoice::Cpu, reorder: Reorder::None, ..*options };
+    let limits = Limits { max_sweeps: TRIAL, ..options.limits };
+    let trial = SolveOptions { method: Some(Method::Values), limits, ..on_cpu };
+    let mut trial = solve_from(mdp, initial, &trial, observe)?;
+    if trial.run.status != Status::SweepLimit || trial.converged(&options.limits) {
+        trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
+        return Ok(trial);
+    }
+    let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
+    let mut solution = solve_from(mdp, Some(&trial.values), &krylov, observe)?;
+    let note = format!("auto chose krylov: {TRIAL} sweeps of value iteration were not enough, gamma is {}", mdp.gamma);
+    solution.notes.insert(0, note);
+    trial.run.append(solution.run);
+    Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, ..solution })
 }
 
 /// Another order in which to solve a model, if there is to be one, and what there is to say of it.
@@ -297,17 +341,17 @@ pub struct Done<R> {
 pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
     let start = Instant::now();
     let Place { device, mut precision, mut notes } = choose(mdp, options)?;
-    let mut method = |gpu| match options.method {
+    let mut method = || match options.method {
         Some(method) => method,
         None => {
-            let (method, note) = Features::of(mdp, options.limits.target).method(gpu, precision);
+            let (method, note) = Features::of(mdp, options.limits.target).method();
             notes.push(note);
             method
         }
     };
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
-            let method = method(false);
+            let method = method();
             if method == Method::Krylov {
                 // BiCGSTAB has no use for less.
                 precision = Precision::F64;
@@ -327,12 +371,12 @@ pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result
             (method, name, done?)
         }
         Chosen::Gpu(gpu, prepared) => {
-            let method = method(true);
+            let method = method();
             notes.extend(prepared.note());
             (method, gpu.name(), prepared.run(&gpu, precision, start, job)?)
         }
         Chosen::Emulated(prepared) => {
-            let method = method(true);
+            let method = method();
             notes.extend(prepared.note());
             let done = prepared.run(&Emulator::default(), precision, start, job)?;
             (method, "the emulator".to_owned(), done)
