@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
 use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::{Mdp, Objective};
-use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
+use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
 use warpkov::mdp::plot::{self, Format};
 use warpkov::mdp::report::{Extent, Report, Summary};
 use warpkov::mdp::solve::{Limits, Round, Status, Target};
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Where to solve: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// How to compute [default: values].
+    /// How to compute [default: what suits the model, with a note that says why].
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// Floating-point type of the sweeps.
@@ -48,6 +48,9 @@ pub struct Arguments {
     /// GPU memory to use at most, in bytes or as 4GiB [default: all that is free]. Larger models are streamed through it.
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     device_memory: Option<u64>,
+    /// Number states anew while solving, so that successors are near each other.
+    #[arg(long, value_enum, default_value = "auto")]
+    reorder: Reorder,
     /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
@@ -222,6 +225,7 @@ impl TryFrom<Arguments> for Options {
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
                 device_memory: arguments.device_memory,
+                reorder: arguments.reorder,
                 limits,
                 blocks: arguments.blocks.into(),
             },

@@ -76,13 +76,7 @@ pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
 /// equal ones, and [`NO_ACTION`] where there is none.
 pub fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<u32> {
     let sign = mdp.objective.sign();
-    let q_factor = |row: usize| {
-        let (successors, probs) = mdp.transitions.row(row);
-        let earned: f64 = mdp.rewards_of(row).zip(probs).map(|(reward, p)| p * reward).sum();
-        let next: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * values[successor as usize]).sum();
-        sign * (mdp.action_reward(row) + earned + mdp.gamma * next)
-    };
-    let of_state = |state: usize| first_best(mdp.choices.rows(state).map(q_factor));
+    let of_state = |state: usize| first_best(mdp.choices.rows(state).map(|row| sign * q_factor(mdp, values, row)));
     (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4).map(of_state).collect()
 }
 
@@ -90,6 +84,42 @@ pub fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<u32> {
 pub(super) fn first_best(factors: impl Iterator<Item = f64>) -> u32 {
     let best = factors.zip(0..).reduce(|best: (f64, u32), next| if next.0 > best.0 { next } else { best });
     best.map_or(NO_ACTION, |(_, action)| action)
+}
+
+/// Q(s, a) = r(s, a) + γ Σ P(s'|s, a)·V(s') of a row.
+fn q_factor(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
+    let (successors, probs) = mdp.transitions.row(row);
+    let earned: f64 = mdp.rewards_of(row).zip(probs).map(|(reward, p)| p * reward).sum();
+    let next: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * values[successor as usize]).sum();
+    mdp.action_reward(row) + earned + mdp.gamma * next
+}
+
+/// Q(s, a) − V(s) for each row, and the least and the greatest TV − V of states with actions, on all cores; for a model that
+/// is to be maximised.
+pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
+    let states = mdp.states as usize;
+    let of_chunk = |first: usize| {
+        let mut found = Vec::new();
+        let mut range = [f64::INFINITY, f64::NEG_INFINITY];
+        for state in first..states.min(first + CHUNK) {
+            let rows = mdp.choices.rows(state);
+            if !rows.is_empty() {
+                let start = found.len();
+                found.extend(rows.map(|row| q_factor(mdp, values, row) - values[state]));
+                let best = found[start..].iter().fold(f64::NEG_INFINITY, |best, &x| or_infinite(x).max(best));
+                range = [range[0].min(best), range[1].max(best)];
+            }
+        }
+        (found, range)
+    };
+    let chunks: Vec<_> = (0..states.div_ceil(CHUNK)).into_par_iter().map(|chunk| of_chunk(chunk * CHUNK)).collect();
+    let mut range = [f64::INFINITY, f64::NEG_INFINITY];
+    let mut all = Vec::with_capacity(mdp.rows());
+    for (found, [least, greatest]) in chunks {
+        all.extend(found);
+        range = [range[0].min(least), range[1].max(greatest)];
+    }
+    (all, if range[0] > range[1] { [0.0; 2] } else { range })
 }
 
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {

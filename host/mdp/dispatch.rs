@@ -10,14 +10,18 @@ use warpkov_kernels::launch::Device;
 
 use rayon::prelude::*;
 
+use super::auto::{Features, TRIAL};
 use super::certificate::{Certificate, certify, certify_centred};
 use super::krylov::Krylov;
 use super::model::Mdp;
-use super::options::{DeviceChoice, Method, Places, Precision, Solution, SolveOptions};
+use super::options::{DeviceChoice, Method, Places, Precision, Reorder, Solution, SolveOptions};
+use super::refine::Refined;
+use super::reorder::Order;
 use super::solve::{
     Backup, Evaluate, Limits, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target, modified_policy_iteration,
     policy_iteration, value_iteration,
 };
+use super::validate::Invalid;
 use crate::backend::cuda::{CudaError, Gpu, size};
 use crate::backend::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
 use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Streamed, Streaming, System, Values};
@@ -50,6 +54,12 @@ pub enum SolveError {
     /// The model has no such layout.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]
     Storage(Storage),
+    /// Refinement needs a reward per row.
+    #[error("--precision refined needs a reward for every row: it works with --storage slices or rows, not {0}")]
+    Shared(Storage),
+    /// The model is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
     /// States cannot be divided into such blocks.
     #[error(transparent)]
     Blocks(#[from] BadBlocks),
@@ -86,20 +96,89 @@ pub fn solve_from(
     if mdp.gamma >= 1.0 {
         return Err(SolveError::Undiscounted);
     }
-    // BiCGSTAB has no use for less.
-    let precision = if options.method == Some(Method::Krylov) { Precision::F64 } else { options.precision };
-    let options = &SolveOptions { precision, ..*options };
+    if let Some((order, note)) = order(mdp, options) {
+        let initial = initial.map(|values| order.to_new(values));
+        let options = SolveOptions { reorder: Reorder::None, ..*options };
+        let solution = solve_from(&order.apply(mdp)?, initial.as_deref(), &options, observe)?;
+        let notes = std::iter::once(note).chain(solution.notes).collect();
+        let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
+        return Ok(Solution { values, policy, notes, ..solution });
+    }
+    if needs_trial(mdp, options) {
+        return with_trial(mdp, initial, options, observe);
+    }
     let maximized = mdp.to_maximize();
     let sign = mdp.objective.sign();
     let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
     let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, observe };
-    let Done { result, method, device, notes, setup } = with_backend(&maximized, options, job)?;
+    let Done { result, method, precision, device, notes, setup } = with_backend(&maximized, options, job)?;
     let Solved { mut values, policy, run, certificate } = result;
     if sign < 0.0 {
         values.par_iter_mut().for_each(|value| *value = -*value);
     }
-    Ok(Solution { values, policy, run, certificate, method, precision: options.precision, device, notes, setup })
+    Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup })
+}
+
+/// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
+fn needs_trial(mdp: &Mdp, options: &SolveOptions) -> bool {
+    let features = Features::of(mdp, options.limits.target);
+    let on_cpu = match options.device {
+        DeviceChoice::Cpu => true,
+        DeviceChoice::Auto => features.suits_cpu().is_some() || !Gpu::count().is_ok_and(|count| count > 0),
+        DeviceChoice::Cuda(_) | DeviceChoice::Emulated => false,
+    };
+    let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
+    let epsilon = matches!(options.limits.target, Target::Epsilon(_));
+    options.method.is_none()
+        && on_cpu
+        && exact
+        && epsilon
+        && features.needs_trial()
+        && options.limits.max_sweeps > TRIAL
+}
+
+/// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
+fn with_trial(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    let on_cpu = SolveOptions { device: DeviceChoice::Cpu, reorder: Reorder::None, ..*options };
+    let limits = Limits { max_sweeps: TRIAL, ..options.limits };
+    let trial = SolveOptions { method: Some(Method::Values), limits, ..on_cpu };
+    let mut trial = solve_from(mdp, initial, &trial, observe)?;
+    if trial.run.status != Status::SweepLimit || trial.converged(&options.limits) {
+        trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
+        return Ok(trial);
+    }
+    let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
+    let mut solution = solve_from(mdp, Some(&trial.values), &krylov, observe)?;
+    let note = format!("auto chose krylov: {TRIAL} sweeps of value iteration were not enough, gamma is {}", mdp.gamma);
+    solution.notes.insert(0, note);
+    trial.run.append(solution.run);
+    Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, ..solution })
+}
+
+/// Another order in which to solve a model, if there is to be one, and what there is to say of it.
+fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
+    match options.reorder {
+        Reorder::None => None,
+        Reorder::Rcm => Some((Order::rcm(mdp), "states are in reverse Cuthill–McKee order".to_owned())),
+        Reorder::Auto => {
+            // Baselines take models as they are.
+            let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Krylov];
+            if options.method.is_some_and(|method| !methods.contains(&method)) {
+                return None;
+            }
+            let (order, [before, after]) = Order::worthwhile(mdp)?;
+            let note = format!(
+                "auto chose reverse Cuthill–McKee order: successors are {after:.0} states away on average, not {before:.0}"
+            );
+            Some((order, note))
+        }
+    }
 }
 
 /// [`solve_from`] V = 0.
@@ -250,6 +329,8 @@ pub struct Done<R> {
     pub result: R,
     /// The method, asked for or chosen.
     pub method: Method,
+    /// The precision, asked for or chosen.
+    pub precision: Precision,
     /// The device, in words.
     pub device: String,
     /// What was chosen on the user's behalf, and why.
@@ -264,35 +345,55 @@ pub struct Done<R> {
 /// [`SolveError`].
 pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
     let start = Instant::now();
-    let Place { device, mut notes } = choose(mdp, options)?;
+    let Place { device, mut precision, mut notes } = choose(mdp, options)?;
+    let mut method = || match options.method {
+        Some(method) => method,
+        None => {
+            let (method, note) = Features::of(mdp, options.limits.target).method();
+            notes.push(note);
+            method
+        }
+    };
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
-            let method = options.method.unwrap_or(Method::Values);
+            let method = method();
+            if method == Method::Krylov {
+                // BiCGSTAB has no use for less.
+                precision = Precision::F64;
+            }
             let cores =
                 if matches!(method, Method::Serial | Method::Sequential) { 1 } else { rayon::current_num_threads() };
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
-            let done = match options.precision {
+            let done = match precision {
                 Precision::F32 => on_cpu::<f32, J>(mdp, method, options, start, job),
-                Precision::F64 | Precision::Mixed => on_cpu::<f64, J>(mdp, method, options, start, job),
+                Precision::Refined if matches!(method, Method::Values | Method::GaussSeidel) => {
+                    refined_on_cpu(mdp, method, options, start, job)
+                }
+                Precision::F64 | Precision::Mixed | Precision::Refined => {
+                    on_cpu::<f64, J>(mdp, method, options, start, job)
+                }
             };
             (method, name, done?)
         }
         Chosen::Gpu(gpu, prepared) => {
+            let method = method();
             notes.extend(prepared.note());
-            (prepared.method, gpu.name(), prepared.run(&gpu, options.precision, start, job)?)
+            (method, gpu.name(), prepared.run(&gpu, precision, start, job)?)
         }
         Chosen::Emulated(prepared) => {
+            let method = method();
             notes.extend(prepared.note());
-            let done = prepared.run(&Emulator::default(), options.precision, start, job)?;
-            (prepared.method, "the emulator".to_owned(), done)
+            let done = prepared.run(&Emulator::default(), precision, start, job)?;
+            (method, "the emulator".to_owned(), done)
         }
     };
-    Ok(Done { result, method, device, notes, setup })
+    Ok(Done { result, method, precision, device, notes, setup })
 }
 
 /// A device, and what there is to say of the choice.
 struct Place<'m> {
     device: Chosen<'m>,
+    precision: Precision,
     notes: Vec<String>,
 }
 
@@ -309,24 +410,29 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
         Some(method) => Err(SolveError::Unsupported { method, device: options.device, instead }),
         None => Ok(()),
     };
-    let place = |device| Ok(Place { device, notes: Vec::new() });
+    let precision = options.precision;
+    let place = |device, notes| Ok(Place { device, precision, notes });
     match options.device {
         DeviceChoice::Cpu if only_gpu => unsupported("it needs --device cuda:N or emulated")?,
         DeviceChoice::Cuda(_) | DeviceChoice::Emulated if only_cpu => unsupported("it needs --device cpu")?,
         _ => {}
     }
+    let auto = options.device == DeviceChoice::Auto && options.method.is_none();
+    if let Some(note) = Features::of(mdp, options.limits.target).suits_cpu().filter(|_| auto) {
+        return place(Chosen::Cpu, vec![note]);
+    }
     match options.device {
-        DeviceChoice::Cpu => place(Chosen::Cpu),
+        DeviceChoice::Cpu => place(Chosen::Cpu, Vec::new()),
         DeviceChoice::Emulated => {
             let free = options.device_memory.unwrap_or(u64::MAX);
-            place(Chosen::Emulated(Prepared::new(mdp, options)?.within(free, free, options)?))
+            place(Chosen::Emulated(Prepared::new(mdp, options)?.within(free, free, options)?), Vec::new())
         }
-        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options).and_then(place),
-        DeviceChoice::Auto if only_cpu => place(Chosen::Cpu),
+        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options),
+        DeviceChoice::Auto if only_cpu => place(Chosen::Cpu, Vec::new()),
         DeviceChoice::Auto => match on_gpu(0, mdp, options) {
-            Ok(chosen) => place(chosen),
+            Ok(found) => Ok(found),
             Err(SolveError::Device(error)) if !only_gpu => {
-                Ok(Place { device: Chosen::Cpu, notes: vec![format!("auto chose the CPU: {error}")] })
+                place(Chosen::Cpu, vec![format!("auto chose the CPU: {error}")])
             }
             Err(error) => Err(error),
         },
@@ -334,12 +440,22 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
 }
 
 /// A GPU with enough free memory for the model, or for some parts of it at a time.
-fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Chosen<'m>, SolveError> {
+fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveError> {
     let gpu = Gpu::open(ordinal)?;
     let (free, total) = gpu.memory()?;
     let free = free.min(options.device_memory.unwrap_or(u64::MAX));
-    let prepared = Prepared::new(mdp, options)?.within(free, total, options)?;
-    Ok(Chosen::Gpu(gpu, prepared))
+    let precision = options.precision;
+    let prepared = Prepared::new(mdp, options)?;
+    if precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
+        // What is too large in 64 bits may not be in 32.
+        let precision = Precision::Refined;
+        let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
+        if refined.bytes(precision) <= free {
+            let note = "auto chose precision refined: the device's memory holds the model in 32 bits only";
+            return Ok(Place { device: Chosen::Gpu(gpu, refined), precision, notes: vec![note.to_owned()] });
+        }
+    }
+    Ok(Place { device: Chosen::Gpu(gpu, prepared.within(free, total, options)?), precision, notes: Vec::new() })
 }
 
 /// A model, laid out for a method that runs on a device.
@@ -362,7 +478,13 @@ impl<'m> Prepared<'m> {
         let method = options.method.unwrap_or(Method::Values);
         let layout = match method {
             Method::Values => {
-                let plan = Plan::new(mdp, options.storage);
+                let plan = match (options.precision, options.storage) {
+                    (Precision::Refined, None) => Some(Plan::with_rewards(mdp)),
+                    (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
+                        return Err(SolveError::Shared(storage));
+                    }
+                    (_, storage) => Plan::new(mdp, storage),
+                };
                 let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
                 Laid::Values(if options.skip { plan } else { plan.without_skipping() })
             }
@@ -392,12 +514,12 @@ impl<'m> Prepared<'m> {
         let room = free - free / 32;
         let streaming = plan.and_then(|plan| match options.precision {
             Precision::F32 => Streaming::within::<f32>(plan, room),
-            Precision::F64 | Precision::Mixed => Streaming::within::<f64>(plan, room),
+            Precision::F64 | Precision::Mixed | Precision::Refined => Streaming::within::<f64>(plan, room),
         });
         let streaming = streaming.ok_or_else(lacking)?;
         let (parts, at_a_time) = match options.precision {
             Precision::F32 => streaming.parts::<f32>(),
-            Precision::F64 | Precision::Mixed => streaming.parts::<f64>(),
+            Precision::F64 | Precision::Mixed | Precision::Refined => streaming.parts::<f64>(),
         };
         let (needed, free) = (size(needed), size(free));
         let why = format!(
@@ -453,7 +575,8 @@ impl<'m> Prepared<'m> {
         match precision {
             Precision::F32 => f32s,
             Precision::F64 => f64s,
-            Precision::Mixed => match self.layout {
+            Precision::Mixed | Precision::Refined => match self.layout {
+                Laid::Values(_) if precision == Precision::Refined => f32s,
                 Laid::Values(_) => f32s + f64s,
                 _ => f64s,
             },
@@ -478,6 +601,8 @@ impl<'m> Prepared<'m> {
             (Precision::F64, true) => self.typed::<f64, u64, D, J>(device, start, job),
             (Precision::Mixed, false) => self.mixed::<u32, D, J>(device, start, job),
             (Precision::Mixed, true) => self.mixed::<u64, D, J>(device, start, job),
+            (Precision::Refined, false) => self.refined::<u32, D, J>(device, start, job),
+            (Precision::Refined, true) => self.refined::<u64, D, J>(device, start, job),
         }
     }
 
@@ -521,6 +646,24 @@ impl<'m> Prepared<'m> {
             _ => self.typed::<f64, O, D, J>(device, start, job),
         }
     }
+
+    fn refined<O: Offset, D: Device, J: Job>(
+        &self,
+        device: &D,
+        start: Instant,
+        job: J,
+    ) -> Result<(J::Result, Duration), SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match &self.layout {
+            Laid::Values(plan) => {
+                let backend = Values::<f32, O, D>::new(device, plan);
+                values(start, backend.map(|backend| Refined::new(backend, self.mdp)), job)
+            }
+            _ => self.typed::<f64, O, D, J>(device, start, job),
+        }
+    }
 }
 
 fn on_cpu<T: Precise, J: Job>(
@@ -554,6 +697,24 @@ fn on_cpu<T: Precise, J: Job>(
         }
         _ => policies(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
     }
+}
+
+/// Sweeps in 32 bits on the CPU, refined.
+fn refined_on_cpu<J: Job>(
+    mdp: &Mdp,
+    method: Method,
+    options: &SolveOptions,
+    start: Instant,
+    job: J,
+) -> Result<(J::Result, Duration), SolveError> {
+    let storage = match options.storage {
+        None | Some(Storage::Narrow) => cpu::Storage::Packed,
+        Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
+        Some(storage @ Storage::Patterns) => return Err(SolveError::Shared(storage)),
+    };
+    let order = if method == Method::GaussSeidel { cpu::Order::BLOCKS } else { cpu::Order::Jacobi };
+    let engine = cpu::Engine::<f32>::new(mdp, cpu::EngineOptions { storage, order, skip: options.skip });
+    values(start, Ok::<_, Infallible>(Refined::new(engine, mdp)), job)
 }
 
 /// Does the job on a backend for policy iteration, whose making began at `start`.

@@ -3,6 +3,7 @@
 //! The [loop](solve) is written once, over what it asks of a [backend](solve::State); [`solve_with`] chooses the backend
 //! and certifies what comes out.
 
+pub mod auto;
 pub mod bench;
 pub mod certificate;
 pub mod compare;
@@ -17,6 +18,8 @@ pub mod options;
 pub mod patterns;
 pub mod plot;
 pub mod quotient;
+pub mod refine;
+pub mod reorder;
 pub mod report;
 pub mod solve;
 pub mod tiles;

@@ -108,6 +108,8 @@ pub enum Precision {
     F64,
     /// Value iteration on a GPU that has room for the model begins in 32 bits and ends in 64; all else is in 64 bits.
     Mixed,
+    /// Value iteration sweeps in 32 bits and is [refined](super::refine) in 64 on the host; all else is in 64 bits.
+    Refined,
 }
 
 impl Precision {
@@ -115,7 +117,7 @@ impl Precision {
     pub fn default_tie(self) -> f64 {
         match self {
             Self::F32 => 1e-6,
-            Self::F64 | Self::Mixed => 1e-9,
+            Self::F64 | Self::Mixed | Self::Refined => 1e-9,
         }
     }
 }
@@ -126,8 +128,22 @@ impl fmt::Display for Precision {
             Self::F32 => "f32",
             Self::F64 => "f64",
             Self::Mixed => "mixed",
+            Self::Refined => "refined",
         })
     }
+}
+
+/// In which order states are numbered while a model is solved. What comes out is in the model's own order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reorder {
+    /// Reverse Cuthill–McKee where successors are far away and it brings them much nearer.
+    #[default]
+    Auto,
+    /// The model's own.
+    None,
+    /// Reverse Cuthill–McKee.
+    Rcm,
 }
 
 /// Where to solve.
@@ -186,7 +202,7 @@ impl Serialize for DeviceChoice {
 /// What a solve is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
-    /// How to compute; `None` is [`Method::Values`].
+    /// How to compute; `None` is what [`auto`](super::auto) chooses.
     pub method: Option<Method>,
     /// Where to compute.
     pub device: DeviceChoice,
@@ -198,6 +214,8 @@ pub struct SolveOptions {
     pub skip: bool,
     /// Bytes of a GPU's memory to use at most; value iteration streams larger models through them.
     pub device_memory: Option<u64>,
+    /// In which order.
+    pub reorder: Reorder,
     /// When to stop.
     pub limits: Limits,
     /// How [`Method::BlockDivided`] divides states.
@@ -213,6 +231,7 @@ impl Default for SolveOptions {
             storage: None,
             skip: true,
             device_memory: None,
+            reorder: Reorder::default(),
             limits: Limits::default(),
             blocks: BlockDivided::default(),
         }

@@ -163,6 +163,7 @@ impl Summary for Report<'_> {
             Precision::F32 => "FP32 (float)",
             Precision::F64 => "FP64 (double)",
             Precision::Mixed => "FP32, then FP64 (mixed)",
+            Precision::Refined => "FP32, refined in FP64",
         };
         writeln!(out, "Precision: {precision}")?;
         writeln!(out, "Using {}, method {}", solution.device, solution.method)?;

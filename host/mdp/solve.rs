@@ -46,6 +46,13 @@ pub trait Backup: State {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
 }
 
+/// What [refinement](super::refine) asks of a backend.
+pub trait Correct: Backup {
+    /// Puts `rewards`, one r(s, a) per row of the model, in the place of its own; V stays. False, and nothing is done, where
+    /// rows share what is stored of them.
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
+}
+
 /// When greedy sweeps end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::backend::Precise;
 use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::mdp::solve::{Backup, Backups, Evaluate, Evaluation, State, Stop};
+use crate::mdp::solve::{Backup, Backups, Correct, Evaluate, Evaluation, State, Stop};
 
 /// Blocks that one task of a parallel loop sweeps, at least.
 const BLOCKS_PER_TASK: usize = 4;
@@ -265,6 +265,14 @@ impl<T: Precise> Backup for Engine<'_, T> {
                 return Ok(Backups { sweeps, least, greatest, fixed: !any });
             }
         }
+    }
+}
+
+impl<T: Precise> Correct for Engine<'_, T> {
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Infallible> {
+        self.refresh();
+        (self.projected, self.values.known) = (None, false);
+        Ok(self.layout.set_rewards(rewards))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::model::{Choices, Mdp};
 use crate::mdp::patterns::Patterns;
-use crate::mdp::solve::{Backup, Backups, State, Stop};
+use crate::mdp::solve::{Backup, Backups, Correct, State, Stop};
 use crate::mdp::tiles::Tiles;
 
 /// Sweeps that are launched without a word from the device in between, at most.
@@ -158,16 +158,9 @@ impl<'m> Plan<'m> {
             Some(Storage::Slices) => Slices::of(mdp).map(Laid::Slices),
             Some(Storage::Narrow) => narrow(mdp, &reward),
             Some(Storage::Patterns) => patterns(mdp, &reward),
-            None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| {
-                let mean = mdp.transitions.nnz() as f64 / mdp.rows() as f64;
-                let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
-                Some(slices.unwrap_or_else(|| rows(mdp)))
-            }),
+            None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| Some(slices_or_rows(mdp))),
         }?;
-        let size = match &layout {
-            Laid::Rows { states_per_block, .. } => *states_per_block as usize,
-            _ => tile(mdp.states as usize),
-        };
+        let size = layout.tile(mdp);
         Some(Self { model: Model::Host { mdp, reward, layout }, tiles: Tiles::find(mdp, size) })
     }
 
@@ -177,6 +170,15 @@ impl<'m> Plan<'m> {
         let table = Table::of(&grid.patterns, grid.grid.gamma)?;
         let tiles = Tiles::of_grid(grid.grid.width, grid.states(), tile(grid.states() as usize));
         Some(Self { model: Model::Generated { grid, table }, tiles: Some(tiles) })
+    }
+
+    /// The smallest layout in which every row has a reward of its own.
+    #[must_use]
+    pub fn with_rewards(mdp: &'m Mdp) -> Self {
+        let layout = slices_or_rows(mdp);
+        let size = layout.tile(mdp);
+        let reward = mdp.expected_rewards();
+        Self { model: Model::Host { mdp, reward, layout }, tiles: Tiles::find(mdp, size) }
     }
 
     /// Sweeps all states every time, whether they can have changed or not.
@@ -284,6 +286,23 @@ impl Source<'_> {
             Self::Generated(grid) => grid.greedy(values),
         }
     }
+}
+
+impl Laid {
+    /// States of a tile.
+    fn tile(&self, mdp: &Mdp) -> usize {
+        match self {
+            Self::Rows { states_per_block, .. } => *states_per_block as usize,
+            _ => tile(mdp.states as usize),
+        }
+    }
+}
+
+/// Slices where rows are short, if these would not be mostly padding; else rows.
+fn slices_or_rows(mdp: &Mdp) -> Laid {
+    let mean = mdp.transitions.nnz() as f64 / mdp.rows() as f64;
+    let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
+    slices.unwrap_or_else(|| rows(mdp))
 }
 
 fn rows(mdp: &Mdp) -> Laid {
@@ -485,6 +504,8 @@ pub struct Values<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     source: Source<'d>,
     model: Stored<T, O, D>,
+    /// Where the elements are, if the model is stored as plain slices.
+    slices: Option<Slices>,
     model_bytes: u64,
     tiles: Dependencies<D>,
     v_old: D::Buffer<T>,
@@ -504,6 +525,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             device,
             source,
             model: Stored::upload(device, plan)?,
+            slices: match &plan.model {
+                Model::Host { layout: Laid::Slices(slices), .. } => Some(slices.clone()),
+                _ => None,
+            },
             model_bytes: plan.model_bytes::<T, O>(),
             tiles: Dependencies::upload(device, plan.tiles.as_ref())?,
             v_old: device.zeros(states)?,
@@ -649,6 +674,20 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
     /// The model once, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         Ok(self.model_bytes + 2 * u64::from(self.source.states()) * size_of::<T>() as u64)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, D::Error> {
+        match (&mut self.model, &self.slices, self.source) {
+            (Stored::Rows { reward, .. }, ..) => *reward = self.device.upload(&T::of(rewards))?,
+            (Stored::Slices { reward, .. }, Some(slices), Source::Host(mdp)) => {
+                *reward = self.device.upload(&slices.earnings::<T>(mdp, rewards))?;
+            }
+            _ => return Ok(false),
+        }
+        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
+        Ok(true)
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::dispatch::{Job, SolveError};
-use super::options::{DeviceChoice, Method, Precision, SolveOptions};
+use super::options::{DeviceChoice, Method, Precision, Reorder, SolveOptions};
 use super::solve::{
     Backup, Evaluate, Limits, PARTIAL_SWEEPS, Run, State, Stop, Target, modified_policy_iteration, policy_iteration,
     value_iteration,
@@ -48,6 +48,7 @@ impl BenchOptions {
             storage: self.storage,
             skip: self.skip,
             device_memory: self.device_memory,
+            reorder: Reorder::None,
             limits,
             blocks,
         }

@@ -114,6 +114,11 @@ pub(super) trait States<T: Precise>: Send + Sync + Sized {
     /// Bytes that a sweep reads of the model.
     fn bytes(&self) -> u64;
 
+    /// Replaces r(s, a); false where rows share it.
+    fn set_rewards(&mut self, _rewards: &[f64]) -> bool {
+        false
+    }
+
     /// One greedy backup of the states `first..first + target.len()`.
     fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change {
         let mut change = Change::NONE;
@@ -171,6 +176,9 @@ pub(super) trait Layout<T: Precise>: Send + Sync {
 
     /// Bytes that a sweep reads of the model.
     fn bytes(&self) -> u64;
+
+    /// Replaces r(s, a), one per row; false, and nothing is done, where rows share it.
+    fn set_rewards(&mut self, rewards: &[f64]) -> bool;
 }
 
 /// Any storage of states, as a layout.
@@ -276,6 +284,10 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
 
     fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+
+    fn set_rewards(&mut self, rewards: &[f64]) -> bool {
+        self.0.set_rewards(rewards)
     }
 }
 

@@ -199,6 +199,11 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
         }
     }
 
+    fn set_rewards(&mut self, rewards: &[f64]) -> bool {
+        self.reward = Rewards::of(rewards);
+        true
+    }
+
     type Projected = Rows<'static, T, C, P>;
 
     fn project(&self, policy: &[u32], rewards: bool) -> Self::Projected {

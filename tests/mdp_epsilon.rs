@@ -1,0 +1,261 @@
+//! ε is honoured: what a solver says of its error is true, on random models that are also solved exactly, and all solvers
+//! agree on every family of models.
+
+#[path = "kernels/random.rs"]
+mod random;
+
+use std::ops::ControlFlow;
+
+use random::Random;
+use rayon::prelude::*;
+use warpkov::mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
+use warpkov::mdp::model::{Csr, Mdp, Objective};
+use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
+use warpkov::mdp::solve::{Limits, Target};
+use warpkov::mdp::solve_with;
+
+use DeviceChoice::{Cpu, Emulated};
+use Precision::{F32, F64, Mixed, Refined};
+
+/// Random models.
+const MODELS: u64 = 1000;
+
+/// What solves on the CPU, in every precision that it tells apart there.
+const ON_CPU: [(Option<Method>, Precision); 16] = [
+    (Some(Method::Serial), F32),
+    (Some(Method::Serial), F64),
+    (Some(Method::Parallel), F32),
+    (Some(Method::Parallel), F64),
+    (Some(Method::Sequential), F32),
+    (Some(Method::Sequential), F64),
+    (Some(Method::Values), F32),
+    (Some(Method::Values), F64),
+    (Some(Method::Values), Refined),
+    (Some(Method::GaussSeidel), F32),
+    (Some(Method::GaussSeidel), F64),
+    (Some(Method::GaussSeidel), Refined),
+    (Some(Method::Modified), F32),
+    (Some(Method::Modified), F64),
+    (Some(Method::Krylov), F64),
+    (None, Mixed),
+];
+
+/// What solves on a device.
+const ON_DEVICE: [(Option<Method>, Precision); 10] = [
+    (Some(Method::Values), F32),
+    (Some(Method::Values), F64),
+    (Some(Method::Values), Mixed),
+    (Some(Method::Values), Refined),
+    (Some(Method::Plain), F64),
+    (Some(Method::Projected), F32),
+    (Some(Method::Projected), F64),
+    (Some(Method::ResultDivided), F64),
+    (Some(Method::BlockDivided), F64),
+    (None, Mixed),
+];
+
+/// γ up to which all that runs on the CPU solves a model; above, a few do, in turns.
+const ALL_BELOW: f64 = 0.97;
+
+fn solve(mdp: &Mdp, (method, precision): (Option<Method>, Precision), device: DeviceChoice, epsilon: f64) -> Solution {
+    // Where θ is out of the reach of f32, policies are evaluated as long as is allowed.
+    let patient = precision != F32;
+    let limits = Limits {
+        target: Target::Epsilon(epsilon),
+        max_sweeps: if patient { 2_000_000 } else { 5_000 },
+        max_policies: if patient { 1_000 } else { 20 },
+        tie: 1e-3 * epsilon * (1.0 - mdp.gamma),
+    };
+    let options = SolveOptions { method, device, precision, limits, ..SolveOptions::default() };
+    solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// Solves a·x = b by Gaussian elimination with partial pivoting.
+fn linear(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+    let n = b.len();
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).unwrap();
+        a.swap(k, pivot);
+        b.swap(k, pivot);
+        let row = a[k].clone();
+        for i in k + 1..n {
+            let factor = a[i][k] / row[k];
+            a[i].iter_mut().zip(&row).for_each(|(entry, above)| *entry -= factor * above);
+            b[i] -= factor * b[k];
+        }
+    }
+    for k in (0..n).rev() {
+        let known: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
+        b[k] = (b[k] - known) / a[k][k];
+    }
+    b
+}
+
+fn norm(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |norm, value| value.abs().max(norm))
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// V* by policy iteration with exact evaluation, and how far it may be off: the residuals of LU factorisation with
+/// pivoting are a few roundings, which 1/(1 − γ) magnifies.
+fn exact(mdp: &Mdp) -> (Vec<f64>, f64) {
+    let states = mdp.states as usize;
+    let (rewards, sign) = (mdp.expected_rewards(), mdp.objective.sign());
+    let q = |values: &[f64], row: usize| {
+        let (successors, probs) = mdp.transitions.row(row);
+        let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * values[s as usize]).sum();
+        sign * (rewards[row] + mdp.gamma * next)
+    };
+    let mut policy: Vec<Option<usize>> = (0..states).map(|state| mdp.choices.rows(state).next()).collect();
+    for _ in 0..1000 {
+        let (mut a, mut b) = (vec![vec![0.0; states]; states], vec![0.0; states]);
+        for state in 0..states {
+            a[state][state] = 1.0;
+            if let Some(row) = policy[state] {
+                let (successors, probs) = mdp.transitions.row(row);
+                successors.iter().zip(probs).for_each(|(&s, p)| a[state][s as usize] -= mdp.gamma * p);
+                b[state] = rewards[row];
+            }
+        }
+        let values = linear(a, b);
+        let (mut stable, tie) = (true, 4e-15 * norm(&values));
+        for (state, own) in policy.iter_mut().enumerate() {
+            for row in mdp.choices.rows(state) {
+                if own.is_some_and(|own| q(&values, row) > q(&values, own) + tie) {
+                    (*own, stable) = (Some(row), false);
+                }
+            }
+        }
+        if stable {
+            let error = 2e-14 * norm(&values) / (1.0 - mdp.gamma);
+            return (values, error);
+        }
+    }
+    panic!("policies go round");
+}
+
+/// A small ragged model with ends and terminal states, rewards of mixed magnitudes and γ up to 0.9999; and ε.
+fn model(number: u64) -> (Mdp, f64) {
+    let mut random = Random::new(number);
+    let states = 2 + random.below(29) as u32;
+    // Every eighth γ is the greatest of all.
+    let distance = if number % 8 == 7 { 1e-4 } else { 10_f64.powf(-3.5 * random.unit().powi(2)) };
+    let (gamma, actions, longest) = (1.0 - distance, 1 + random.below(4) as u32, 1 + random.below(6) as u32);
+    let mdp = match random.below(2) {
+        0 => random.mdp(states, actions, longest, gamma),
+        _ => random.ragged(states, actions, longest, gamma),
+    };
+    let scale = 10_f64.powi(random.below(10) as i32 - 4);
+    let mut scaled = |numbers: &[f64]| -> Vec<f64> {
+        numbers.iter().map(|x| scale * x * 10_f64.powi(-(random.below(4) as i32))).collect()
+    };
+    let (action_rewards, rewards) = (scaled(&mdp.action_rewards), scaled(&mdp.rewards.val));
+    let objective = if number % 3 == 0 { Objective::Minimize } else { Objective::Maximize };
+    let mdp = Mdp {
+        objective,
+        action_rewards: action_rewards.into(),
+        rewards: Csr { val: rewards.into(), ..mdp.rewards.clone() },
+        ..mdp
+    };
+    let relative = 10_f64.powf(-3.0 - 6.0 * random.unit());
+    (mdp.validated().unwrap(), relative)
+}
+
+/// Whether ε was reached; that what is said of the error is true is asserted.
+fn honoured(number: u64, mdp: &Mdp, how: (Option<Method>, Precision), device: DeviceChoice, relative: f64) -> bool {
+    let (values, error) = exact(mdp);
+    let epsilon = relative * norm(&values).max(1e-300);
+    let solution = solve(mdp, how, device, epsilon);
+    let what = format!("model {number}, γ = {}, {how:?} on {device}, ε = {epsilon:e}", mdp.gamma);
+    let off = distance(&solution.values, &values);
+    let bound = solution.certificate.bound.unwrap_or_else(|| panic!("{what}: nothing is certain"));
+    assert!(off <= bound + error, "{what}: off by {off:e}, not {bound:e}; {:?}", solution.run.status);
+    let reached = bound <= epsilon;
+    assert!(
+        reached || how.1 == F32,
+        "{what}: {bound:e}, {:?} after {} sweeps",
+        solution.run.status,
+        solution.run.sweeps()
+    );
+    reached
+}
+
+#[test]
+fn epsilon_is_honoured() {
+    let count = ON_CPU.len() as u64;
+    let of_model = |number: u64| {
+        let (mdp, relative) = model(number);
+        let all = mdp.gamma <= ALL_BELOW;
+        let turn = |place: u64| all || (place + number).is_multiple_of(5);
+        let turns = (0..count).filter(|&place| turn(place)).map(|place| ON_CPU[place as usize]);
+        let reached = turns.map(|how| (how.1 == F32, honoured(number, &mdp, how, Cpu, relative)));
+        reached.filter(|(short, reached)| *short && *reached).count()
+    };
+    let reached: usize = (0..MODELS).into_par_iter().map(of_model).sum();
+    // Many targets are out of the reach of f32, and many are not.
+    assert!(reached > 1000, "{reached}");
+}
+
+#[test]
+fn epsilon_is_honoured_on_devices() {
+    let models: Vec<u64> = (0..MODELS).filter(|&number| model(number).0.gamma < 0.9).step_by(12).collect();
+    models.into_par_iter().for_each(|number| {
+        let (mdp, relative) = model(number);
+        for how in ON_DEVICE.into_iter().filter(|how| how.0 != Some(Method::BlockDivided)) {
+            honoured(number, &mdp, how, Emulated, relative);
+        }
+    });
+}
+
+#[test]
+fn all_methods_agree_on_all_families() {
+    let grid = SlipGrid { width: 9, height: 11, ..SlipGrid::default() };
+    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..grid };
+    let garnet = Garnet { states: 80, actions: 3, branching: 4, gamma: 0.9, ..Garnet::default() };
+    let ragged = Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, seed: 5, ..garnet };
+    let models = [
+        ("grid", grid.generate().unwrap()),
+        ("walls", walls.generate().unwrap()),
+        ("wet floor, 1", WetFloor { reward_states: 5, ..WetFloor::new(8, 8, 1) }.generate().unwrap()),
+        ("wet floor, 4", WetFloor { reward_states: 5, ..WetFloor::new(8, 8, 4) }.generate().unwrap()),
+        ("garnet", garnet.generate().unwrap()),
+        ("ragged garnet", ragged.generate().unwrap()),
+        ("queues", QueueNetwork { capacity: 6, gamma: 0.95, ..QueueNetwork::default() }.generate().unwrap()),
+    ];
+    models.par_iter().for_each(|(name, mdp)| {
+        let epsilon = 1e-7;
+        let expected = solve(mdp, (Some(Method::Serial), F64), Cpu, epsilon);
+        let check = |how: (Option<Method>, Precision), device| {
+            let found = solve(mdp, how, device, epsilon);
+            let off = distance(&found.values, &expected.values);
+            assert!(found.certificate.bound.unwrap() <= epsilon, "{name}, {how:?} on {device}: {:?}", found.run.status);
+            assert!(off <= 2.0 * epsilon, "{name}, {how:?} on {device}: {off:e}");
+        };
+        let exact = |how: &(Option<Method>, Precision)| how.1 != F32;
+        ON_CPU.into_iter().filter(exact).for_each(|how| check(how, Cpu));
+        ON_DEVICE.into_iter().filter(exact).for_each(|how| check(how, Emulated));
+    });
+}
+
+/// The state that n·7919 mod S has the number of; then 300² cells are far from their neighbours.
+#[test]
+fn the_order_of_states_does_not_matter() {
+    let grid = SlipGrid { width: 300, height: 300, ..SlipGrid::default() }.generate().unwrap();
+    let states = u64::from(grid.states);
+    let order = warpkov::mdp::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect());
+    let shuffled = order.apply(&grid).unwrap();
+    let solve = |mdp: &Mdp, reorder| {
+        let options = SolveOptions { method: Some(Method::Values), device: Cpu, reorder, ..SolveOptions::default() };
+        solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let expected = solve(&grid, Reorder::None);
+    for (reorder, said) in [(Reorder::None, false), (Reorder::Auto, true), (Reorder::Rcm, true)] {
+        let found = solve(&shuffled, reorder);
+        // Jacobi sweeps do the same in any order, but for the order of three terms of a sum.
+        assert!(distance(&order.to_old(&found.values), &expected.values) <= 1e-12, "{reorder:?}");
+        assert_eq!(found.notes.iter().any(|note| note.contains("Cuthill")), said, "{reorder:?}: {:?}", found.notes);
+    }
+}
