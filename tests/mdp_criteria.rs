@@ -3,13 +3,15 @@
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::backend::cpu::Serial;
 use warpkov::mdp::criterion::{Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, solve, solve_on};
-use warpkov::mdp::generate::{Consensus, Csma, Firewire, Zeroconf};
+use warpkov::mdp::generate::{Consensus, Csma, Firewire, Gambler, Zeroconf};
 use warpkov::mdp::graph::{Graph, NO_COMPONENT};
+use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
 use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::solve::{Backup, State, Status, Stop};
@@ -291,7 +293,88 @@ fn consensus() {
     }
 }
 
-/// Likewise `csma` (some_before), `firewire` (time_max, time_min) and `zeroconf` (correct_max, with a relative error).
+/// Likewise of four processes: c2, steps_max and steps_min.
+#[test]
+fn consensus_of_four() {
+    let mdp = Consensus { processes: 4, bound: 2 }.generate().unwrap();
+    let finished = Criterion::TotalReward { goal: Some(mdp.labels["finished"].clone()) };
+    for (objective, exact) in [(Objective::Maximize, 363.0), (Objective::Minimize, 192.0)] {
+        assert_holds(&solved(&with(objective, &mdp), &finished, 1e-6), start(&mdp), exact);
+    }
+    let heads = |state: &u32| mdp.labels["all_coins_equal_1"].binary_search(state).is_ok();
+    let goal = mdp.labels["finished"].iter().copied().filter(heads).collect();
+    let found = solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9);
+    assert_holds(&found, start(&mdp), 325.0 / 1024.0);
+}
+
+/// Likewise `csma` (all_before_max): to deliver all before any station has had to wait the longest. Those states are left
+/// for themselves only.
+#[test]
+fn csma_before_the_longest_wait() {
+    let mdp = Csma::default().generate().unwrap();
+    let late = &mdp.labels["collision_max_backoff"];
+    let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
+    for state in 0..mdp.states {
+        for row in mdp.choices.rows(state as usize) {
+            let (cols, probs) = mdp.transitions.row(row);
+            match late.binary_search(&state) {
+                Ok(_) => {
+                    col.push(state);
+                    val.push(1.0);
+                }
+                Err(_) => {
+                    col.extend_from_slice(cols);
+                    val.extend_from_slice(probs);
+                }
+            }
+            row_ptr.push(col.len() as u64);
+        }
+    }
+    let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+    let Mdp { states, choices, labels, .. } = mdp.clone();
+    let stuck = Mdp { states, choices, gamma: 1.0, transitions, labels, ..Mdp::default() }.validated().unwrap();
+    let goal =
+        stuck.labels["all_delivered"].iter().copied().filter(|state| late.binary_search(state).is_err()).collect();
+    assert_holds(&solved(&stuck, &Criterion::Reach { goal }, 1e-9), start(&mdp), 7.0 / 8.0);
+}
+
+/// Sutton and Barto, example 4.3: with p = .4 and .25 bold play wins from 25, 50 and 75 as here. And Gymnasium 1.4's
+/// FrozenLake 8×8, undiscounted, whose goal can be reached for certain; on the CPU and emulated.
+#[test]
+fn textbook_models_undiscounted() {
+    // Neither .4 nor 1/3 is a number in binary.
+    let assert_near = |found: &Bounded, state: usize, exact: f64| {
+        let value = found.values()[state];
+        assert!((value - exact).abs() <= 1e-9 + 1e-12, "state {state}: {value}, not {exact}");
+    };
+    let devices = [DeviceChoice::Cpu, DeviceChoice::Emulated];
+    let solved_on = |device, mdp: &Mdp, criterion: &Criterion| {
+        let options = Options { epsilon: 1e-9, ..Options::default() };
+        let found = solve_on(device, mdp, criterion, &options, &mut |_| ControlFlow::Continue(())).unwrap().bounded;
+        assert_eq!(found.status, Status::Solved);
+        found
+    };
+    for device in devices {
+        for (heads, expected) in [(0.4, [0.16, 0.4, 0.64]), (0.25, [1.0 / 16.0, 0.25, 7.0 / 16.0])] {
+            let mdp = Gambler { heads, ..Gambler::default() }.generate().unwrap();
+            let goal = Criterion::Reach { goal: mdp.labels["goal"].clone() };
+            for criterion in [goal, Criterion::TotalReward { goal: None }] {
+                let found = solved_on(device, &mdp, &criterion);
+                [25, 50, 75].into_iter().zip(expected).for_each(|(state, exact)| assert_near(&found, state, exact));
+            }
+        }
+        let coin = with(Objective::Minimize, &Consensus { processes: 2, bound: 2 }.generate().unwrap());
+        let finished = Criterion::TotalReward { goal: Some(coin.labels["finished"].clone()) };
+        assert_holds(&solved_on(device, &coin, &finished), start(&coin), 48.0);
+    }
+    let lake = |name| read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)).unwrap();
+    for (name, exact) in [("frozen-lake-4x4.json", 14.0 / 17.0), ("frozen-lake-8x8.json", 1.0)] {
+        let found = solved_on(DeviceChoice::Cpu, &lake(name), &Criterion::TotalReward { goal: None });
+        assert_near(&found, 0, exact);
+    }
+}
+
+/// Quantitative Verification Benchmark Set: `csma` (some_before), `firewire` (time_max, time_min) and `zeroconf` (correct_max, with a relative error).
 #[test]
 fn protocols() {
     let mdp = Csma::default().generate().unwrap();

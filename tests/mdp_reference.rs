@@ -3,11 +3,13 @@
 //! Discounted ones are solved by every method that [`METHODS`] lists, and every solution must be certain.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Inventory, QueueNetwork, SuttonGrid, Zeroconf,
 };
+use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
 use warpkov::mdp::solve::{Limits, Target};
@@ -27,8 +29,8 @@ const METHODS: [(Method, DeviceChoice); 10] = [
     (Method::Projected, DeviceChoice::Emulated),
 ];
 
-/// Entries of P at most for a model to be emulated.
-const EMULATED: usize = 20_000;
+/// Entries of P, times 1/(1 − γ), at most for a model to be emulated.
+const EMULATED: f64 = 1e5;
 
 /// How certain solutions must be.
 const EPSILON: f64 = 1e-8;
@@ -38,8 +40,8 @@ fn solutions(mdp: &Mdp) -> Vec<(String, Solution)> {
     let gpu = Gpu::count().is_ok_and(|count| count > 0);
     let emulated = METHODS.into_iter().filter(|(_, device)| *device == DeviceChoice::Emulated);
     let on_gpu = emulated.filter(|_| gpu).map(|(method, _)| (method, DeviceChoice::Cuda(0)));
-    let small =
-        |&(_, device): &(Method, DeviceChoice)| device != DeviceChoice::Emulated || mdp.transitions.nnz() <= EMULATED;
+    let work = mdp.transitions.nnz() as f64 / (1.0 - mdp.gamma);
+    let small = |&(_, device): &(Method, DeviceChoice)| device != DeviceChoice::Emulated || work <= EMULATED;
     METHODS
         .into_iter()
         .filter(small)
@@ -159,6 +161,27 @@ fn toolbox_example() {
         |gamma| dense(gamma, &[&[(&[0.5, 0.5], 5.0), (&[0.0, 1.0], 10.0)], &[(&[0.8, 0.2], -1.0), (&[0.1, 0.9], 2.0)]]);
     values_are(&small(0.9), &[(0, 42.441_860_47), (1, 36.046_511_63)], 8);
     values_are(&small(0.99), &[(0, 392.299_107_14), (1, 386.160_714_29)], 8);
+}
+
+/// Gymnasium 1.4's own tables; V by value iteration and by exact policy iteration.
+#[test]
+fn gymnasium() {
+    for (name, gamma, state, expected) in [
+        ("frozen-lake-4x4", 0.9, 0, 0.068_890_904_889),
+        ("frozen-lake-4x4", 0.95, 0, 0.180_471_578_397),
+        ("frozen-lake-4x4", 0.99, 0, 0.542_025_932_000),
+        ("frozen-lake-8x8", 0.9, 0, 0.006_411_114_262),
+        ("frozen-lake-8x8", 0.99, 0, 0.414_640_361_800),
+        ("cliff-walking", 0.9, 36, -7.458_134_171_671),
+        ("cliff-walking", 0.99, 36, -12.247_897_700_103),
+        ("taxi", 0.9, 0, 17.0),
+        ("taxi", 0.95, 0, 18.0),
+        ("taxi", 0.99, 0, 18.8),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/{name}.json"));
+        let mdp = Mdp { gamma, ..read(&path).unwrap() };
+        values_are(&mdp, &[(state, expected)], 12);
+    }
 }
 
 /// Puterman, *Markov Decision Processes* (1994), section 3.1: a state of two actions and one of one.
