@@ -21,7 +21,7 @@ use Precision::{F32, F64, Mixed, Refined};
 const MODELS: u64 = 1000;
 
 /// What solves on the CPU, in every precision that it tells apart there.
-const ON_CPU: [(Option<Method>, Precision); 16] = [
+const ON_CPU: [(Option<Method>, Precision); 15] = [
     (Some(Method::Serial), F32),
     (Some(Method::Serial), F64),
     (Some(Method::Parallel), F32),
@@ -33,7 +33,6 @@ const ON_CPU: [(Option<Method>, Precision); 16] = [
     (Some(Method::Values), Refined),
     (Some(Method::GaussSeidel), F32),
     (Some(Method::GaussSeidel), F64),
-    (Some(Method::GaussSeidel), Refined),
     (Some(Method::Modified), F32),
     (Some(Method::Modified), F64),
     (Some(Method::Krylov), F64),
@@ -167,7 +166,9 @@ fn model(number: u64) -> (Mdp, f64) {
 /// Whether ε was reached; that what is said of the error is true is asserted.
 fn honoured(number: u64, mdp: &Mdp, how: (Option<Method>, Precision), device: DeviceChoice, relative: f64) -> bool {
     let (values, error) = exact(mdp);
-    let epsilon = relative * norm(&values).max(1e-300);
+    // V* can be 0 where rewards are not.
+    let size = norm(&values);
+    let epsilon = relative * if size == 0.0 { 1e3 } else { size };
     let solution = solve(mdp, how, device, epsilon);
     let what = format!("model {number}, γ = {}, {how:?} on {device}, ε = {epsilon:e}", mdp.gamma);
     let off = distance(&solution.values, &values);

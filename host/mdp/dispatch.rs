@@ -366,9 +366,7 @@ pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result
             let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
             let done = match precision {
                 Precision::F32 => on_cpu::<f32, J>(mdp, method, options, start, job),
-                Precision::Refined if matches!(method, Method::Values | Method::GaussSeidel) => {
-                    refined_on_cpu(mdp, method, options, start, job)
-                }
+                Precision::Refined if method == Method::Values => refined_on_cpu(mdp, options, start, job),
                 Precision::F64 | Precision::Mixed | Precision::Refined => {
                     on_cpu::<f64, J>(mdp, method, options, start, job)
                 }
@@ -702,7 +700,6 @@ fn on_cpu<T: Precise, J: Job>(
 /// Sweeps in 32 bits on the CPU, refined.
 fn refined_on_cpu<J: Job>(
     mdp: &Mdp,
-    method: Method,
     options: &SolveOptions,
     start: Instant,
     job: J,
@@ -712,7 +709,7 @@ fn refined_on_cpu<J: Job>(
         Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
         Some(storage @ Storage::Patterns) => return Err(SolveError::Shared(storage)),
     };
-    let order = if method == Method::GaussSeidel { cpu::Order::BLOCKS } else { cpu::Order::Jacobi };
+    let order = cpu::Order::Jacobi;
     let engine = cpu::Engine::<f32>::new(mdp, cpu::EngineOptions { storage, order, skip: options.skip });
     values(start, Ok::<_, Infallible>(Refined::new(engine, mdp)), job)
 }

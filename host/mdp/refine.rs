@@ -35,9 +35,16 @@ impl<'m, B: Correct> Refined<'m, B> {
         Self { backend, mdp, base: Vec::new(), range: [0.0; 2], last: f64::INFINITY, correctable: true }
     }
 
-    /// Goes on from V₀ = `base`.
-    fn rebase(&mut self, base: Vec<f64>) -> Result<(), B::Error> {
-        let (rewards, range) = advantages(self.mdp, &base);
+    /// Goes on from V₀ = `base`. Where the process never ends, what all states lack alike is added at once: the shorter type
+    /// could not tell their differences from r' beside it.
+    fn rebase(&mut self, mut base: Vec<f64>) -> Result<(), B::Error> {
+        let (mut rewards, mut range) = advantages(self.mdp, &base);
+        let shift = (range[0] + range[1]) / 2.0 / (1.0 - self.mdp.gamma);
+        let off_centre = (range[0] + range[1]).abs() / 2.0 > range[1] - range[0];
+        if off_centre && shift.is_finite() && self.mdp.goes_on() {
+            base.iter_mut().for_each(|value| *value += shift);
+            (rewards, range) = advantages(self.mdp, &base);
+        }
         self.correctable = self.backend.set_rewards(&rewards)?;
         self.backend.reset(None)?;
         (self.base, self.range, self.last) = (base, range, f64::INFINITY);
