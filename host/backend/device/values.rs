@@ -512,7 +512,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                 ),
             },
             Stored::Patterns { actions, distinct, count, pattern, offset, table } => {
-                let bytes = (table.len() * size_of::<T>() + offset.len() * 4) as u32;
+                // Whole elements of T, as the emulator splits it.
+                let bytes = (table.len() * size_of::<T>() + offset.len() * 4).next_multiple_of(8) as u32;
                 let fits = bytes <= MAX_SHARED;
                 let shape = by_tile(tile).with_shared(if fits { bytes } else { 0 });
                 macro_rules! patterns {
