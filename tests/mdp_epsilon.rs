@@ -152,7 +152,7 @@ fn model(number: u64) -> (Mdp, f64) {
         numbers.iter().map(|x| scale * x * 10_f64.powi(-(random.below(4) as i32))).collect()
     };
     let (action_rewards, rewards) = (scaled(&mdp.action_rewards), scaled(&mdp.rewards.val));
-    let objective = if number % 3 == 0 { Objective::Minimize } else { Objective::Maximize };
+    let objective = if number.is_multiple_of(3) { Objective::Minimize } else { Objective::Maximize };
     let mdp = Mdp {
         objective,
         action_rewards: action_rewards.into(),
