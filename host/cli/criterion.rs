@@ -1,7 +1,7 @@
 //! Criteria other than the discounted sum, in `warpkov mdp solve`.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -157,7 +157,7 @@ fn solve(mdp: &Mdp, criterion: &Criterion, options: &Options, common: &Common) -
     let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
         return Ok(solve_on(common.device, mdp, criterion, &options.solve, &mut observe)?);
     };
-    let last = terminal_values.as_deref().map(|path| solve::initial_values(path)).transpose()?;
+    let last = terminal_values.as_deref().map(solve::initial_values).transpose()?;
     if let (Some(path), Some(values)) = (terminal_values, &last)
         && values.len() != mdp.states as usize
     {
@@ -172,7 +172,7 @@ fn solve(mdp: &Mdp, criterion: &Criterion, options: &Options, common: &Common) -
 }
 
 /// Writes V_t and π_t for t = 0 … T−1.
-fn write_steps(path: &PathBuf, steps: &Steps, states: usize) -> Result<(), Error> {
+fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
     /// A row per step; `null` where a state has no action.
     #[derive(Serialize)]
     struct Rows<'a> {

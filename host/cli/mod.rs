@@ -60,7 +60,7 @@ Examples:
 
 #[derive(Subcommand)]
 enum MdpCommand {
-    Solve(solve::Arguments),
+    Solve(Box<solve::Arguments>),
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
     Generate(generate::Family),
     Convert(convert::Arguments),
@@ -177,7 +177,7 @@ pub fn run() -> Result<Outcome, Error> {
 
 fn run_mdp(command: MdpCommand, out: StdoutLock) -> Result<Outcome, Error> {
     match command {
-        MdpCommand::Solve(arguments) => solve::run(&arguments.try_into()?, out),
+        MdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
         MdpCommand::Generate(family) => generate::run(&family, out),
         MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
         MdpCommand::Info(arguments) => info::run(&arguments, out),
