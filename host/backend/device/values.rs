@@ -860,11 +860,9 @@ impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
                 return Ok(found);
             }
             self.go_over()?;
-            if before >= max_sweeps {
-                return Ok(Backups { fixed: false, ..found });
-            }
         }
-        let found = self.exact.backup(stop, max_sweeps - before)?;
+        // At least one, as what f32 found is not to be trusted any more.
+        let found = self.exact.backup(stop, (max_sweeps - before).max(1))?;
         Ok(Backups { sweeps: before + found.sweeps, ..found })
     }
 }
