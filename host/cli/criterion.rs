@@ -18,6 +18,7 @@ const HEADING: &str = "Criterion";
 
 /// What to optimise.
 #[derive(Args)]
+#[group(skip)]
 #[command(next_help_heading = HEADING)]
 pub struct Arguments {
     /// What to optimise: each state's value.
