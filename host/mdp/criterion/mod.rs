@@ -2,10 +2,10 @@
 //!
 //! | criterion | what is optimised | how |
 //! | --- | --- | --- |
-//! | [`Reach`](Criterion::Reach) | the probability of reaching a set | [`reach`], on a proper quotient |
-//! | [`TotalReward`](Criterion::TotalReward) | the expected sum of rewards, until a set is reached or for ever | [`total`], likewise |
-//! | [`Average`](Criterion::Average) | the expected reward per step in the long run | [`average`], relative value iteration |
-//! | [`Horizon`](Criterion::Horizon) | the expected sum of the first T rewards | [`horizon`], T backward sweeps |
+//! | [`Reach`](Criterion::Reach) | the probability of reaching a set | `reach`, on a proper quotient |
+//! | [`TotalReward`](Criterion::TotalReward) | the expected sum of rewards, until a set is reached or for ever | `total`, likewise |
+//! | [`Average`](Criterion::Average) | the expected reward per step in the long run | `average`, relative value iteration |
+//! | [`Horizon`](Criterion::Horizon) | the expected sum of the first T rewards | `horizon`, T backward sweeps |
 //!
 //! Undiscounted sweeps do not contract, and a small change between two of them says nothing of the distance to the
 //! fixed point. Here they only propose values; bounds are proven from the model, in `f64` with all rounding errors

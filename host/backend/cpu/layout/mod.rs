@@ -44,7 +44,7 @@ pub enum Storage {
     Plain,
     /// Narrow offsets and a palette of probabilities, as far as the model allows.
     Packed,
-    /// Every distinct state once; plain where rows are [`LONG`] or hardly any state repeats.
+    /// Every distinct state once; plain where rows have 16 entries or more, or hardly any state repeats.
     Patterns,
 }
 
