@@ -30,6 +30,7 @@
 //! | --- | --- |
 //! | [`mdp`] | models, formats, policy iteration, certificates, reports |
 //! | [`backend`] | where it runs: CPU, GPU, emulator |
+//! | [`pomdp`] | partially observable models |
 //! | [`output`] | files that are whole or not there |
 //!
 //! The kernels are in the crate [`warpkov_kernels`].
@@ -37,6 +38,7 @@
 pub mod backend;
 pub mod mdp;
 pub mod output;
+pub mod pomdp;
 
 /// The README's Rust compiles.
 #[cfg(doctest)]

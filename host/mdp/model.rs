@@ -104,7 +104,7 @@ impl Csr {
     }
 
     /// The same matrix with ascending columns in every row. The arrays are kept where they are so already.
-    fn sorted(self) -> Self {
+    pub(crate) fn sorted(self) -> Self {
         if (0..self.rows()).into_par_iter().with_min_len(CHUNK).all(|r| self.row(r).0.is_sorted()) {
             return self;
         }

@@ -1,0 +1,5 @@
+//! Partially observable Markov decision processes: models and their formats, point-based backups, bounds from both sides.
+
+pub mod alpha;
+pub mod belief;
+pub mod model;

@@ -1,0 +1,235 @@
+//! The model: a finite Markov decision process whose states are not seen, and what is seen instead.
+//!
+//! After action a the process goes from s to s' with probability T(s, a, s') and shows observation o ∈ {0 … |Ω| − 1} with
+//! probability O(a, s', o). What is known of the state is a [belief](super::belief) b, which action a and observation o take to
+//!
+//! > b^{a,o}(s') ∝ O(a, s', o) · Σₛ T(s, a, s') b(s)
+
+use super::belief::Belief;
+use crate::mdp::model::{Choices, Csr, Mdp};
+use crate::mdp::validate;
+
+/// How far what should sum to 1 may be from it: as in files of five digits.
+pub const SUM_TOLERANCE: f64 = 1e-5;
+
+/// Names of what a model has, each list empty or with one name for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Names {
+    /// Of states.
+    pub states: Vec<String>,
+    /// Of actions.
+    pub actions: Vec<String>,
+    /// Of observations.
+    pub observations: Vec<String>,
+}
+
+/// A finite partially observable Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.
+#[derive(Clone, Default)]
+pub struct Pomdp {
+    /// The process beneath, with A actions in every state: row s·A + a of `transitions` is T(s, a, ·). Rewards
+    /// R(s, a, s', o) are their expectations over o, which no value depends on.
+    pub process: Mdp,
+    /// |Ω|, the number of observations.
+    pub observation_count: u32,
+    /// O(a, s', o): row a·S + s', |Ω| columns.
+    pub observations: Csr,
+    /// b₀, where the process starts.
+    pub start: Belief,
+    /// What states, actions and observations are called.
+    pub names: Names,
+}
+
+/// Why a model is none.
+#[derive(Debug, thiserror::Error)]
+pub enum Invalid {
+    /// The process beneath is not valid.
+    #[error(transparent)]
+    Process(#[from] validate::Invalid),
+    /// States differ in how many actions they have, or end.
+    #[error("every state of a POMDP has the same actions and goes on: no state ends it")]
+    Choices,
+    /// No observation.
+    #[error("a POMDP needs at least one observation")]
+    NoObservations,
+    /// O has the wrong shape.
+    #[error("O has {found} rows, expected one for each action and state, {expected}")]
+    Rows {
+        /// Rows that are there.
+        found: usize,
+        /// A·S.
+        expected: usize,
+    },
+    /// An observation that is not there.
+    #[error("O of action {action} in state {state}: observation {observation}, expected one below {count}")]
+    Observation {
+        /// The action.
+        action: usize,
+        /// The state that it led to.
+        state: usize,
+        /// What is said to be observed.
+        observation: u32,
+        /// |Ω|.
+        count: u32,
+    },
+    /// A number that is no probability.
+    #[error("O of action {action} in state {state}: {value} for observation {observation} is no probability")]
+    Probability {
+        /// The action.
+        action: usize,
+        /// The state that it led to.
+        state: usize,
+        /// The observation.
+        observation: u32,
+        /// What it has.
+        value: f64,
+    },
+    /// A row that is no distribution.
+    #[error("O of action {action} in state {state} sums to {sum}, expected 1")]
+    Sum {
+        /// The action.
+        action: usize,
+        /// The state that it led to.
+        state: usize,
+        /// Σ over observations.
+        sum: f64,
+    },
+    /// b₀ is no distribution over states.
+    #[error("the start belief {0}")]
+    Start(String),
+    /// Names of another number.
+    #[error("{found} names of {what}, expected {expected}")]
+    Names {
+        /// Of what.
+        what: &'static str,
+        /// How many names.
+        found: usize,
+        /// How many things.
+        expected: u32,
+    },
+}
+
+impl Pomdp {
+    /// |S|.
+    #[must_use]
+    pub fn states(&self) -> u32 {
+        self.process.states
+    }
+
+    /// |A|.
+    #[must_use]
+    pub fn actions(&self) -> u32 {
+        self.process.choices.max()
+    }
+
+    /// γ.
+    #[must_use]
+    pub fn gamma(&self) -> f64 {
+        self.process.gamma
+    }
+
+    /// T(s, a, ·): successors, ascending, and their probabilities.
+    #[inline]
+    #[must_use]
+    pub fn successors(&self, state: u32, action: u32) -> (&[u32], &[f64]) {
+        self.process.transitions.row(self.process.choices.first(state as usize) + action as usize)
+    }
+
+    /// O(a, s', ·): observations, ascending, and their probabilities.
+    #[inline]
+    #[must_use]
+    pub fn observed(&self, action: u32, state: u32) -> (&[u32], &[f64]) {
+        self.observations.row(action as usize * self.states() as usize + state as usize)
+    }
+
+    /// r(s, a), at s·A + a, in the model's own sign.
+    #[must_use]
+    pub fn expected_rewards(&self) -> Vec<f64> {
+        self.process.expected_rewards()
+    }
+
+    /// The same model as one to be maximised: rewards are negated where they are costs.
+    #[must_use]
+    pub fn to_maximize(&self) -> Self {
+        Self { process: self.process.to_maximize().into_owned(), ..self.clone() }
+    }
+
+    /// The model, if it is one.
+    ///
+    /// Every row of T and of O and the start belief are distributions: entries in [0, 1] that sum to 1 within
+    /// [`SUM_TOLERANCE`]. Such rows are scaled to sum to 1, as nothing else has bounds that hold.
+    ///
+    /// # Errors
+    /// The first violation found; see [`Invalid`].
+    pub fn validated(mut self) -> Result<Self, Invalid> {
+        self.process.transitions = scaled(self.process.transitions);
+        self.process = self.process.validated()?;
+        if !matches!(self.process.choices, Choices::Uniform(_)) || !self.process.ends.is_empty() {
+            return Err(Invalid::Choices);
+        }
+        let (states, actions, count) = (self.states() as usize, self.actions() as usize, self.observation_count);
+        if count == 0 {
+            return Err(Invalid::NoObservations);
+        }
+        if self.observations.rows() != states * actions {
+            return Err(Invalid::Rows { found: self.observations.rows(), expected: states * actions });
+        }
+        self.observations = self.observations.sorted();
+        for row in 0..self.observations.rows() {
+            let (action, state) = (row / states, row % states);
+            let (col, val) = self.observations.row(row);
+            if let Some(&observation) = col.iter().find(|&&observation| observation >= count) {
+                return Err(Invalid::Observation { action, state, observation, count });
+            }
+            if let Some((&observation, &value)) = col.iter().zip(val).find(|(_, p)| !(0.0..=1.0).contains(*p)) {
+                return Err(Invalid::Probability { action, state, observation, value });
+            }
+            let sum: f64 = val.iter().sum();
+            if (sum - 1.0).abs() > SUM_TOLERANCE {
+                return Err(Invalid::Sum { action, state, sum });
+            }
+        }
+        self.observations = scaled(self.observations);
+        let Belief { states: starts, probs } = &mut self.start;
+        let sum: f64 = probs.iter().sum();
+        if starts.len() != probs.len() || !starts.is_sorted_by(|a, b| a < b) {
+            return Err(Invalid::Start("does not name its states in order, each once".to_owned()));
+        }
+        if let Some(state) = starts.iter().find(|&&state| state as usize >= states) {
+            return Err(Invalid::Start(format!("has state {state}, expected one below {states}")));
+        }
+        if let Some(prob) = probs.iter().find(|prob| !(**prob > 0.0 && **prob <= 1.0 + SUM_TOLERANCE)) {
+            return Err(Invalid::Start(format!("has the probability {prob}")));
+        }
+        if (sum - 1.0).abs() > SUM_TOLERANCE {
+            return Err(Invalid::Start(format!("sums to {sum}, expected 1")));
+        }
+        probs.iter_mut().for_each(|prob| *prob /= sum);
+        for (what, names, expected) in [
+            ("states", &self.names.states, states as u32),
+            ("actions", &self.names.actions, actions as u32),
+            ("observations", &self.names.observations, count),
+        ] {
+            if !names.is_empty() && names.len() != expected as usize {
+                return Err(Invalid::Names { what, found: names.len(), expected });
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Rows that nearly sum to 1, made to; others as they are.
+fn scaled(matrix: Csr) -> Csr {
+    let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
+    let near = |sum: f64| sum != 1.0 && (sum - 1.0).abs() <= SUM_TOLERANCE;
+    if !(0..matrix.rows()).any(|row| near(sum(row))) {
+        return matrix;
+    }
+    let mut val = matrix.val.to_vec();
+    for row in 0..matrix.rows() {
+        let sum = sum(row);
+        if near(sum) {
+            val[matrix.row_ptr[row] as usize..matrix.row_ptr[row + 1] as usize].iter_mut().for_each(|p| *p /= sum);
+        }
+    }
+    Csr { val: val.into(), ..matrix }
+}
