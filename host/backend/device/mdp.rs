@@ -24,6 +24,17 @@ pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
     row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
 }
 
+/// A, or 0 where states differ; and the rows of each where they do.
+pub(super) fn upload_choices<O: Offset, D: Device>(
+    device: &D,
+    choices: &Choices,
+) -> Result<(u32, D::Buffer<O>), D::Error> {
+    match choices {
+        Choices::Uniform(actions) => Ok((*actions, device.upload(&[])?)),
+        Choices::Ragged(choices) => Ok((0, device.upload(&offsets(choices))?)),
+    }
+}
+
 /// The model, V and π in a device's memory.
 struct Resident<T: Precise, O: Offset, D: Device> {
     states: u32,
@@ -50,15 +61,12 @@ struct Resident<T: Precise, O: Offset, D: Device> {
 impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
         let states = model.states as usize;
-        let (actions, choices) = match &model.choices {
-            Choices::Uniform(actions) => (*actions, Vec::new()),
-            Choices::Ragged(choices) => (0, offsets(choices)),
-        };
+        let (actions, choices) = upload_choices(device, &model.choices)?;
         let first_policy = model.first_policy();
         Ok(Self {
             states: model.states,
             actions,
-            choices: device.upload(&choices)?,
+            choices,
             gamma: model.gamma,
             row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
             col: device.upload(&model.transitions.col)?,

@@ -11,13 +11,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 use warpkov_kernels::device::{Offset, Plain};
 use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::backup::SLOTS;
 use warpkov_kernels::mdp::backup::narrow::backup_narrow;
 use warpkov_kernels::mdp::backup::slices::{SLICE, backup_slices};
-use warpkov_kernels::mdp::backup::{SLOTS, unordered};
 
 use super::mdp::{THREADS, offsets};
 use super::slices::Slices;
-use super::values::{Dependencies, Laid, Model, Place, Plan, Storage, discounted, tile};
+use super::values::{Dependencies, Laid, Model, Place, Plan, Storage, changes, discounted, tile};
 use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
@@ -418,10 +418,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         std::mem::swap(&mut tiles.changed_old, &mut tiles.changed_new);
         let mut found = [0; SLOTS];
         device.download(slots, &mut found)?;
-        let (greatest, fall) = (unordered(found[0]), unordered(found[1]));
-        // Where no part is swept, or no state has an action, nothing changes.
-        let (least, greatest) =
-            if found[0] == 0 || greatest == f64::NEG_INFINITY { (0.0, 0.0) } else { (-fall, greatest) };
+        let [least, greatest] = changes(&found);
         let (least, greatest) = if all { (least, greatest) } else { (least.min(0.0), greatest.max(0.0)) };
         Ok(Backups { sweeps: 1, least, greatest, fixed: found[2] == 0 })
     }

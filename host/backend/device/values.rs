@@ -7,16 +7,17 @@ use warpkov_kernels::mdp::backup::narrow::backup_narrow;
 use warpkov_kernels::mdp::backup::patterns::{backup_patterns, offset_stride, stride};
 use warpkov_kernels::mdp::backup::rows::backup_rows;
 use warpkov_kernels::mdp::backup::slices::backup_slices;
-use warpkov_kernels::mdp::backup::{SLOTS, convert, unordered};
+use warpkov_kernels::mdp::backup::{SLOTS, convert};
+use warpkov_kernels::mdp::change::of_sweep;
 use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_kernels::mdp::residual::largest;
 
-use super::mdp::{THREADS, lanes_for, offsets};
+use super::mdp::{THREADS, lanes_for, offsets, upload_choices};
 use super::slices::{Slices, palette};
 use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
-use crate::mdp::model::{Choices, Mdp};
+use crate::mdp::model::Mdp;
 use crate::mdp::patterns::Patterns;
 use crate::mdp::solve::{Backup, Backups, Correct, State, Stop};
 use crate::mdp::tiles::Tiles;
@@ -411,15 +412,12 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         let transitions = &mdp.transitions;
         Ok(match layout {
             Laid::Rows { lanes, states_per_block } => {
-                let (actions, choices) = match &mdp.choices {
-                    Choices::Uniform(actions) => (*actions, Vec::new()),
-                    Choices::Ragged(choices) => (0, offsets(choices)),
-                };
+                let (actions, choices) = upload_choices(device, &mdp.choices)?;
                 Self::Rows {
                     lanes: *lanes,
                     states_per_block: *states_per_block,
                     actions,
-                    choices: device.upload(&choices)?,
+                    choices,
                     row_ptr: device.upload(&offsets::<O>(&transitions.row_ptr))?,
                     col: device.upload(&transitions.col)?,
                     prob: device.upload(&T::of(&transitions.val))?,
@@ -737,10 +735,10 @@ impl<T: Precise, O: Offset, D: Device> Values<'_, T, O, D> {
 }
 
 /// Least and greatest change of the sweep that left these slots.
-fn changes(slot: &[u64]) -> [f64; 2] {
-    let (greatest, fall) = (unordered(slot[0]), unordered(slot[1]));
+pub(super) fn changes(slot: &[u64]) -> [f64; 2] {
+    let (least, greatest) = of_sweep(slot[0], slot[1]);
     // Where no state has an action, nothing changes.
-    if greatest == f64::NEG_INFINITY { [0.0; 2] } else { [-fall, greatest] }
+    if greatest == f64::NEG_INFINITY { [0.0; 2] } else { [least, greatest] }
 }
 
 /// How far V is from TV, in f64.
@@ -772,7 +770,8 @@ impl<O: Offset, D: Device> Certify for Values<'_, f64, O, D> {
         let largest = f64::from_bits(read(&self.slots)?[0]);
         device.clear(&mut self.slots)?;
         self.tiles.changed_old = device.upload(&self.tiles.all)?;
-        // No change is below 0. Changes are found before V_new is rounded, and so is TV − V.
+        // No change is below 0. V_new is TV as found in f64, and changes are its differences from V, rounded once: the
+        // certificate accounts for all of it.
         self.sweep(Stop::Change(0.0), 0)?;
         let range = changes(&read(&self.slots)?);
         self.swap();

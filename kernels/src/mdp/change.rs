@@ -46,7 +46,14 @@ pub fn met(extremes: GlobalMut<u64>, sweep: u32, span: u32, bound: f64) -> bool 
         return false;
     }
     let before = 2 * (sweep as usize - 1);
-    let (least, greatest) = of_sweep(extremes.get(before), extremes.get(before + 1));
+    within(extremes.get(before), extremes.get(before + 1), span, bound)
+}
+
+/// Whether a sweep with these extremes was within `bound`, as in [`met`].
+#[inline(always)]
+#[must_use]
+pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
+    let (least, greatest) = of_sweep(greatest, opposite);
     let size = if span != 0 { greatest - least } else { greatest.max(-least) };
     size < bound
 }

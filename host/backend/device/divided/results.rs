@@ -1,10 +1,10 @@
 //! Result Divided Iteration.
 
-use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
 
+use super::super::mdp::{offsets, upload_choices};
 use super::{EXTREMES, Extremes, THREADS, Turn};
 use crate::backend::Precise;
 use crate::mdp::model::{Choices, Mdp};
@@ -37,10 +37,6 @@ pub struct ResultIteration<'d, T: Precise, O: Offset, D: Device> {
     expected: u32,
 }
 
-fn offsets<O: Offset>(ends: &[u64]) -> Vec<O> {
-    ends.par_iter().map(|&end| O::from_usize(end as usize)).collect()
-}
-
 impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
     /// Uploads the model and starts at V = 0.
     ///
@@ -48,10 +44,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
     /// Those of the device.
     pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
         let (states, rows, entries) = (model.states as usize, model.rows(), model.transitions.nnz());
-        let (actions, choices) = match &model.choices {
-            Choices::Uniform(actions) => (*actions, Vec::new()),
-            Choices::Ragged(choices) => (0, offsets(choices)),
-        };
+        let (actions, choices) = upload_choices(device, &model.choices)?;
         let action_reward = if model.action_rewards.is_empty() {
             device.zeros(rows)
         } else {
@@ -64,7 +57,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
             entries: entries as u64,
             gamma: model.gamma,
             actions,
-            choices: device.upload(&choices)?,
+            choices,
             row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
             col: device.upload(&model.transitions.col)?,
             prob: device.upload(&T::of(&model.transitions.val))?,

@@ -19,6 +19,7 @@ pub mod patterns;
 pub mod rows;
 pub mod slices;
 
+use super::change::{key, within};
 use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, thread};
 
 /// Slots of a sweep: the greatest change, the greatest fall, and whether any value changed; each 0 before the sweep.
@@ -33,7 +34,7 @@ pub struct Control {
     pub span: u32,
     /// Sweeps after one that met this return at once.
     pub bound: f64,
-    /// [`SLOTS`] per sweep: [`ordered`] greatest and least change, and whether anything changed.
+    /// [`SLOTS`] per sweep: the [`key`]s of the greatest change and the greatest fall, and whether anything changed.
     pub slots: GlobalMut<u64>,
     /// States of a tile.
     pub tile: u32,
@@ -49,21 +50,6 @@ pub struct Control {
     pub changed_new: GlobalMut<u32>,
 }
 
-/// A number whose order as an integer is that of `x`, and which is above 0; `x` is a number.
-#[inline(always)]
-#[must_use]
-pub fn ordered(x: f64) -> u64 {
-    let bits = x.to_bits();
-    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
-}
-
-/// What [`ordered`] was made of.
-#[inline(always)]
-#[must_use]
-pub fn unordered(key: u64) -> f64 {
-    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
-}
-
 impl Control {
     /// Whether an earlier sweep of the batch was good enough.
     #[inline(always)]
@@ -73,10 +59,8 @@ impl Control {
             return false;
         }
         let slot = (self.sweep as usize - 1) * SLOTS;
-        let (greatest, least) = (unordered(self.slots.get(slot)), -unordered(self.slots.get(slot + 1)));
-        let size = if self.span > 0 { greatest - least } else { greatest.max(-least) };
         // A sweep that returned at once left its slots at 0, which say that nothing changed.
-        size < self.bound || self.slots.get(slot + 2) == 0
+        within(self.slots.get(slot), self.slots.get(slot + 1), self.span, self.bound) || self.slots.get(slot + 2) == 0
     }
 
     /// Runs `each` on every tile that may change: it returns what its thread's states did.
@@ -129,8 +113,8 @@ impl Control {
         let any = thread::sync_threads_or(all.any);
         if thread::thread_idx_x() == 0 {
             let slot = self.sweep as usize * SLOTS;
-            atomic::max((self.slots, slot), ordered(greatest));
-            atomic::max((self.slots, slot + 1), ordered(fall));
+            atomic::max((self.slots, slot), key(greatest));
+            atomic::max((self.slots, slot + 1), key(fall));
             if any {
                 atomic::max((self.slots, slot + 2), 1u64);
             }

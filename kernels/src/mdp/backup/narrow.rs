@@ -7,10 +7,10 @@
 //!
 //! *Bytes* per state with A actions of L successors: 2·A·L (`i8`) or 3·A·L (`i16`) for P, 2·A for r, 8 for V in f32.
 
-use crate::device::{Global, GlobalMut, Named, Offset, Plain, Real, kernel, thread};
+use crate::device::{Global, GlobalMut, Named, Offset, Plain, Real, kernel};
 
 use super::slices::{Elements, Slices};
-use super::{Change, Control, Values};
+use super::{Control, Values};
 
 /// A signed integer that says how far a successor is.
 pub trait Distance: Plain + Named {
@@ -96,13 +96,5 @@ pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
     let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
     let elements = Small { offset, prob, palette, reward, rewards, v: v_old };
-    control.tiles_from(start, states, |first, end| {
-        let mut change = Change::NONE;
-        let mut state = first + thread::thread_idx_x();
-        while state < end {
-            change = change.and(values.update(state, slices.best(state, elements)));
-            state += thread::block_dim_x();
-        }
-        change
-    });
+    slices.sweep(control, start, states, values, elements);
 }

@@ -78,6 +78,29 @@ impl<O: Offset> Slices<O> {
         }
         best
     }
+
+    /// Backs up the states from `start` to `states` − 1, a thread per state.
+    ///
+    /// *Takes part* and *Barriers*: as in [`Control::tiles_from`].
+    #[inline(always)]
+    pub fn sweep<T: Real, E: Elements<T>>(
+        &self,
+        control: Control,
+        start: u32,
+        states: u32,
+        values: Values<T>,
+        elements: E,
+    ) {
+        control.tiles_from(start, states, |first, end| {
+            let mut change = Change::NONE;
+            let mut state = first + thread::thread_idx_x();
+            while state < end {
+                change = change.and(values.update(state, self.best(state, elements)));
+                state += thread::block_dim_x();
+            }
+            change
+        });
+    }
 }
 
 /// Columns and probabilities as they are.
@@ -144,13 +167,5 @@ pub fn backup_slices<T: Real, O: Offset>(
     let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
     let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
     let elements = Plain { col, prob, reward, v: v_old };
-    control.tiles_from(start, states, |first, end| {
-        let mut change = Change::NONE;
-        let mut state = first + thread::thread_idx_x();
-        while state < end {
-            change = change.and(values.update(state, slices.best(state, elements)));
-            state += thread::block_dim_x();
-        }
-        change
-    });
+    slices.sweep(control, start, states, values, elements);
 }
