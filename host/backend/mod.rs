@@ -9,6 +9,7 @@
 pub mod cpu;
 pub mod cuda;
 pub mod device;
+mod palette;
 mod precision;
 
 pub use precision::Precise;

@@ -1,6 +1,6 @@
 //! Numbers of which few are distinct, by their indices into a table.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
@@ -39,22 +39,24 @@ impl Index for u16 {
     }
 }
 
-/// The distinct numbers among `numbers`, by their bits and in the order of their first occurrence in a chunk; `None` where
-/// there are more than `most`, or where a sample says so.
+/// Whether a sample of `numbers` says that more than `most` of them are distinct, or most of them are.
+pub(super) fn seem_distinct(numbers: &[f64], most: usize) -> bool {
+    let sample: HashSet<u64> =
+        numbers.iter().step_by((numbers.len() / SAMPLE).max(1)).map(|number| number.to_bits()).collect();
+    sample.len() > most.min(SAMPLE / 2)
+}
+
+/// The distinct numbers among `numbers`, told apart by their bits and in the order of these; `None` where there are more
+/// than `most`.
 pub(super) fn distinct(numbers: &[f64], most: usize) -> Option<Vec<f64>> {
-    let sample: HashMap<u64, ()> =
-        numbers.iter().step_by((numbers.len() / SAMPLE).max(1)).map(|x| (x.to_bits(), ())).collect();
-    if sample.len() > most.min(SAMPLE / 2) {
-        return None;
-    }
     let chunk = numbers.len().div_ceil(4 * rayon::current_num_threads()).max(SAMPLE);
     let of_chunk = |numbers: &[f64]| {
-        let mut found = HashMap::new();
+        let mut found = HashSet::new();
         let mut last = None;
         for x in numbers {
             if last != Some(x.to_bits()) {
                 last = Some(x.to_bits());
-                found.insert(x.to_bits(), ());
+                found.insert(x.to_bits());
                 if found.len() > most {
                     return None;
                 }
@@ -62,11 +64,11 @@ pub(super) fn distinct(numbers: &[f64], most: usize) -> Option<Vec<f64>> {
         }
         Some(found)
     };
-    let all = numbers.par_chunks(chunk).map(of_chunk).try_reduce(HashMap::new, |mut all, found| {
+    let all = numbers.par_chunks(chunk).map(of_chunk).try_reduce(HashSet::new, |mut all, found| {
         all.extend(found);
         (all.len() <= most).then_some(all)
     })?;
-    let mut all: Vec<u64> = all.into_keys().collect();
+    let mut all: Vec<u64> = all.into_iter().collect();
     all.sort_unstable();
     Some(all.into_iter().map(f64::from_bits).collect())
 }
@@ -105,6 +107,8 @@ mod tests {
         let back: Vec<u64> = indices.iter().map(|&i| palette[i.position()].to_bits()).collect();
         assert_eq!(back, numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         assert_eq!(distinct(&numbers, 4), None);
-        assert_eq!(distinct(&(0..100_000).map(f64::from).collect::<Vec<_>>(), 1 << 16), None);
+        assert!(!seem_distinct(&numbers, 256) && seem_distinct(&numbers, 4));
+        let counted: Vec<f64> = (0..100_000).map(f64::from).collect();
+        assert!(distinct(&counted, 1 << 16).is_none() && seem_distinct(&counted, 1 << 16));
     }
 }

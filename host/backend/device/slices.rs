@@ -1,11 +1,10 @@
 //! Models as slices of 32 states, as the kernels of [`warpkov_kernels::mdp::backup`] read them.
 
-use std::collections::BTreeSet;
-
 use rayon::prelude::*;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
 use crate::backend::Precise;
+use crate::backend::palette::{distinct, indices};
 use crate::mdp::model::{CHUNK, Mdp, split};
 
 /// Where the elements of slices are.
@@ -116,14 +115,14 @@ impl Slices {
 
     /// Probabilities as numbers of a palette, whose first is 0.
     pub fn probability_indices(&self, mdp: &Mdp, palette: &[f64]) -> Vec<u8> {
-        let index = indices(palette);
-        self.fill_entries(mdp, |_, entry| index(mdp.transitions.val[entry]) as u8, |_| 0)
+        let index: Vec<u8> = indices(&mdp.transitions.val, palette);
+        self.fill_entries(mdp, |_, entry| index[entry], |_| 0)
     }
 
     /// Expected rewards as numbers of a palette, whose first is −∞.
     pub fn reward_indices(&self, mdp: &Mdp, reward: &[f64], palette: &[f64]) -> Vec<u16> {
-        let index = indices(palette);
-        self.fill_rewards(mdp, |row| index(reward[row]) as u16, 0)
+        let index: Vec<u16> = indices(reward, palette);
+        self.fill_rewards(mdp, |row| index[row], 0)
     }
 
     /// What `of` gives for each row of the model, in the order of the slices; `none` where a state has no such action.
@@ -154,36 +153,8 @@ impl Slices {
 /// The different numbers of an array, told apart by their bits, with `first` as number 0; `None` if they are more than
 /// `most`.
 pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f64>> {
-    let distinct = |chunk: &[f64]| {
-        let mut found = BTreeSet::new();
-        let mut last = None;
-        for number in chunk {
-            if last != Some(number.to_bits()) {
-                last = Some(number.to_bits());
-                found.insert(number.to_bits());
-                if found.len() > most {
-                    return None;
-                }
-            }
-        }
-        Some(found)
-    };
-    let union = |a: BTreeSet<u64>, b: BTreeSet<u64>| {
-        let both: BTreeSet<u64> = a.union(&b).copied().collect();
-        (both.len() <= most).then_some(both)
-    };
-    let mut found = numbers.par_chunks(CHUNK).map(distinct).try_reduce(BTreeSet::new, union)?;
-    found.remove(&first.to_bits());
-    let palette: Vec<f64> = std::iter::once(first).chain(found.into_iter().map(f64::from_bits)).collect();
-    (palette.len() <= most).then_some(palette)
-}
-
-/// The index of each number in a palette that has it.
-fn indices(palette: &[f64]) -> impl Fn(f64) -> usize + Sync {
-    let mut sorted: Vec<(u64, usize)> = palette.iter().map(|x| x.to_bits()).zip(0..).collect();
-    sorted.sort_unstable();
-    move |number| {
-        let found = sorted.binary_search_by_key(&number.to_bits(), |entry| entry.0);
-        found.map_or(0, |at| sorted[at].1)
-    }
+    let mut found = distinct(numbers, most)?;
+    found.retain(|number| number.to_bits() != first.to_bits());
+    found.insert(0, first);
+    (found.len() <= most).then_some(found)
 }

@@ -9,7 +9,6 @@
 //! Nothing is rounded: all storages of a model give the same V, bit for bit. Every sum is taken in `f64`, in the order of
 //! the entries; a row of [`LONG`] entries or more has four partial sums.
 
-mod palette;
 mod patterns;
 mod rows;
 

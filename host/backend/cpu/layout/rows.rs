@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::palette::{self, Index};
 use super::{Layout, States, Stored, expect};
 use crate::backend::Precise;
+use crate::backend::palette::{self, Index};
 use crate::mdp::model::{CHUNK, Choices, Mdp, split};
 
 /// How a successor is stored: a state, or its distance from the state whose successor it is.
@@ -290,6 +290,7 @@ pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) ->
         };
     }
     let probs = &mdp.transitions.val[..];
+    let pack = pack && !palette::seem_distinct(probs, u16::COUNT);
     match if pack { palette::distinct(probs, u16::COUNT) } else { None } {
         Some(palette) if palette.len() <= u8::COUNT => {
             with_successors!(palette::indices::<u8>(probs, &palette).into(), Palette::<u8>::new::<T>(&palette))
