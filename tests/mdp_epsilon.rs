@@ -1,11 +1,13 @@
 //! ε is honoured: what a solver says of its error is true, on random models that are also solved exactly, and all solvers
 //! agree on every family of models.
 
+mod exact;
 #[path = "kernels/random.rs"]
 mod random;
 
 use std::ops::ControlFlow;
 
+use exact::{distance, linear};
 use random::Random;
 use rayon::prelude::*;
 use warpkov::mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
@@ -69,33 +71,8 @@ fn solve(mdp: &Mdp, (method, precision): (Option<Method>, Precision), device: De
     solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Solves a·x = b by Gaussian elimination with partial pivoting.
-fn linear(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
-    let n = b.len();
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).unwrap();
-        a.swap(k, pivot);
-        b.swap(k, pivot);
-        let row = a[k].clone();
-        for i in k + 1..n {
-            let factor = a[i][k] / row[k];
-            a[i].iter_mut().zip(&row).for_each(|(entry, above)| *entry -= factor * above);
-            b[i] -= factor * b[k];
-        }
-    }
-    for k in (0..n).rev() {
-        let known: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
-        b[k] = (b[k] - known) / a[k][k];
-    }
-    b
-}
-
 fn norm(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |norm, value| value.abs().max(norm))
-}
-
-fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
 /// V* by policy iteration with exact evaluation, and how far it may be off: the residuals of LU factorisation with

@@ -1,9 +1,12 @@
 //! Models in files and what is solved of them, against exact solutions of small ones.
 
+mod exact;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use exact::{distance, linear};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::backend::cpu::{Parallel, Serial};
@@ -20,27 +23,6 @@ fn data(name: &str) -> PathBuf {
 /// The grid of Listing A.1.
 fn listing_grid() -> SlipGrid {
     SlipGrid { width: 2, height: 2, ..SlipGrid::default() }
-}
-
-/// Solves a·x = b by Gaussian elimination with partial pivoting.
-fn linear(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
-    let n = b.len();
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).unwrap();
-        a.swap(k, pivot);
-        b.swap(k, pivot);
-        let row = a[k].clone();
-        for i in k + 1..n {
-            let factor = a[i][k] / row[k];
-            a[i].iter_mut().zip(&row).for_each(|(entry, above)| *entry -= factor * above);
-            b[i] -= factor * b[k];
-        }
-    }
-    for k in (0..n).rev() {
-        let known: f64 = (k + 1..n).map(|j| a[k][j] * b[j]).sum();
-        b[k] = (b[k] - known) / a[k][k];
-    }
-    b
 }
 
 /// Σ P·(R + γV) of a row, with R looked up entry by entry.
@@ -84,10 +66,6 @@ fn solved<B: Evaluate<Error = std::convert::Infallible>>(mut backend: B, theta: 
     let Ok(_) = policy_iteration(&mut backend, theta, &limits, |_| ControlFlow::Continue(()));
     let Ok(values) = backend.values();
     values
-}
-
-fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
 fn same(a: &Mdp, b: &Mdp) {
