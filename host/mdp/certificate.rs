@@ -13,9 +13,9 @@
 //! k·u·M/(1 − k·u), k = N + 3. M as computed is off by the same factor again, and k·u < 1/4 for all rows of fewer than
 //! 2³² entries, so that 2·(N + 4)·(u·M + m) covers both; m, the smallest normal number, covers underflow.
 //!
-//! A device that finds TV − V in `f64` itself adds γP·V to r(s, a), term by term, each of them rounded once: N fused
-//! operations and a difference, after the N operations that r(s, a) took and the one that γP took. k = 2N + 1 covers that,
-//! and 2·(N + 4) that k as well.
+//! A device that finds TV − V in `f64` itself adds γP·V to r(s, a), term by term: N fused operations, each rounded once,
+//! whose sum is V_new as it is stored, and the difference V_new − V, rounded as well. Before that, r(s, a) took N + 1
+//! operations and γP one. k = 2N + 2 covers that, and 2·(N + 4) covers k/(1 − k·u)² for all rows of fewer than 2²⁶ entries.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -66,10 +66,32 @@ pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
 /// Shifts `values` to where their certificate is best, and certifies them. In a model that can end they stay.
 pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
     let (certificate, shift) = measure(mdp, values).centred(mdp.gamma);
+    shift_all(values, shift);
+    certificate
+}
+
+fn shift_all(values: &mut [f64], shift: f64) {
     if shift != 0.0 {
         values.par_iter_mut().for_each(|value| *value += shift);
     }
-    certificate
+}
+
+/// Certifies `values`, shifted as by [`certify_centred`] if `centre` says so, and finds on the way a policy that is greedy
+/// with respect to what they were, as [`greedy`] does.
+pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Certificate, Vec<u32>) {
+    let mut policy = vec![NO_ACTION; values.len()];
+    let tasks = policy.par_chunks_mut(CHUNK / 4).enumerate().map(|(task, policy)| {
+        let of_state = |(state, action): (usize, &mut u32)| {
+            let (found, best) = of_state(mdp, values, state);
+            *action = best;
+            found
+        };
+        (task * (CHUNK / 4)..).zip(policy).map(of_state).fold(Extremes::default(), Extremes::max)
+    });
+    let found = tasks.reduce(Extremes::default, Extremes::max);
+    let (certificate, shift) = if centre { found.centred(mdp.gamma) } else { (found.certificate(mdp.gamma, 0.0), 0.0) };
+    shift_all(values, shift);
+    (certificate, policy)
 }
 
 /// A policy that is greedy with respect to `values`, on all cores: the best action of each state, the lowest-numbered of
@@ -124,7 +146,7 @@ pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
 
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
     let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
-    states.map(|s| of_state(mdp, values, s)).reduce(Extremes::default, Extremes::max)
+    states.map(|s| of_state(mdp, values, s).0).reduce(Extremes::default, Extremes::max)
 }
 
 /// What a certificate is made of: extremes over states, found in `f64`, here or on a device.
@@ -203,27 +225,32 @@ impl Extremes {
     }
 }
 
-fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> Extremes {
+/// What one state has part in, and its best action as [`first_best`] has it.
+fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> (Extremes, u32) {
     let (gamma, value, sign) = (mdp.gamma, values[state], mdp.objective.sign());
     let rows = mdp.choices.rows(state);
     // The best Q-factor, as a maximum; that of a state where the process has ended is 0.
     let mut best = if rows.is_empty() { 0.0 } else { f64::NEG_INFINITY };
+    let mut action = (f64::NEG_INFINITY, NO_ACTION);
     let mut found = Extremes { goes_on: !rows.is_empty() && mdp.ends.is_empty(), ..Extremes::default() };
     found.magnitude = or_infinite(value.abs());
-    for row in rows {
+    for (number, row) in (0..).zip(rows) {
         let (successors, probs) = mdp.transitions.row(row);
-        let [mut next, mut next_size, mut sum] = [0.0; 3];
-        let mut reward = mdp.action_reward(row);
-        let mut reward_size = reward.abs();
+        let [mut earned, mut next, mut next_size, mut sum] = [0.0; 4];
+        let mut reward_size = mdp.action_reward(row).abs();
         for ((&successor, &p), r) in successors.iter().zip(probs).zip(mdp.rewards_of(row)) {
             let v = values[successor as usize];
-            reward += p * r;
+            earned += p * r;
             reward_size += p * r.abs();
             next += p * v;
             next_size += p * v.abs();
             sum += p;
         }
-        best = or_infinite(sign * (reward + gamma * next)).max(best);
+        let q = sign * (mdp.action_reward(row) + earned + gamma * next);
+        if number == 0 || q > action.0 {
+            action = (q, number);
+        }
+        best = or_infinite(q).max(best);
         found.magnitude = found.magnitude.max(or_infinite(reward_size + gamma * next_size + value.abs()));
         found.row_sum = [found.row_sum[0].min(sum), found.row_sum[1].max(sum)];
         found.length = found.length.max(probs.len());
@@ -231,7 +258,7 @@ fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> Extremes {
     let residual = sign * best - value;
     found.least = if residual.is_nan() { f64::NEG_INFINITY } else { residual };
     found.greatest = or_infinite(residual);
-    found
+    (found, action.1)
 }
 
 /// Maxima pass over what is not a number; it must not pass for small.
@@ -252,12 +279,30 @@ mod tests {
             assert!(printed >= bound && printed <= 1.11 * bound, "{bound} is printed as {printed}");
         }
     }
-    use crate::mdp::model::Csr;
+    use crate::mdp::generate::{Garnet, SlipGrid};
+    use crate::mdp::model::{Csr, Objective};
 
     /// One state that earns 1 in every step: V* = 1 / (1 − γ).
     fn loop_of(gamma: f64, probability: f64) -> Mdp {
         let csr = |value| Csr { row_ptr: vec![0, 1].into(), col: vec![0].into(), val: vec![value].into() };
         Mdp::new(1, 1, gamma, csr(probability), csr(1.0), None).unwrap()
+    }
+
+    #[test]
+    fn what_certifies_is_greedy_too() {
+        let garnet = Garnet { states: 500, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let grid = SlipGrid { width: 40, height: 30, ..SlipGrid::default() };
+        for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
+            for mdp in [mdp.to_maximize().into_owned(), Mdp { objective: Objective::Minimize, ..mdp }] {
+                let values: Vec<f64> = (0..mdp.states).map(|state| f64::from(state * 7 % 5)).collect();
+                for centre in [false, true] {
+                    let (mut plain, mut certified) = (values.clone(), values.clone());
+                    let certificate = if centre { certify_centred(&mdp, &mut plain) } else { certify(&mdp, &plain) };
+                    let found = certify_greedy(&mdp, &mut certified, centre);
+                    assert_eq!((found, certified), ((certificate, greedy(&mdp, &values)), plain));
+                }
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use warpkov_kernels::launch::Device;
 use rayon::prelude::*;
 
 use super::auto::{Features, TRIAL};
-use super::certificate::{Certificate, certify, certify_centred};
+use super::certificate::{Certificate, certify_greedy};
 use super::krylov::Krylov;
 use super::model::Mdp;
 use super::options::{DeviceChoice, Method, Places, Precision, Reorder, Solution, SolveOptions};
@@ -104,7 +104,8 @@ pub fn solve_from(
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
         return Ok(Solution { values, policy, notes, ..solution });
     }
-    if needs_trial(mdp, options) {
+    let features = features(mdp, options);
+    if features.is_some_and(|features| needs_trial(&features, options)) {
         return with_trial(mdp, initial, options, observe);
     }
     let maximized = mdp.to_maximize();
@@ -112,7 +113,7 @@ pub fn solve_from(
     let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
     let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, observe };
-    let Done { result, method, precision, device, notes, setup } = with_backend(&maximized, options, job)?;
+    let Done { result, method, precision, device, notes, setup } = with_features(&maximized, features, options, job)?;
     let Solved { mut values, policy, run, certificate } = result;
     if sign < 0.0 {
         values.par_iter_mut().for_each(|value| *value = -*value);
@@ -120,22 +121,21 @@ pub fn solve_from(
     Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup })
 }
 
+/// What `auto` chooses the method by, where it does.
+fn features(mdp: &Mdp, options: &SolveOptions) -> Option<Features> {
+    options.method.is_none().then(|| Features::of(mdp, options.limits.target))
+}
+
 /// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
-fn needs_trial(mdp: &Mdp, options: &SolveOptions) -> bool {
-    let features = Features::of(mdp, options.limits.target);
-    let on_cpu = match options.device {
+fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
+    let on_cpu = || match options.device {
         DeviceChoice::Cpu => true,
         DeviceChoice::Auto => features.suits_cpu().is_some() || !Gpu::count().is_ok_and(|count| count > 0),
         DeviceChoice::Cuda(_) | DeviceChoice::Emulated => false,
     };
     let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
     let epsilon = matches!(options.limits.target, Target::Epsilon(_));
-    options.method.is_none()
-        && on_cpu
-        && exact
-        && epsilon
-        && features.needs_trial()
-        && options.limits.max_sweeps > TRIAL
+    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > TRIAL && on_cpu()
 }
 
 /// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
@@ -251,16 +251,13 @@ impl Solve<'_> {
             let ended = !matches!(last.status, Status::Solved);
             all.append(last);
             let mut values = backend.values()?;
-            let (certificate, met) = match self.limits.target {
-                Target::Theta(_) => (certify(self.mdp, &values), true),
-                Target::Epsilon(epsilon) => {
-                    let certificate = certify_centred(self.mdp, &mut values);
-                    (certificate, certificate.bound.is_none_or(|bound| bound <= epsilon))
-                }
-            };
+            let epsilon = if let Target::Epsilon(epsilon) = self.limits.target { Some(epsilon) } else { None };
+            let (certificate, greedy) = certify_greedy(self.mdp, &mut values, epsilon.is_some());
+            let met = epsilon.is_none_or(|epsilon| certificate.bound.is_none_or(|bound| bound <= epsilon));
             closer /= 4.0;
             if ended || met || closer <= CLOSEST {
-                return Ok(Solved { values, policy: backend.policy()?, run: all, certificate });
+                let policy = if backend.leaves_policy() { greedy } else { backend.policy()? };
+                return Ok(Solved { values, policy, run: all, certificate });
             }
         }
     }
@@ -344,19 +341,27 @@ pub struct Done<R> {
 /// # Errors
 /// [`SolveError`].
 pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result<Done<J::Result>, SolveError> {
+    with_features(mdp, features(mdp, options), options, job)
+}
+
+/// [`with_backend`], once the [`features`] are known.
+fn with_features<J: Job>(
+    mdp: &Mdp,
+    features: Option<Features>,
+    options: &SolveOptions,
+    job: J,
+) -> Result<Done<J::Result>, SolveError> {
     let start = Instant::now();
-    let Place { device, mut precision, mut notes } = choose(mdp, options)?;
-    let mut method = || match options.method {
-        Some(method) => method,
-        None => {
-            let (method, note) = Features::of(mdp, options.limits.target).method();
+    let Place { device, mut precision, mut notes } = choose(mdp, features.as_ref(), options)?;
+    let method = match features.as_ref().map(Features::method) {
+        Some((method, note)) => {
             notes.push(note);
             method
         }
+        None => options.method.unwrap_or(Method::Values),
     };
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
-            let method = method();
             if method == Method::Krylov {
                 // BiCGSTAB has no use for less.
                 precision = Precision::F64;
@@ -374,12 +379,10 @@ pub fn with_backend<J: Job>(mdp: &Mdp, options: &SolveOptions, job: J) -> Result
             (method, name, done?)
         }
         Chosen::Gpu(gpu, prepared) => {
-            let method = method();
             notes.extend(prepared.note());
             (method, gpu.name(), prepared.run(&gpu, precision, start, job)?)
         }
         Chosen::Emulated(prepared) => {
-            let method = method();
             notes.extend(prepared.note());
             let done = prepared.run(&Emulator::default(), precision, start, job)?;
             (method, "the emulator".to_owned(), done)
@@ -401,7 +404,7 @@ enum Chosen<'m> {
     Emulated(Prepared<'m>),
 }
 
-fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveError> {
+fn choose<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Place<'m>, SolveError> {
     let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
     let (only_cpu, only_gpu) = (!places.gpu, !places.cpu);
     let unsupported = |instead| match options.method {
@@ -415,8 +418,8 @@ fn choose<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveEr
         DeviceChoice::Cuda(_) | DeviceChoice::Emulated if only_cpu => unsupported("it needs --device cpu")?,
         _ => {}
     }
-    let auto = options.device == DeviceChoice::Auto && options.method.is_none();
-    if let Some(note) = Features::of(mdp, options.limits.target).suits_cpu().filter(|_| auto) {
+    let auto = features.filter(|_| options.device == DeviceChoice::Auto);
+    if let Some(note) = auto.and_then(Features::suits_cpu) {
         return place(Chosen::Cpu, vec![note]);
     }
     match options.device {
@@ -495,6 +498,12 @@ impl<'m> Prepared<'m> {
 
     /// The same in `free` bytes of device memory: streamed through them if it takes more.
     fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
+        /// With the number of its parts, and of those at a time.
+        fn stream<T: Precise>(plan: Plan, room: u64) -> Option<(Streaming, (usize, usize))> {
+            let streaming = Streaming::within::<T>(plan, room)?;
+            let parts = streaming.parts::<T>();
+            Some((streaming, parts))
+        }
         let needed = self.bytes(options.precision);
         if needed <= free {
             return Ok(self);
@@ -511,14 +520,10 @@ impl<'m> Prepared<'m> {
         // Not all of it: the driver rounds what it is asked for up.
         let room = free - free / 32;
         let streaming = plan.and_then(|plan| match options.precision {
-            Precision::F32 => Streaming::within::<f32>(plan, room),
-            Precision::F64 | Precision::Mixed | Precision::Refined => Streaming::within::<f64>(plan, room),
+            Precision::F32 => stream::<f32>(plan, room),
+            Precision::F64 | Precision::Mixed | Precision::Refined => stream::<f64>(plan, room),
         });
-        let streaming = streaming.ok_or_else(lacking)?;
-        let (parts, at_a_time) = match options.precision {
-            Precision::F32 => streaming.parts::<f32>(),
-            Precision::F64 | Precision::Mixed | Precision::Refined => streaming.parts::<f64>(),
-        };
+        let (streaming, (parts, at_a_time)) = streaming.ok_or_else(lacking)?;
         let (needed, free) = (size(needed), size(free));
         let why = format!(
             "the model takes {needed} of {free} free: streamed through in {parts} parts, {at_a_time} at a time"
@@ -614,18 +619,24 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match (&self.layout, self.method) {
-            (Laid::Values(plan), _) => values(start, Values::<T, O, D>::new(device, plan), job),
-            (Laid::Streamed { streaming, .. }, _) => values(start, Streamed::<T, O, D>::new(device, streaming), job),
-            (Laid::Results, _) => values(start, ResultIteration::<T, O, D>::new(device, self.mdp), job),
-            (Laid::Blocks(division), _) => {
-                values(start, BlockIteration::<T, O, D>::new(device, self.mdp, division), job)
+            (Laid::Values(plan), _) => timed(start, Values::<T, O, D>::new(device, plan), |b| job.values(b)),
+            (Laid::Streamed { streaming, .. }, _) => {
+                timed(start, Streamed::<T, O, D>::new(device, streaming), |b| job.values(b))
             }
-            (Laid::Policies(_), Method::Plain) => policies(start, Plain::<T, O, D>::new(device, self.mdp), job),
+            (Laid::Results, _) => timed(start, ResultIteration::<T, O, D>::new(device, self.mdp), |b| job.values(b)),
+            (Laid::Blocks(division), _) => {
+                timed(start, BlockIteration::<T, O, D>::new(device, self.mdp, division), |b| job.values(b))
+            }
+            (Laid::Policies(_), Method::Plain) => {
+                timed(start, Plain::<T, O, D>::new(device, self.mdp), |b| job.policies(b))
+            }
             (Laid::Policies(layout), Method::Krylov) => {
                 let system = System::<O, D>::new(device, self.mdp, *layout);
-                policies(start, system.and_then(Krylov::new), job)
+                timed(start, system.and_then(Krylov::new), |b| job.policies(b))
             }
-            (Laid::Policies(layout), _) => policies(start, Projected::<T, O, D>::new(device, self.mdp, *layout), job),
+            (Laid::Policies(layout), _) => {
+                timed(start, Projected::<T, O, D>::new(device, self.mdp, *layout), |b| job.policies(b))
+            }
         }
     }
 
@@ -639,7 +650,7 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Laid::Values(plan) => values(start, Mixed::<O, D>::new(device, plan), job),
+            Laid::Values(plan) => timed(start, Mixed::<O, D>::new(device, plan), |b| job.values(b)),
             // All else is in one precision.
             _ => self.typed::<f64, O, D, J>(device, start, job),
         }
@@ -657,7 +668,7 @@ impl<'m> Prepared<'m> {
         match &self.layout {
             Laid::Values(plan) => {
                 let backend = Values::<f32, O, D>::new(device, plan);
-                values(start, backend.map(|backend| Refined::new(backend, self.mdp)), job)
+                timed(start, backend.map(|backend| Refined::new(backend, self.mdp)), |b| job.values(b))
             }
             _ => self.typed::<f64, O, D, J>(device, start, job),
         }
@@ -680,20 +691,16 @@ fn on_cpu<T: Precise, J: Job>(
     let with = |order| cpu::EngineOptions { storage, order, skip: options.skip };
     let engine = |order| cpu::Engine::<T>::new(mdp, with(order));
     match method {
-        Method::Serial => policies(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), job),
-        Method::Sequential => values(start, Ok::<_, Infallible>(cpu::Sequential::<T>::new(mdp)), job),
-        Method::Values => values(start, Ok::<_, Infallible>(engine(cpu::Order::Jacobi)), job),
-        Method::GaussSeidel => values(start, Ok::<_, Infallible>(engine(cpu::Order::BLOCKS)), job),
-        Method::Modified => {
-            let engine = engine(cpu::Order::Jacobi);
-            let setup = start.elapsed();
-            Ok((job.modified(engine)?, setup))
-        }
+        Method::Serial => timed(start, Ok::<_, Infallible>(cpu::Serial::<T>::new(mdp)), |b| job.policies(b)),
+        Method::Sequential => timed(start, Ok::<_, Infallible>(cpu::Sequential::<T>::new(mdp)), |b| job.values(b)),
+        Method::Values => timed(start, Ok::<_, Infallible>(engine(cpu::Order::Jacobi)), |b| job.values(b)),
+        Method::GaussSeidel => timed(start, Ok::<_, Infallible>(engine(cpu::Order::BLOCKS)), |b| job.values(b)),
+        Method::Modified => timed(start, Ok::<_, Infallible>(engine(cpu::Order::Jacobi)), |b| job.modified(b)),
         Method::Krylov => {
             let engine = cpu::Engine::new(mdp, with(cpu::Order::Jacobi));
-            policies(start, Krylov::new(cpu::System::new(engine)), job)
+            timed(start, Krylov::new(cpu::System::new(engine)), |b| job.policies(b))
         }
-        _ => policies(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), job),
+        _ => timed(start, Ok::<_, Infallible>(cpu::Parallel::<T>::new(mdp)), |b| job.policies(b)),
     }
 }
 
@@ -711,33 +718,19 @@ fn refined_on_cpu<J: Job>(
     };
     let order = cpu::Order::Jacobi;
     let engine = cpu::Engine::<f32>::new(mdp, cpu::EngineOptions { storage, order, skip: options.skip });
-    values(start, Ok::<_, Infallible>(Refined::new(engine, mdp)), job)
+    timed(start, Ok::<_, Infallible>(Refined::new(engine, mdp)), |b| job.values(b))
 }
 
-/// Does the job on a backend for policy iteration, whose making began at `start`.
-fn policies<B: Evaluate, J: Job>(
+/// What `job` does with a backend whose making began at `start`, and how long that took.
+fn timed<B: State, R>(
     start: Instant,
     backend: Result<B, B::Error>,
-    job: J,
-) -> Result<(J::Result, Duration), SolveError>
+    job: impl FnOnce(B) -> Result<R, SolveError>,
+) -> Result<(R, Duration), SolveError>
 where
     SolveError: From<B::Error>,
 {
     let backend = backend?;
     let setup = start.elapsed();
-    Ok((job.policies(backend)?, setup))
-}
-
-/// Does the job on a backend for value iteration, whose making began at `start`.
-fn values<B: Backup, J: Job>(
-    start: Instant,
-    backend: Result<B, B::Error>,
-    job: J,
-) -> Result<(J::Result, Duration), SolveError>
-where
-    SolveError: From<B::Error>,
-{
-    let backend = backend?;
-    let setup = start.elapsed();
-    Ok((job.values(backend)?, setup))
+    Ok((job(backend)?, setup))
 }

@@ -79,6 +79,10 @@ impl<B: Correct> State for Refined<'_, B> {
         Ok(greedy(self.mdp, &self.values()?))
     }
 
+    fn leaves_policy(&self) -> bool {
+        true
+    }
+
     fn sweep_bytes(&mut self) -> Result<u64, B::Error> {
         self.backend.sweep_bytes()
     }

@@ -25,6 +25,11 @@ pub trait State {
     /// The present π: an action per state, [`NO_ACTION`](super::model::NO_ACTION) where it has none.
     fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
 
+    /// Whether π is greedy with respect to V and left to the host, which finds it anew each time it is asked for.
+    fn leaves_policy(&self) -> bool {
+        false
+    }
+
     /// Bytes that a sweep like the last one must move: each input read once, each output written once.
     fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
 }

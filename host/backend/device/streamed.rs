@@ -448,6 +448,10 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
         Ok(greedy(self.mdp, &self.values()?))
     }
 
+    fn leaves_policy(&self) -> bool {
+        true
+    }
+
     /// The model once, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         Ok(self.model_bytes + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64)

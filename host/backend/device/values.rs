@@ -669,6 +669,10 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
         Ok(self.source.greedy(&self.values()?))
     }
 
+    fn leaves_policy(&self) -> bool {
+        true
+    }
+
     /// The model once, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         Ok(self.model_bytes + 2 * u64::from(self.source.states()) * size_of::<T>() as u64)
@@ -836,6 +840,10 @@ impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
 
     fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
         if self.exactly { self.exact.policy() } else { self.fast.policy() }
+    }
+
+    fn leaves_policy(&self) -> bool {
+        true
     }
 
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
