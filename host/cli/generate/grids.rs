@@ -99,7 +99,7 @@ fn check_size(width: u32, height: u32) -> Result<(), Error> {
 ///
 /// Actions are up, right, down and left. With one successor they do what they say; with two, the next direction clockwise
 /// has probability .1; with four, each of the other three has. Every step that ends in a reward state pays its reward, a
-/// whole number from 2 to 20. The domains of Johannsson (2009), Table 6.1, go by their names there, from GW-64x64x1 to
+/// whole number from 2 to 20. The domains of Jóhannsson (2009), Table 6.1, go by their names there, from GW-64x64x1 to
 /// GW-1024x1024x4.
 #[derive(Args)]
 #[command(after_help = "\

@@ -4,7 +4,7 @@ use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
-use crate::backend::cpu::Parallel;
+use crate::backend::cpu::{Engine, EngineOptions};
 use crate::backend::cuda::Gpu;
 use crate::backend::device::{Plan, Storage, Values};
 use crate::mdp::SolveError;
@@ -20,7 +20,7 @@ impl Make for Cpu {
     type Error = SolveError;
 
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
-        Ok(Box::new(Unified(Parallel::<f64>::new(mdp))))
+        Ok(Box::new(Unified(Engine::<f64>::new(mdp, EngineOptions::default()))))
     }
 }
 

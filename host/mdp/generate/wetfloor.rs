@@ -1,4 +1,4 @@
-//! Grid worlds with scattered rewards: Johannsson, *GPU-Based Markov Decision Process Solver* (2009), section 6.1 and
+//! Grid worlds with scattered rewards: Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 6.1 and
 //! Table 6.1, and with some successors redirected, section 6.3.
 
 use super::{Error, below, cells, choose, count, discount, fraction, matrix, number, random, unit, zeros};
