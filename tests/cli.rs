@@ -253,9 +253,12 @@ fn divided_methods_agree_with_the_sequential_one() {
     let expected = values(&["--method", "sequential"]);
     let divided = ["--device", "emulated", "--method", "block-divided", "--block", "4x2"];
     let enhanced = ["--sweeps-per-launch", "3", "--buffering", "--states-per-thread", "2", "--update-constant", "1"];
-    for arguments in
-        [&["--device", "emulated", "--method", "result-divided"][..], &[&divided[..], &enhanced[..]].concat()]
-    {
+    for arguments in [
+        &["--device", "emulated", "--method", "result-divided"][..],
+        &["--device", "emulated", "--method", "modified"],
+        &["--device", "cpu", "--method", "modified"],
+        &[&divided[..], &enhanced[..]].concat(),
+    ] {
         for (value, expected) in values(arguments).iter().zip(&expected) {
             assert!((value - expected).abs() < 2e-8, "{arguments:?}: {value}, {expected}");
         }

@@ -11,9 +11,11 @@ use warpkov::backend::cpu::{Engine, EngineOptions, Order, Serial, Storage, Syste
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::krylov::Krylov;
 use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::options::{DeviceChoice, Method, SolveOptions};
 use warpkov::mdp::solve::{
     Backup, Evaluate, Limits, State, Status, Stop, Target, modified_policy_iteration, policy_iteration, value_iteration,
 };
+use warpkov::mdp::solve_with;
 
 const LIMITS: Limits = Limits { target: Target::Theta(1e-10), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-12 };
 
@@ -200,6 +202,35 @@ fn modified_policy_iteration_stops_by_the_span() {
     let Ok(mut values) = engine.values();
     let bound = warpkov::mdp::certificate::certify_centred(&model, &mut values).bound.unwrap();
     assert!(bound <= 0.5 * 1e-8 / (1.0 - 0.99) * 1.001, "{bound:e}");
+}
+
+/// On a grid whose far side is more rounds away from the goal than any patience, changes grow before they fall.
+#[test]
+fn modified_policy_iteration_waits_for_what_is_far() {
+    let grid = SlipGrid { width: 60, height: 60, gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
+    let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
+    let options =
+        SolveOptions { method: Some(Method::Modified), device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
+    let found = solve_with(&grid, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(found.run.status, Status::Solved);
+    assert!(found.certificate.bound.unwrap() <= 1e-6, "{:?}", found.certificate);
+    let rounds: Vec<f64> = found.run.rounds.iter().map(|round| round.residual).collect();
+    let (mut smallest, mut waited, mut longest) = (f64::INFINITY, 0, 0);
+    for residual in rounds {
+        waited = if residual < smallest { 0 } else { waited + 1 };
+        (smallest, longest) = (smallest.min(residual), longest.max(waited));
+    }
+    assert!(longest > 32, "{longest} rounds: the grid is too small to show anything");
+}
+
+/// What f32 cannot reach is given up, and not after a million sweeps.
+#[test]
+fn modified_policy_iteration_gives_up_on_rounding_errors() {
+    let grid = SlipGrid { width: 30, height: 30, gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
+    let mut engine = Engine::<f32>::new(&grid, EngineOptions::default());
+    let Ok(run) = modified_policy_iteration(&mut engine, Stop::Span(1e-30), 20, &LIMITS, go);
+    assert_eq!(run.status, Status::Stalled);
+    assert!(run.sweeps() < 20_000, "{}", run.sweeps());
 }
 
 /// A queue of up to `capacity` customers: one arrives with probability λ, and one is served with probability μ, slow or

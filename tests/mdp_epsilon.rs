@@ -42,7 +42,7 @@ const ON_CPU: [(Option<Method>, Precision); 15] = [
 ];
 
 /// What solves on a device.
-const ON_DEVICE: [(Option<Method>, Precision); 10] = [
+const ON_DEVICE: [(Option<Method>, Precision); 12] = [
     (Some(Method::Values), F32),
     (Some(Method::Values), F64),
     (Some(Method::Values), Mixed),
@@ -50,6 +50,8 @@ const ON_DEVICE: [(Option<Method>, Precision); 10] = [
     (Some(Method::Plain), F64),
     (Some(Method::Projected), F32),
     (Some(Method::Projected), F64),
+    (Some(Method::Modified), F32),
+    (Some(Method::Modified), F64),
     (Some(Method::ResultDivided), F64),
     (Some(Method::BlockDivided), F64),
     (None, Mixed),

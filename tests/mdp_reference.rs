@@ -16,7 +16,7 @@ use warpkov::mdp::solve::{Limits, Target};
 use warpkov::mdp::solve_with;
 
 /// What solves a discounted model, and where. On a GPU, all that is emulated here runs too.
-const METHODS: [(Method, DeviceChoice); 10] = [
+const METHODS: [(Method, DeviceChoice); 11] = [
     (Method::Serial, DeviceChoice::Cpu),
     (Method::Parallel, DeviceChoice::Cpu),
     (Method::Values, DeviceChoice::Cpu),
@@ -25,6 +25,7 @@ const METHODS: [(Method, DeviceChoice); 10] = [
     (Method::Krylov, DeviceChoice::Cpu),
     (Method::Krylov, DeviceChoice::Emulated),
     (Method::Values, DeviceChoice::Emulated),
+    (Method::Modified, DeviceChoice::Emulated),
     (Method::Plain, DeviceChoice::Emulated),
     (Method::Projected, DeviceChoice::Emulated),
 ];

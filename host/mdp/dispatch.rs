@@ -18,8 +18,8 @@ use super::options::{DeviceChoice, Method, Places, Precision, Reorder, Solution,
 use super::refine::Refined;
 use super::reorder::Order;
 use super::solve::{
-    Backup, Evaluate, Limits, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target, modified_policy_iteration,
-    policy_iteration, value_iteration,
+    Backup, Evaluate, Limits, Modify, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target,
+    modified_policy_iteration, policy_iteration, value_iteration,
 };
 use super::validate::Invalid;
 use crate::backend::cuda::{CudaError, Gpu, size};
@@ -279,7 +279,7 @@ impl Job for Solve<'_> {
         })?)
     }
 
-    fn modified<B: Backup + Evaluate>(mut self, mut backend: B) -> Result<Solved, SolveError>
+    fn modified<B: Modify>(mut self, mut backend: B) -> Result<Solved, SolveError>
     where
         SolveError: From<B::Error>,
     {
@@ -310,7 +310,7 @@ pub trait Job {
         SolveError: From<B::Error>;
 
     /// Does it with a backend for modified policy iteration.
-    fn modified<B: Backup + Evaluate>(self, backend: B) -> Result<Self::Result, SolveError>
+    fn modified<B: Modify>(self, backend: B) -> Result<Self::Result, SolveError>
     where
         SolveError: From<B::Error>;
 
@@ -633,6 +633,9 @@ impl<'m> Prepared<'m> {
             (Laid::Policies(layout), Method::Krylov) => {
                 let system = System::<O, D>::new(device, self.mdp, *layout);
                 timed(start, system.and_then(Krylov::new), |b| job.policies(b))
+            }
+            (Laid::Policies(layout), Method::Modified) => {
+                timed(start, Projected::<T, O, D>::new(device, self.mdp, *layout), |b| job.modified(b))
             }
             (Laid::Policies(layout), _) => {
                 timed(start, Projected::<T, O, D>::new(device, self.mdp, *layout), |b| job.policies(b))

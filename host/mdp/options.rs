@@ -34,7 +34,7 @@ pub enum Method {
     BlockDivided,
     /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
     GaussSeidel,
-    /// Modified policy iteration, on all CPU cores: a greedy sweep, then some sweeps of its policy.
+    /// Modified policy iteration, on all CPU cores or on the GPU: a greedy sweep, then some sweeps of its policy.
     Modified,
     /// Policy iteration, on all CPU cores or on the GPU, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in
     /// `f64`.
@@ -60,13 +60,11 @@ impl Method {
     #[must_use]
     pub fn places(self) -> Places {
         match self {
-            Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel | Self::Modified => {
-                Places { cpu: true, gpu: false }
-            }
+            Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel => Places { cpu: true, gpu: false },
             Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided => {
                 Places { cpu: false, gpu: true }
             }
-            Self::Values | Self::Krylov => Places { cpu: true, gpu: true },
+            Self::Values | Self::Modified | Self::Krylov => Places { cpu: true, gpu: true },
         }
     }
 }

@@ -51,6 +51,12 @@ pub trait Backup: State {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
 }
 
+/// What modified policy iteration asks of a backend.
+pub trait Modify: Backup + Evaluate {
+    /// Unit roundoff of the type that V is in.
+    fn unit(&self) -> f64;
+}
+
 /// What [refinement](super::refine) asks of a backend.
 pub trait Correct: Backup {
     /// Puts `rewards`, one r(s, a) per row of the model, in the place of its own; V stays. False, and nothing is done, where
@@ -248,7 +254,8 @@ pub fn value_iteration<B: Backup + ?Sized>(
     observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
-    greedy_rounds(backend, stop, limits, 2, observe, round)
+    // T contracts: but for rounding errors changes always become smaller.
+    greedy_rounds(backend, stop, limits, |_, waited, _| Ok(waited == 2), observe, round)
 }
 
 /// Sweeps that evaluate each policy of modified policy iteration, unless one knows better.
@@ -257,9 +264,13 @@ pub const PARTIAL_SWEEPS: u32 = 20;
 /// Runs modified policy iteration on `backend`: a greedy sweep V ← TV, which may meet `stop`, then `partial_sweeps` sweeps
 /// V ← T_π V of its greedy policy π, and again (Puterman and Shin, *Management Science* 24, 1978; Puterman, 6.5).
 ///
+/// It converges, but what a greedy sweep changes need not become smaller from round to round: while what is known of a far
+/// goal comes nearer by a few states in each, those that it has not reached fall behind by more and more. So it is for
+/// rounding errors only if changes are of their size that it gives up.
+///
 /// # Errors
 /// Those of the backend.
-pub fn modified_policy_iteration<B: Backup + Evaluate + ?Sized>(
+pub fn modified_policy_iteration<B: Modify + ?Sized>(
     backend: &mut B,
     stop: Stop,
     partial_sweeps: u32,
@@ -274,25 +285,37 @@ pub fn modified_policy_iteration<B: Backup + Evaluate + ?Sized>(
         let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };
         Ok((backups, partial))
     };
-    // Changes of policy make the residual rise now and then.
-    greedy_rounds(backend, stop, limits, 32, observe, round)
+    let stuck = |backend: &mut B, waited: u32, size: f64| {
+        if waited == 0 || !waited.is_multiple_of(PATIENCE) {
+            return Ok(false);
+        }
+        let largest = backend.values()?.into_iter().map(f64::abs).fold(0.0, f64::max);
+        Ok(size <= NOISE * backend.unit() * largest)
+    };
+    greedy_rounds(backend, stop, limits, stuck, observe, round)
 }
 
-/// Rounds of greedy sweeps, each with what follows them, until `stop` is met, the changes have not become smaller for
-/// `patience` rounds, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many
-/// followed the greedy ones.
+/// Rounds of modified policy iteration without smaller changes after which they may be rounding errors.
+const PATIENCE: u32 = 32;
+
+/// Changes of this many unit roundoffs of the largest value may be rounding errors.
+const NOISE: f64 = 1024.0;
+
+/// Rounds of greedy sweeps, each with what follows them, until `stop` is met, `stuck` says that rounding errors keep it from
+/// that, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many followed the
+/// greedy ones; `stuck`, for how many rounds changes have not become smaller, and how large they are.
 fn greedy_rounds<B: Backup + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
-    patience: u32,
+    mut stuck: impl FnMut(&mut B, u32, f64) -> Result<bool, B::Error>,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
     mut round: impl FnMut(&mut B, u32) -> Result<(Backups, u32), B::Error>,
 ) -> Result<Run, B::Error> {
     let mut run = Run::start();
     let mut left = limits.max_sweeps;
-    // The smallest spread of changes so far, and rounds since it was seen.
-    let (mut smallest, mut stalled) = (f64::INFINITY, 0);
+    // The smallest changes so far, and rounds since they were seen.
+    let (mut smallest, mut waited) = (f64::INFINITY, 0);
     while left > 0 {
         let (backups, followed) = round(backend, left)?;
         left = left.saturating_sub(backups.sweeps + followed);
@@ -303,10 +326,10 @@ fn greedy_rounds<B: Backup + ?Sized>(
         if backups.fixed {
             return Ok(run.end(Status::Stalled));
         }
-        let spread = stop.size(backups.least, backups.greatest);
-        stalled = if spread < smallest { 0 } else { stalled + 1 };
-        smallest = smallest.min(spread);
-        if stalled == patience {
+        let size = stop.size(backups.least, backups.greatest);
+        waited = if size < smallest { 0 } else { waited + 1 };
+        smallest = smallest.min(size);
+        if stuck(backend, waited, size)? {
             return Ok(run.end(Status::Stalled));
         }
         if observe(&round).is_break() {

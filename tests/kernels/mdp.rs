@@ -6,11 +6,13 @@ use std::ops::ControlFlow;
 
 use warpkov::backend::device::{Layout, Plain, Projected};
 use warpkov::backend::{Precise, cpu};
-use warpkov::mdp::certificate::certify;
+use warpkov::mdp::certificate::{certify, certify_centred};
 use warpkov::mdp::compare::{Solved, Tolerance, compare};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::Mdp;
-use warpkov::mdp::solve::{Evaluate, Limits, State, Status, Target, policy_iteration};
+use warpkov::mdp::solve::{
+    Backup, Evaluate, Limits, State, Status, Stop, Target, modified_policy_iteration, policy_iteration, value_iteration,
+};
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::Device;
 
@@ -26,6 +28,8 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
         "improve": improvement,
         "plain": plain_solves,
         "projected": projected_solves,
+        "greedy": greedy_sweeps,
+        "modified": modified_solves,
         "slip_grid": slip_grid,
         "table_5_3": table_5_3,
     }
@@ -169,6 +173,62 @@ fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) 
     // The models above must exercise more than one layout.
     if chosen.len() < 2 {
         return Err(format!("every model chose {chosen:?}").into());
+    }
+    Ok(())
+}
+
+/// Greedy sweeps of P^π, alone and after some of a policy: values and changes must be those of the CPU.
+fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    for model in models(scale) {
+        // States without actions are swept as well, and never change.
+        let terminal = (0..model.states as usize).any(|state| model.choices.count(state) == 0);
+        let still = |x: f64, keep: fn(f64, f64) -> f64| if terminal { keep(x, 0.0) } else { x };
+        for layout in [Layout::Slices, Layout::Rows { lanes: 2 }, Layout::Rows { lanes: 32 }] {
+            let mut tested = Projected::<T, O, D>::new(device, &model, layout)?;
+            let mut reference = cpu::Serial::<f64>::new(&model);
+            for sweeps in [1, 3] {
+                let got = tested.backup(Stop::Change(0.0), sweeps)?;
+                let Ok(expected) = reference.backup(Stop::Change(0.0), sweeps);
+                let Ok(values) = reference.values();
+                close("V", &tested.values()?, &values, tolerance::<T>(&model), 0.0)?;
+                let extremes = [still(expected.least, f64::min), still(expected.greatest, f64::max)];
+                close("extremes", &[got.least, got.greatest], &extremes, 2.0 * tolerance::<T>(&model), 0.0)?;
+                same("sweeps", &[got.sweeps], &[expected.sweeps])?;
+                // Policies may differ where actions are as good but for rounding: both go on from the same V.
+                tested.evaluate(0.0, 2)?;
+                let values = tested.values()?;
+                let Ok(()) = reference.reset(Some(&values));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Modified policy iteration to its end, by either rule: the certificate must hold, and the values be optimal.
+fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+    let epsilon = if T::WIDE { 1e-8 } else { 1e-2 };
+    let limits = Limits { target: Target::Epsilon(epsilon), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
+    let side = if scale > 1 { 64 } else { 9 };
+    let grid = SlipGrid { width: side, height: side + 2, ..SlipGrid::default() }.generate()?;
+    for model in models(scale).into_iter().chain([grid]) {
+        let bound = 0.5 * epsilon * (1.0 - model.gamma);
+        let mut reference = cpu::Parallel::<f64>::new(&model);
+        let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, |_| ControlFlow::Continue(()));
+        let Ok(optimal) = reference.values();
+        for stop in [Stop::Change(bound), Stop::Span(bound)] {
+            if stop == Stop::Span(bound) && !model.goes_on() {
+                continue;
+            }
+            let mut tested = Projected::<T, O, D>::new(device, &model, Layout::choose(&model))?;
+            let run = modified_policy_iteration(&mut tested, stop, 5, &limits, |_| ControlFlow::Continue(()))?;
+            same("status", &[run.status], &[Status::Solved])?;
+            let mut values = tested.values()?;
+            let found = certify_centred(&model, &mut values).bound.ok_or("no certificate")?;
+            if found > epsilon {
+                return Err(format!("certified to {found}, expected {epsilon}").into());
+            }
+            close("V", &values, &optimal, found + 1e-9, 0.0)?;
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::backend::Precise;
 use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::mdp::solve::{Backup, Backups, Correct, Evaluate, Evaluation, State, Stop};
+use crate::mdp::solve::{Backup, Backups, Correct, Evaluate, Evaluation, Modify, State, Stop};
 
 /// Blocks that one task of a parallel loop sweeps, at least.
 const BLOCKS_PER_TASK: usize = 4;
@@ -265,6 +265,12 @@ impl<T: Precise> Backup for Engine<'_, T> {
                 return Ok(Backups { sweeps, least, greatest, fixed: !any });
             }
         }
+    }
+}
+
+impl<T: Precise> Modify for Engine<'_, T> {
+    fn unit(&self) -> f64 {
+        T::UNIT
     }
 }
 

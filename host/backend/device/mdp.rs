@@ -1,8 +1,9 @@
-//! Policy iteration on a device: which kernels run, on what memory, and in what shape.
+//! Policy iteration on a device, plain and modified: which kernels run, on what memory, and in what shape.
 
 use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
 use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};
 use warpkov_kernels::mdp::improve::improve;
 use warpkov_kernels::mdp::project::{copy_rows, copy_slices, count_rows, count_slices};
@@ -11,7 +12,7 @@ use warpkov_kernels::mdp::residual::max_change;
 use super::scan::{exclusive_scan, scratch_len};
 use crate::backend::Precise;
 use crate::mdp::model::{Choices, Mdp, NO_ACTION};
-use crate::mdp::solve::{Evaluate, Evaluation, State};
+use crate::mdp::solve::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
 
 /// Threads of a block, where a kernel leaves the choice.
 pub(super) const THREADS: u32 = 256;
@@ -100,7 +101,9 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         mut sweep: impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
     ) -> Result<Evaluation, D::Error> {
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
-        let mut batch = self.expected_sweeps;
+        // Where no sweep is good enough, all are wanted.
+        let [first, next] = if theta > 0.0 { [self.expected_sweeps, 8] } else { [MAX_BATCH; 2] };
+        let mut batch = first;
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
             device.clear(&mut self.residuals)?;
@@ -118,9 +121,11 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
             }
             evaluation.sweeps += done as u32;
             evaluation.residual = f64::from_bits(residuals[done - 1]);
-            batch = 8;
+            batch = next;
         }
-        self.expected_sweeps = evaluation.sweeps as usize + 1;
+        if theta > 0.0 {
+            self.expected_sweeps = evaluation.sweeps as usize + 1;
+        }
         Ok(evaluation)
     }
 
@@ -386,6 +391,10 @@ pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     col: D::Buffer<u32>,
     prob: D::Buffer<T>,
     reward: D::Buffer<T>,
+    /// Whether these are of the present policy.
+    current: bool,
+    /// Greatest change and greatest fall of a greedy sweep.
+    extremes: D::Buffer<u64>,
 }
 
 /// Launches a sweep of the projected matrix in its layout, with the arguments of the kernel.
@@ -424,6 +433,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
             col: device.zeros(capacity)?,
             prob: device.zeros(capacity)?,
             reward: device.zeros(model.states as usize)?,
+            current: false,
+            extremes: device.zeros(2)?,
         })
     }
 
@@ -434,7 +445,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let groups = layout.groups(model);
         let own =
             (2 * groups + 1 + scratch_len(groups)) * o + layout.capacity(model) * (4 + t) + model.states as usize * t;
-        Resident::<T, O, D>::bytes(model) + own as u64
+        Resident::<T, O, D>::bytes(model) + own as u64 + 16
     }
 
     /// The device.
@@ -486,8 +497,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         Ok(f64::from_bits(norm[0]))
     }
 
-    /// Gathers P^π and r^π: count, scan, copy.
+    /// Gathers P^π and r^π, where that has not been done: count, scan, copy.
     pub(super) fn project(&mut self) -> Result<(), D::Error> {
+        if std::mem::replace(&mut self.current, true) {
+            return Ok(());
+        }
         let Self { device, resident: model, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
         let device = *device;
         let per_state = Shape::cover(u64::from(model.states), THREADS);
@@ -538,6 +552,7 @@ impl<T: Precise, O: Offset, D: Device> State for Projected<'_, T, O, D> {
     type Error = D::Error;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.current = false;
         self.resident.reset(self.device, initial)
     }
 
@@ -589,6 +604,37 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
-        self.resident.improve(self.device, tie, self.improve_lanes, THREADS, self.improve_states)
+        let changed = self.resident.improve(self.device, tie, self.improve_lanes, THREADS, self.improve_states)?;
+        self.current &= changed == 0;
+        Ok(changed)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backup for Projected<'_, T, O, D> {
+    /// Each sweep is one of the policy that is greedy with respect to V.
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        let mut sweeps = 0;
+        loop {
+            self.improve(0.0)?;
+            sweeps += self.evaluate(0.0, 1)?.sweeps;
+            let Self { device, resident: model, extremes, .. } = self;
+            device.clear(extremes)?;
+            let shape = Shape::grid_stride(u64::from(model.states), THREADS);
+            // SAFETY: both vectors have one element per state; the last sweep went from `v_new` to `v_old`.
+            unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
+            let mut keys = [0; 2];
+            device.download(extremes, &mut keys)?;
+            let (least, greatest) = of_sweep(keys[0], keys[1]);
+            let fixed = least == 0.0 && greatest == 0.0;
+            if fixed || stop.is_met(least, greatest) || sweeps >= max_sweeps {
+                return Ok(Backups { sweeps, least, greatest, fixed });
+            }
+        }
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Modify for Projected<'_, T, O, D> {
+    fn unit(&self) -> f64 {
+        T::UNIT
     }
 }

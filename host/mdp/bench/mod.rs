@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::dispatch::{Job, SolveError};
 use super::options::{DeviceChoice, Method, Precision, Reorder, SolveOptions};
 use super::solve::{
-    Backup, Evaluate, Limits, PARTIAL_SWEEPS, Run, State, Stop, Target, modified_policy_iteration, policy_iteration,
-    value_iteration,
+    Backup, Evaluate, Limits, Modify, PARTIAL_SWEEPS, Run, State, Stop, Target, modified_policy_iteration,
+    policy_iteration, value_iteration,
 };
 use crate::backend::device::Storage;
 use crate::backend::device::divided::BlockDivided;
@@ -134,7 +134,7 @@ impl Job for Repeat {
         Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
     }
 
-    fn modified<B: Backup + Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
+    fn modified<B: Modify>(self, backend: B) -> Result<Repeated, SolveError>
     where
         SolveError: From<B::Error>,
     {

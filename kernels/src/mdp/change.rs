@@ -83,6 +83,32 @@ pub fn extremes_of_change<T: Real>(
         opposite = opposite.max(-change);
         state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
     }
+    record(extremes, sweep, greatest, opposite);
+}
+
+/// Takes the extremes of V_new − V_old over all states into the first two elements.
+///
+/// *Thread mapping*: a grid-stride loop over states, in blocks of whole warps. *Shared memory*: 64 words. *Barriers*: four.
+/// *Deterministic*: yes.
+/// *Safety*: both vectors have `states` elements, `extremes` two, which are 0.
+#[kernel(T = [f32, f64])]
+pub fn extremes_between<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, extremes: GlobalMut<u64>) {
+    let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    let mut state = thread::index_1d() as usize;
+    while state < states as usize {
+        let change = v_new.get(state).to_f64() - v_old.get(state).to_f64();
+        greatest = greatest.max(change);
+        opposite = opposite.max(-change);
+        state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
+    }
+    record(extremes, 0, greatest, opposite);
+}
+
+/// Takes the extremes that the threads of a block have found into the elements of sweep number `sweep`.
+///
+/// *Takes part*: every thread of the block, in whole warps. *Barriers*: four.
+#[inline(always)]
+fn record(extremes: GlobalMut<u64>, sweep: u32, greatest: f64, opposite: f64) {
     let greatest = block::reduce(greatest, f64::NEG_INFINITY, f64::max);
     let opposite = block::reduce(opposite, f64::NEG_INFINITY, f64::max);
     // Where no state has an action, the least is ∞ and the greatest −∞.
