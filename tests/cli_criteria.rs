@@ -221,7 +221,7 @@ fn what_does_not_fit_together_is_refused() {
     refuses(&["--horizon", "3", "--all-steps", "a.csv"], &[".json or .npy"]);
     refuses(&["--criterion", "average", "--gamma", "0.5"], &["--gamma is for the discounted criterion only"]);
     refuses(&["--criterion", "average", "--method", "serial"], &["--method is for"]);
-    refuses(&["--criterion", "average", "--plot", "a.svg"], &["--plot is for"]);
+    refuses(&["--criterion", "average", "--plot", "a.jpeg"], &[".svg or .png"]);
     printed(folder, &["generate", "consensus", "--out", "coin.drn"], 0);
     let labels = "there is no label 'done', the model has ";
     let coin = ["mdp", "solve", "coin.drn", "--criterion", "reach", "--goal", "done"];
@@ -229,6 +229,42 @@ fn what_does_not_fit_together_is_refused() {
     assert!(message.contains(labels) && message.contains("agree, ") && message.contains("init"), "{message}");
     let absent = ["mdp", "solve", "detour.json", "--criterion", "average", "--device", "cuda:4096"];
     assert_eq!(run(folder, &absent).status.code(), Some(3));
+}
+
+/// Grids show a map, others a profile; undiscounted criteria, how the bounds closed in.
+#[test]
+fn plots_show_values_bias_and_bounds() {
+    let folder = folder_with("detour.json", DETOUR);
+    let folder = folder.path();
+    printed(folder, &["generate", "grid", "--width", "7", "--height", "5", "--out", "grid.json"], 0);
+    let bounds = "Half of the widest interval between bounds";
+    let cases: [(&[&str], &[&str], bool, bool); 6] = [
+        (&["grid.json", "--criterion", "reach", "--goal", "12"], &["7 × 5 cells, probability of", ">P<"], true, true),
+        (
+            &["grid.json", "--criterion", "total", "--goal", "34", "--minimize"],
+            &["total reward until", ">V<"],
+            true,
+            true,
+        ),
+        (&["grid.json", "--criterion", "average"], &["average reward"], true, true),
+        (&["grid.json", "--horizon", "9"], &["reward of 9 steps, γ = 0.9", ">V<"], true, false),
+        (&["detour.json", "--criterion", "average"], &["average reward 1.5", "Bias, sorted"], false, true),
+        (&["detour.json", "--horizon", "1"], &["reward of 1 step, γ = 1", "Values, sorted"], false, false),
+    ];
+    for (arguments, expected, map, bounded) in cases {
+        solved(folder, &[arguments, &["--plot", "a.svg", "--plot", "a.png"]].concat());
+        let svg = fs::read_to_string(folder.join("a.svg")).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        let text: String = svg.lines().filter(|line| !line.contains("base64")).map(|line| line.trim()).collect();
+        for words in expected.iter().copied().chain([": solved", "‖ΔV‖∞", "|V − V*| ≤"]) {
+            assert!(text.contains(words), "{arguments:?}: no '{words}' in {text}");
+        }
+        assert_eq!((svg.contains("data:image/png;base64,"), text.contains(bounds)), (map, bounded), "{arguments:?}");
+        let image = image::load_from_memory(&fs::read(folder.join("a.png")).unwrap()).unwrap();
+        assert_eq!((image.width(), image.height()), (1600, 960));
+        let colors: std::collections::HashSet<_> = image.to_rgb8().pixels().copied().collect();
+        assert!(colors.len() > 50, "{arguments:?}: {} colours", colors.len());
+    }
 }
 
 #[test]

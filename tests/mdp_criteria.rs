@@ -8,13 +8,15 @@ use std::path::Path;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::backend::cpu::Serial;
-use warpkov::mdp::criterion::{Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, solve, solve_on};
+use warpkov::mdp::criterion::{
+    Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, backward_on, solve, solve_on,
+};
 use warpkov::mdp::generate::{Consensus, Csma, Firewire, Gambler, Zeroconf};
 use warpkov::mdp::graph::{Graph, NO_COMPONENT};
 use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
 use warpkov::mdp::options::DeviceChoice;
-use warpkov::mdp::solve::{Backup, State, Status, Stop};
+use warpkov::mdp::solve::{Backup, Round, State, Status, Stop};
 
 /// A row: successors with probabilities, and the reward. What probabilities lack of 1 ends the process.
 type Row = (Vec<(u32, f64)>, f64);
@@ -243,6 +245,17 @@ fn horizons() {
     assert_eq!((stages.bounded.values(), stages.steps.unwrap().policies), (vec![20.0, 13.0], vec![1, 0]));
     let stages = backward(0, Some(&[10.0, 20.0]), false);
     assert_eq!(stages.bounded.values(), [10.0, 20.0]);
+    // The action of a step is greedy with respect to the values of the next, wherever they were found: with one step left 1
+    // is better than nothing, with two the other is better.
+    for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+        let mut go = |_: &Round| ControlFlow::Continue(());
+        let (_, steps) = backward_on(device, &mdp, 3, None, true, &mut go).unwrap();
+        assert_eq!(steps.unwrap().policies, [0, 0, 1, 0, 0, 0], "{device}");
+        for (steps, expected) in [(1, [0, 0]), (2, [1, 0]), (3, [0, 0])] {
+            let (found, _) = backward_on(device, &mdp, steps, None, false, &mut go).unwrap();
+            assert_eq!(found.bounded.policy, expected, "{steps} steps on {device}");
+        }
+    }
 }
 
 #[test]

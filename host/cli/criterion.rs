@@ -9,6 +9,7 @@ use serde::Serialize;
 use warpkov::mdp;
 use warpkov::mdp::criterion::{self, Criterion, Report, Solved, Steps, backward_on, solve_on};
 use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
+use warpkov::mdp::plot::draw_bounds;
 use warpkov::mdp::solve::Status;
 
 use super::solve::{self, Common};
@@ -143,7 +144,8 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
         count => solved.notes.push(format!("the values of {count} states are infinite")),
     }
     let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed);
-    let (written, printed) = (common.write_file(&report), common.print(&report, out));
+    let (written, printed) =
+        (common.write_files(&report, |format| draw_bounds(&report, format)), common.print(&report, out));
     written?;
     printed?;
     Ok(match report.status() {

@@ -11,7 +11,7 @@ use warpkov::backend::device::Storage;
 use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
-use warpkov::mdp::plot::{self, Format};
+use warpkov::mdp::plot::{self, Format, PlotError};
 use warpkov::mdp::report::{Extent, Report, Summary};
 use warpkov::mdp::solve::{Limits, Round, Status, Target};
 use warpkov::mdp::{self, solve_from};
@@ -86,7 +86,7 @@ pub struct Arguments {
     /// Print one JSON object; values and policy are in it unless --out is given.
     #[arg(long)]
     json: bool,
-    /// Draw values, policy and convergence to this file, .svg or .png; may be repeated.
+    /// Draw values (of an average reward, the bias), policy and convergence to this file, .svg or .png; may be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
     /// Show no progress.
@@ -101,6 +101,7 @@ Examples:
   warpkov mdp solve frozen-lake.json --gamma 0.99 --out - | column -t -s ,
   warpkov mdp solve grid.json --gamma 0.95 --plot grid.png --plot grid.svg
   warpkov mdp solve coin.tra --criterion reach --goal 'finished & !agree' --maximize
+  warpkov mdp solve grid.json --criterion reach --goal 63 --plot reach.svg
   warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
@@ -113,7 +114,6 @@ pub struct Options {
     criterion: Option<criterion::Options>,
     solve: SolveOptions,
     initial: Option<PathBuf>,
-    plots: Vec<(PathBuf, Format)>,
     common: Common,
 }
 
@@ -121,6 +121,7 @@ pub struct Options {
 pub struct Common {
     pub device: DeviceChoice,
     out: Option<(ModelFile, SolutionFormat)>,
+    plots: Vec<(PathBuf, Format)>,
     json: bool,
     pub quiet: bool,
 }
@@ -176,7 +177,6 @@ impl Arguments {
             ("--values", self.values.is_some()),
             ("--theta", self.theta.is_some()),
             ("--tie", self.tie.is_some()),
-            ("--plot", !self.plot.is_empty()),
             ("--gamma", self.gamma.is_some() && !self.criterion.discounts()),
         ];
         given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
@@ -230,8 +230,13 @@ impl TryFrom<Arguments> for Options {
                 blocks: arguments.blocks.into(),
             },
             initial: arguments.values,
-            plots: plots.collect::<Result<_, _>>()?,
-            common: Common { device, out: out.transpose()?, json, quiet: quiet || json },
+            common: Common {
+                device,
+                out: out.transpose()?,
+                plots: plots.collect::<Result<_, _>>()?,
+                json,
+                quiet: quiet || json,
+            },
         })
     }
 }
@@ -248,7 +253,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let report = Report { mdp: &mdp, limits: &options.solve.limits, solution: &solution };
     // Neither a full disk nor a closed pipe may cost the other half of the results.
     let common = &options.common;
-    let written = common.write_file(&report).and_then(|()| write_plots(&report, options));
+    let written = common.write_files(&report, |format| plot::draw(&report, format));
     let printed = common.print(&report, out);
     written?;
     printed?;
@@ -285,23 +290,23 @@ pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
     Ok(if lines { Solved::read(path)?.values } else { mdp::io::read_values(path)? })
 }
 
-fn write_plots(report: &Report, options: &Options) -> Result<(), Error> {
-    for (path, format) in &options.plots {
-        let picture = plot::draw(report, *format)?;
-        file::write_whole(path, |out| out.write_all(&picture))?;
-    }
-    Ok(())
-}
-
 impl Common {
-    /// Writes the solution to the file asked for.
-    pub fn write_file(&self, report: &dyn Summary) -> Result<(), Error> {
+    /// Writes the solution to the file asked for, and what `draw` draws to those of plots.
+    pub fn write_files(
+        &self,
+        report: &dyn Summary,
+        draw: impl Fn(Format) -> Result<Vec<u8>, PlotError>,
+    ) -> Result<(), Error> {
         if let Some((ModelFile::At(path), format)) = &self.out {
             file::write_whole(path, |out| format.write(report, out))?;
             if *format == SolutionFormat::Npy {
                 let policy = path.with_extension("policy.npy");
                 file::write_whole(&policy, |out| mdp::io::write_npy(out, report.policy()))?;
             }
+        }
+        for (path, format) in &self.plots {
+            let picture = draw(*format)?;
+            file::write_whole(path, |out| out.write_all(&picture))?;
         }
         Ok(())
     }

@@ -41,8 +41,7 @@ pub(super) fn solve<E: std::error::Error>(graph: &Graph, session: &mut Session<E
         let (lower, upper) = signed(mdp.objective, vec![found.lower[0]; states], vec![found.upper[0]; states]);
         let policy = actions(graph, found.rows.into_iter());
         let bias = Some(found.bias.iter().map(|h| sign * h).collect());
-        let rounds = std::mem::take(&mut session.rounds);
-        return Ok(Bounded { lower, upper, policy, bias, status: found.status, rounds });
+        return Ok(Bounded { bias, ..session.bounded(lower, upper, policy, found.status) });
     }
 
     // Half of ε is for the gains of components, half for the way there.
@@ -83,8 +82,7 @@ pub(super) fn solve<E: std::error::Error>(graph: &Graph, session: &mut Session<E
     let (lower, upper) = signed(mdp.objective, lower, upper);
     let policy = quotient.policy(graph, &components, &found.rows, |state| gains.rows[state], |_| NO_ROW);
     let status = if gains.status == Status::Solved { found.status } else { gains.status };
-    let rounds = std::mem::take(&mut session.rounds);
-    Ok(Bounded { lower, upper, policy, bias: None, status, rounds })
+    Ok(session.bounded(lower, upper, policy, status))
 }
 
 /// Disjoint parts of a model that no row leaves, each of one gain, made aperiodic.
@@ -181,6 +179,7 @@ impl Parts {
                 gains.rows[state] = self.origin[seen.rows[own]];
             }
             let interrupted = session.push(done.sweeps, done.residual()).is_break();
+            session.look(&gains.lower, &gains.upper);
             let bounds = || gains.lower.iter().zip(&gains.upper);
             let within = |(&lower, &upper): (&f64, &f64)| {
                 let scale = if options.relative { lower.abs().min(upper.abs()) } else { 1.0 };

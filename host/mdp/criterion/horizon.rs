@@ -5,6 +5,7 @@
 //! passed on with the factor γ.
 
 use super::{Bounded, Ended, Error, Make, Observe, Options, Session, own, signed};
+use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
 use crate::mdp::solve::{Status, Stop};
 
@@ -76,27 +77,38 @@ fn stages<E: std::error::Error>(
     } else {
         let mut backend = session.make(&model)?;
         backend.reset(Some(&last)).map_err(Error::Backend)?;
-        while keep && budget > 0 && status == Status::Solved {
+        let mut values = last.clone();
+        let mut policy = Vec::new();
+        while budget > 0 && status == Status::Solved {
+            // Unless all are asked for, the steps before the last one, together: no change is below 0.
+            let mut before = if keep { 0 } else { budget - 1 };
+            budget -= before;
+            if session.sweep(&mut *backend, Stop::Change(0.0), &mut before)? == Ended::Interrupted && before > 0 {
+                status = Status::Interrupted;
+            }
+            budget += before;
+            if !keep {
+                values = backend.values().map_err(Error::Backend)?;
+            }
             let done = backend.backup(Stop::Change(0.0), 1).map_err(Error::Backend)?;
             budget -= 1;
-            let values = backend.values().map_err(Error::Backend)?.into_iter().map(|v| own(mdp.objective, v)).collect();
-            stages.push((values, backend.policy().map_err(Error::Backend)?));
-            if session.push(done.sweeps, done.residual()).is_break() {
+            // π_t is greedy with respect to V_{t+1}.
+            policy = greedy(&model, &values);
+            values = backend.values().map_err(Error::Backend)?;
+            if keep {
+                stages.push((values.iter().map(|&v| own(mdp.objective, v)).collect(), policy.clone()));
+            }
+            if session.push(done.sweeps, done.residual()).is_break() && budget > 0 {
                 status = Status::Interrupted;
             }
         }
-        // No change is below 0: all of them are done.
-        if !keep && session.sweep(&mut *backend, Stop::Change(0.0), &mut budget)? == Ended::Interrupted {
-            status = Status::Interrupted;
-        }
-        (backend.values().map_err(Error::Backend)?, backend.policy().map_err(Error::Backend)?)
+        (values, policy)
     };
     let error = error(mdp, u64::from(steps) - budget, &last);
     let bound = |shift: f64| values.iter().map(|v| v + shift).collect::<Vec<_>>();
     let (lower, upper) = (bound(-error), bound(error));
     let (lower, upper) = signed(mdp.objective, lower, upper);
-    let rounds = std::mem::take(&mut session.rounds);
-    let bounded = Bounded { lower, upper, policy, bias: None, status, rounds };
+    let bounded = session.bounded(lower, upper, policy, status);
     let steps = keep.then(|| {
         let (values, policies): (Vec<Vec<f64>>, Vec<_>) = stages.into_iter().rev().unzip();
         Steps { values: values.concat(), policies: policies.concat() }

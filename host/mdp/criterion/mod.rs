@@ -98,6 +98,18 @@ pub struct Bounded {
     pub status: Status,
     /// What was swept.
     pub rounds: Vec<Round>,
+    /// What was known after some of the sweeps. Where parts of a model are solved one after the other, of the part at hand.
+    pub looks: Vec<Look>,
+}
+
+/// What was known at some time in a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Sweeps until then.
+    pub sweeps: u64,
+    /// A number that no value in the middle of its bounds was further from the optimal one than; infinite where some value
+    /// had none.
+    pub error: f64,
 }
 
 impl Bounded {
@@ -110,13 +122,13 @@ impl Bounded {
     /// A number that no value in the middle is further from the optimal one than.
     #[must_use]
     pub fn error(&self) -> f64 {
-        self.lower.iter().zip(&self.upper).map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max)
+        widest(&self.lower, &self.upper)
     }
 
     /// Sweeps in all rounds.
     #[must_use]
     pub fn sweeps(&self) -> u64 {
-        self.rounds.iter().map(|round| u64::from(round.sweeps)).sum()
+        sweeps(&self.rounds)
     }
 }
 
@@ -224,6 +236,7 @@ struct Session<'a, E> {
     options: Options,
     start: Instant,
     rounds: Vec<Round>,
+    looks: Vec<Look>,
     /// Sweeps between two looks at the observer.
     chunk: u32,
 }
@@ -254,7 +267,7 @@ impl Ended {
 
 impl<'a, E: std::error::Error> Session<'a, E> {
     fn new(options: Options, make: &'a dyn Make<Error = E>, observe: &'a mut Observe<'a>) -> Self {
-        Self { make, observe, options, start: Instant::now(), rounds: Vec::new(), chunk: 64 }
+        Self { make, observe, options, start: Instant::now(), rounds: Vec::new(), looks: Vec::new(), chunk: 64 }
     }
 
     fn make<'m>(&self, mdp: &'m Mdp) -> Result<Boxed<'m, E>, Error<E>>
@@ -286,6 +299,17 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         Ok(Ended::Limit)
     }
 
+    /// Notes bounds, one per state.
+    fn look(&mut self, lower: &[f64], upper: &[f64]) {
+        self.looks.push(Look { sweeps: sweeps(&self.rounds), error: widest(lower, upper) });
+    }
+
+    /// The solution, with what the session has noted.
+    fn bounded(&mut self, lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
+        let (rounds, looks) = (std::mem::take(&mut self.rounds), std::mem::take(&mut self.looks));
+        Bounded { lower, upper, policy, bias: None, status, rounds, looks }
+    }
+
     /// Notes some sweeps, and asks whether to go on.
     fn push(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
         let round = self.rounds.len() as u32 + 1;
@@ -304,6 +328,16 @@ fn middle(lower: f64, upper: f64) -> f64 {
 fn radius(lower: f64, upper: f64) -> f64 {
     let middle = middle(lower, upper);
     if lower == upper { 0.0 } else { (middle - lower).max(upper - middle).next_up() }
+}
+
+/// The largest [`radius`].
+fn widest(lower: &[f64], upper: &[f64]) -> f64 {
+    lower.iter().zip(upper).map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max)
+}
+
+/// Sweeps in all rounds.
+fn sweeps(rounds: &[Round]) -> u64 {
+    rounds.iter().map(|round| u64::from(round.sweeps)).sum()
 }
 
 /// Bounds in the model's own sign.

@@ -82,6 +82,7 @@ pub(super) fn solve<E: std::error::Error>(
         }
         let unknown = || Proof { bounds: Proper::unknown(mdp), slack: f64::MIN_POSITIVE };
         let Proof { bounds: mut found, slack } = found.unwrap_or_else(unknown);
+        session.look(&found.lower, &found.upper);
         if found.is_within(options.epsilon, options.relative) {
             return Ok(found);
         }

@@ -53,6 +53,5 @@ pub(super) fn solve<E: std::error::Error>(
     lower.iter_mut().chain(&mut upper).for_each(|bound| *bound = bound.clamp(0.0, 1.0));
     let settled = |state: usize| if goal[state] { NO_ROW } else { rows[state] };
     let policy = quotient.policy(graph, &components, &found.rows, |_| NO_ROW, settled);
-    let rounds = std::mem::take(&mut session.rounds);
-    Ok(Bounded { lower, upper, policy, bias: None, status: found.status, rounds })
+    Ok(session.bounded(lower, upper, policy, found.status))
 }

@@ -13,12 +13,13 @@ use crate::mdp::solve::{Round, Status};
 
 /// A solve, complete: the model, what was asked, what came out.
 pub struct Report<'a> {
-    mdp: &'a Mdp,
-    criterion: &'a Criterion,
-    options: &'a Options,
-    solved: &'a Solved,
-    elapsed: Duration,
-    values: Vec<f64>,
+    pub(in crate::mdp) mdp: &'a Mdp,
+    pub(in crate::mdp) criterion: &'a Criterion,
+    pub(in crate::mdp) options: &'a Options,
+    pub(in crate::mdp) solved: &'a Solved,
+    pub(in crate::mdp) elapsed: Duration,
+    /// In the middle of the bounds.
+    pub(in crate::mdp) values: Vec<f64>,
 }
 
 /// The report as one object.

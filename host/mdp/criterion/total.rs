@@ -85,8 +85,7 @@ pub(super) fn solve<E: std::error::Error>(
     let (lower, upper) = signed(mdp.objective, lower, upper);
     let stay = |state: usize| graph.rows(state).find(|&row| components.inside[row]).unwrap_or(NO_ROW);
     let policy = quotient.policy(graph, &components, &found.rows, stay, |state| rows[state]);
-    let rounds = std::mem::take(&mut session.rounds);
-    Ok(Bounded { lower, upper, policy, bias: None, status: found.status, rounds })
+    Ok(session.bounded(lower, upper, policy, found.status))
 }
 
 /// The largest sum of magnitudes that makes an expected reward.

@@ -4,11 +4,10 @@ use plotters::prelude::DrawingBackend;
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 use plotters::style::{Color, RGBColor};
 
-use super::PlotError;
 use super::canvas::{Anchor, Canvas, GREY, INK, Point, Rect};
 use super::chart::{Axis, power_of_ten};
+use super::{Field, PlotError};
 use crate::mdp::model::{Grid, Mdp, NO_ACTION};
-use crate::mdp::report::Report;
 
 const WALL: RGBColor = RGBColor(62, 62, 66);
 const OBSTACLE: RGBColor = RGBColor(255, 127, 42);
@@ -31,8 +30,8 @@ enum Cell {
 /// The grid as it is drawn.
 struct Map<'a> {
     grid: &'a Grid,
+    field: &'a Field<'a>,
     cells: Vec<Cell>,
-    values: &'a [f64],
     scale: ValueScale,
     /// Where it stands.
     place: Rect,
@@ -41,28 +40,23 @@ struct Map<'a> {
 }
 
 /// Draws the heat map with its colour bar and legend within `place`, and returns the right edge of what it took of it.
-pub fn draw<B: DrawingBackend>(
-    canvas: &Canvas<B>,
-    place: Rect,
-    report: &Report,
-    grid: &Grid,
-) -> Result<i32, PlotError> {
+pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field, grid: &Grid) -> Result<i32, PlotError> {
     let room = Rect { width: place.width - 110, height: place.height - 40, ..place };
-    let map = Map::new(report, grid, room, canvas.scale());
+    let map = Map::new(field, grid, room, canvas.scale());
     map.draw_cells(canvas)?;
     map.draw_obstacles(canvas)?;
-    map.draw_arrows(canvas, report.mdp, &report.solution.policy)?;
-    map.draw_goal(canvas)?;
+    map.draw_arrows(canvas)?;
+    map.draw_goals(canvas)?;
     // The colour bar is as tall as the map, but never so short that its labels collide.
     let height = map.place.height.max(240).min(room.height);
-    map.scale.draw(canvas, Rect { x: map.place.right() + 24, width: 22, height, ..map.place })?;
+    map.scale.draw(canvas, field.symbol, Rect { x: map.place.right() + 24, width: 22, height, ..map.place })?;
     map.draw_legend(canvas, (place.x, map.place.bottom() + 28))?;
     Ok(map.place.right() + 110)
 }
 
 impl<'a> Map<'a> {
-    fn new(report: &Report<'a>, grid: &'a Grid, room: Rect, scale: i32) -> Self {
-        let values = &report.solution.values;
+    fn new(field: &'a Field<'a>, grid: &'a Grid, room: Rect, scale: i32) -> Self {
+        let values = field.values;
         let mut cells = vec![Cell::Free; values.len()];
         for (states, kind) in [(&grid.obstacles, Cell::Obstacle), (&grid.walls, Cell::Wall)] {
             for state in states {
@@ -72,7 +66,7 @@ impl<'a> Map<'a> {
             }
         }
         let shown = values.iter().zip(&cells).filter(|(_, cell)| **cell != Cell::Wall).map(|(value, _)| *value);
-        let value_scale = ValueScale::new(shown.collect(), report.solution.certificate.bound);
+        let value_scale = ValueScale::new(shown.collect(), field.bound);
         let (columns, rows) = (f64::from(grid.width), f64::from(grid.height));
         let fit = (f64::from(room.width * scale) / columns).min(f64::from(room.height * scale) / rows);
         // Whole pixels per cell look even; but many small cells would waste much of the room.
@@ -80,7 +74,7 @@ impl<'a> Map<'a> {
         let units = |count: f64| ((count * cell / f64::from(scale)).round() as i32).max(1);
         let (width, height) = (units(columns), units(rows));
         let place = Rect { width, height, ..room };
-        Self { grid, cells, values, scale: value_scale, place, cell }
+        Self { grid, field, cells, scale: value_scale, place, cell }
     }
 
     /// The side, in cells, of the blocks that have one arrow each.
@@ -95,7 +89,7 @@ impl<'a> Map<'a> {
     }
 
     fn color(&self, state: usize) -> RGBColor {
-        if self.cells[state] == Cell::Wall { WALL } else { self.scale.color(self.values[state]) }
+        if self.cells[state] == Cell::Wall { WALL } else { self.scale.color(self.field.values[state]) }
     }
 
     /// All cells as one image. A pixel that covers several cells has their mean colour.
@@ -150,15 +144,16 @@ impl<'a> Map<'a> {
     }
 
     /// An arrow per cell, or per block of cells, to the likeliest next state; a dot where that is the cell itself.
-    fn draw_arrows<B: DrawingBackend>(&self, canvas: &Canvas<B>, mdp: &Mdp, policy: &[u32]) -> Result<(), PlotError> {
-        let Grid { width, height, goal, .. } = *self.grid;
+    fn draw_arrows<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
+        let Grid { width, height, .. } = *self.grid;
+        let Field { mdp, policy, goals, .. } = self.field;
         let block = self.block(canvas.scale());
         // The middle cell of a block of even size is off its middle, and its arrow must not reach over the edge.
         let size = self.cell * if block == 1 { 1.0 } else { 0.8 * f64::from(block) };
         for row in (0..height).skip(block as usize / 2).step_by(block as usize) {
             for column in (0..width).skip(block as usize / 2).step_by(block as usize) {
                 let state = row * width + column;
-                if state == goal || self.cells[state as usize] == Cell::Wall {
+                if goals.contains(&state) || self.cells[state as usize] == Cell::Wall {
                     continue;
                 }
                 let at = self.centre(canvas.scale(), column, row);
@@ -172,18 +167,21 @@ impl<'a> Map<'a> {
         Ok(())
     }
 
-    fn draw_goal<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
-        let at = self.centre(canvas.scale(), self.grid.goal % self.grid.width, self.grid.goal / self.grid.width);
+    fn draw_goals<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         // On a large grid the star is larger than its cell, or nobody would find it.
         let radius = (0.42 * self.cell).clamp(f64::from(11 * canvas.scale()), f64::from(40 * canvas.scale()));
-        draw_star(canvas, at, radius)
+        self.field.goals.iter().try_for_each(|goal| {
+            draw_star(canvas, self.centre(canvas.scale(), goal % self.grid.width, goal / self.grid.width), radius)
+        })
     }
 
     fn draw_legend<B: DrawingBackend>(&self, canvas: &Canvas<B>, (mut x, y): Point) -> Result<(), PlotError> {
         let scale = f64::from(canvas.scale());
-        draw_star(canvas, (f64::from(x + 9) * scale, f64::from(y) * scale), 11.0 * scale)?;
-        canvas.text((x + 26, y), 17, INK, Anchor::Start, "goal")?;
-        x += 90;
+        if !self.field.goals.is_empty() {
+            draw_star(canvas, (f64::from(x + 9) * scale, f64::from(y) * scale), 11.0 * scale)?;
+            canvas.text((x + 26, y), 17, INK, Anchor::Start, "goal")?;
+            x += 90;
+        }
         let swatch = |x: i32| Rect { x, y: y - 8, width: 16, height: 16 };
         if !self.grid.walls.is_empty() {
             canvas.fill(swatch(x), WALL)?;
@@ -327,8 +325,8 @@ impl ValueScale {
     }
 
     /// Draws the colour bar; its labels stand to the right of `place`.
-    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>, place: Rect) -> Result<(), PlotError> {
-        canvas.text((place.x + place.width / 2, place.y - 14), 19, INK, Anchor::Middle, "V")?;
+    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>, symbol: &str, place: Rect) -> Result<(), PlotError> {
+        canvas.text((place.x + place.width / 2, place.y - 14), 19, INK, Anchor::Middle, symbol)?;
         let (width, height) = (place.width * canvas.scale(), place.height * canvas.scale());
         let mut rgb = Vec::new();
         for y in 0..height {

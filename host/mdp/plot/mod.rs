@@ -1,5 +1,5 @@
-//! Pictures of a solve: the value function as a heat map with the policy's arrows, and how the run converged; and of how
-//! the time of sweeps grows with the model.
+//! Pictures of a solve, by any criterion: the value function or the bias as a heat map with the policy's arrows, and how
+//! the run converged; and of how the time of sweeps grows with the model.
 //!
 //! A model without grid geometry has its values drawn as a profile, sorted, instead of the heat map.
 
@@ -11,12 +11,14 @@ use image::{ColorType, ImageEncoder, RgbImage};
 use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
 
 use super::bench::scaling::Scaling;
-use super::model::Grid;
+use super::criterion;
+use super::model::{Grid, Mdp};
 use super::report::Report;
 use super::solve::Target;
 use canvas::{Anchor, Canvas, GREY, INK, Rect};
 use chart::{Chart, Scale};
 
+mod bounds;
 mod canvas;
 mod chart;
 mod heat;
@@ -65,6 +67,14 @@ pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
     encode(report, format)
 }
 
+/// Draws what a solve by a criterion other than the discounted sum did.
+///
+/// # Errors
+/// As [`draw`].
+pub fn draw_bounds(report: &criterion::Report, format: Format) -> Result<Vec<u8>, PlotError> {
+    encode(report, format)
+}
+
 /// Draws the time of sweeps against the size of models.
 ///
 /// # Errors
@@ -108,21 +118,48 @@ fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> 
 impl Picture for Report<'_> {
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         title(canvas, self)?;
-        match self.mdp.grid.as_ref().filter(|grid| is_visible(grid)) {
-            Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
-                heat::draw(canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, self, grid)?;
-                convergence(canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, self, true)
-            }
-            Some(grid) => {
-                let edge = heat::draw(canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, self, grid)?;
-                // The charts take what the map leaves, but keep clear of the legend below a narrow one.
-                let x = edge.max(720) + 90;
-                convergence(canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, self, false)
-            }
-            None => {
-                profile(canvas, Rect { x: 110, y: 116, width: 850, height: 804 }, self)?;
-                convergence(canvas, Rect { x: 1080, y: 116, width: 475, height: 804 }, self, false)
-            }
+        let Report { mdp, solution, .. } = *self;
+        let goals = mdp.grid.iter().map(|grid| grid.goal).collect();
+        let (values, bound) = (&solution.values[..], solution.certificate.bound);
+        let field = Field { mdp, symbol: "V", name: "Values", values, policy: &solution.policy, bound, goals };
+        lay_out(canvas, &field, |abreast| convergence(self, abreast))
+    }
+}
+
+/// A number for each state, and what to do there.
+struct Field<'a> {
+    mdp: &'a Mdp,
+    /// What the numbers are, in a letter and in a word.
+    symbol: &'a str,
+    name: &'a str,
+    values: &'a [f64],
+    policy: &'a [u32],
+    /// Smaller numbers mean nothing.
+    bound: Option<f64>,
+    /// States to mark.
+    goals: Vec<u32>,
+}
+
+/// The field as a map or else a profile, and charts beside or below it; these are told whether they stand side by side.
+fn lay_out<'c, B: DrawingBackend>(
+    canvas: &Canvas<B>,
+    field: &Field,
+    charts: impl Fn(bool) -> Vec<Chart<'c>>,
+) -> Result<(), PlotError> {
+    match field.mdp.grid.as_ref().filter(|grid| is_visible(grid)) {
+        Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
+            heat::draw(canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, field, grid)?;
+            draw_charts(canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, &charts(true), true)
+        }
+        Some(grid) => {
+            let edge = heat::draw(canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, field, grid)?;
+            // The charts take what the map leaves, but keep clear of the legend below a narrow one.
+            let x = edge.max(720) + 90;
+            draw_charts(canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, &charts(false), false)
+        }
+        None => {
+            profile(canvas, Rect { x: 110, y: 116, width: 850, height: 804 }, field)?;
+            draw_charts(canvas, Rect { x: 1080, y: 116, width: 475, height: 804 }, &charts(false), false)
         }
     }
 }
@@ -134,10 +171,7 @@ fn is_visible(grid: &Grid) -> bool {
 
 fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), PlotError> {
     let Report { mdp, solution, limits } = *report;
-    let model = match &mdp.grid {
-        Some(grid) => format!("Grid world, {} × {} cells", grid.width, grid.height),
-        None => format!("{} states, {} actions", mdp.states, mdp.choices.max()),
-    };
+    let model = model_in_words(mdp);
     let outcome = if solution.converged(limits) { "solved" } else { "not converged" };
     canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, γ = {}: {outcome}", mdp.gamma))?;
     let bound = match solution.certificate.bound_text() {
@@ -145,7 +179,6 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
     };
     let seconds = solution.run.elapsed.as_secs_f64();
-    let count = |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let mut sweeps = count(solution.run.sweeps(), "sweep", "sweeps");
     if solution.method.has_policies() {
         sweeps = format!("{}, {sweeps}", count(solution.run.rounds.len() as u64, "policy", "policies"));
@@ -155,9 +188,20 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
+fn model_in_words(mdp: &Mdp) -> String {
+    match &mdp.grid {
+        Some(grid) => format!("Grid world, {} × {} cells", grid.width, grid.height),
+        None => format!("{} states, {} actions", mdp.states, mdp.choices.max()),
+    }
+}
+
+fn count(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// The values in ascending order.
-fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) -> Result<(), PlotError> {
-    let mut values: Vec<f64> = report.solution.values.iter().copied().filter(|value| value.is_finite()).collect();
+fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field) -> Result<(), PlotError> {
+    let mut values: Vec<f64> = field.values.iter().copied().filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
     // More points than pixels would only make the file larger.
@@ -165,7 +209,7 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) 
     let index = |point: usize| if points > 1 { point * last / (points - 1) } else { 0 };
     let points = (0..points).map(|point| (index(point) as f64, values[index(point)])).collect();
     let chart = Chart {
-        title: "Values, sorted",
+        title: &format!("{}, sorted", field.name),
         abscissa: Some("states with a smaller value"),
         points,
         scale: Scale::Linear,
@@ -174,25 +218,13 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, report: &Report) 
     chart.draw(canvas, place)
 }
 
-/// Changed states, sweeps and residual of every policy, side by side or one above the other.
-fn convergence<B: DrawingBackend>(
-    canvas: &Canvas<B>,
-    place: Rect,
-    report: &Report,
-    abreast: bool,
-) -> Result<(), PlotError> {
+/// Changed states, sweeps and residual of every policy.
+fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
     let rounds = &report.solution.run.rounds;
     let points = |y: fn(&super::solve::Round) -> f64| -> Vec<(f64, f64)> {
         rounds.iter().map(|round| (f64::from(round.round), y(round))).collect()
     };
-    let charts = [
-        Chart {
-            title: "States whose action changed",
-            abscissa: abreast.then_some("round"),
-            points: points(|round| round.changed.unwrap_or_default() as f64),
-            scale: Scale::Log,
-            level: None,
-        },
+    let mut charts = vec![
         Chart {
             title: "Sweeps",
             abscissa: abreast.then_some("round"),
@@ -212,7 +244,26 @@ fn convergence<B: DrawingBackend>(
         },
     ];
     // Value iteration has no policies to change.
-    let charts = if report.solution.method.has_policies() { &charts[..] } else { &charts[1..] };
+    if report.solution.method.has_policies() {
+        let changed = Chart {
+            title: "States whose action changed",
+            abscissa: abreast.then_some("round"),
+            points: points(|round| round.changed.unwrap_or_default() as f64),
+            scale: Scale::Log,
+            level: None,
+        };
+        charts.insert(0, changed);
+    }
+    charts
+}
+
+/// Charts side by side or one above the other.
+fn draw_charts<B: DrawingBackend>(
+    canvas: &Canvas<B>,
+    place: Rect,
+    charts: &[Chart],
+    abreast: bool,
+) -> Result<(), PlotError> {
     let count = charts.len() as i32;
     for (chart, index) in charts.iter().zip(0..) {
         let place = if abreast {

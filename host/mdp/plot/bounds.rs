@@ -1,0 +1,92 @@
+//! A solve by a criterion other than the discounted sum: values, or the bias where the gain is the same for all states, and
+//! how the bounds closed in on them.
+
+use plotters::prelude::DrawingBackend;
+
+use super::canvas::{Anchor, Canvas, GREY, INK};
+use super::chart::{Chart, Scale};
+use super::{Field, Picture, PlotError, count, lay_out, model_in_words};
+use crate::mdp::certificate::rounded_up;
+use crate::mdp::criterion::{Criterion, Report};
+
+/// More goals than this are not marked: the values show where they are.
+const MOST_GOALS: usize = 64;
+
+impl Picture for Report<'_> {
+    fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
+        title(canvas, self)?;
+        let bounded = &self.solved.bounded;
+        let (symbol, name, values) = match (self.criterion, &bounded.bias) {
+            (Criterion::Average, Some(bias)) => ("h", "Bias", bias),
+            (Criterion::Average, None) => ("g", "Gains", &self.values),
+            (Criterion::Reach { .. }, _) => ("P", "Probabilities", &self.values),
+            _ => ("V", "Values", &self.values),
+        };
+        let goals = match self.criterion {
+            Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => goal.clone(),
+            _ => self.mdp.grid.iter().map(|grid| grid.goal).collect(),
+        };
+        let field = Field {
+            mdp: self.mdp,
+            symbol,
+            name,
+            values,
+            policy: &bounded.policy,
+            bound: Some(bounded.error()).filter(|error| error.is_finite()),
+            goals: if goals.len() > MOST_GOALS { Vec::new() } else { goals },
+        };
+        lay_out(canvas, &field, |abreast| convergence(self, abreast))
+    }
+}
+
+fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), PlotError> {
+    let bounded = &report.solved.bounded;
+    let what = match report.criterion {
+        Criterion::Reach { .. } => "probability of reaching the goal".to_owned(),
+        Criterion::TotalReward { goal: Some(_) } => "total reward until the goal".to_owned(),
+        Criterion::TotalReward { goal: None } => "total reward".to_owned(),
+        Criterion::Average => match &bounded.bias {
+            Some(_) => format!("average reward {:.6}", report.values[0]),
+            None => "average reward".to_owned(),
+        },
+        Criterion::Horizon(steps) => {
+            format!("reward of {}, γ = {}", count(u64::from(*steps), "step", "steps"), report.mdp.gamma)
+        }
+    };
+    let outcome = if report.converged() { "solved" } else { "not converged" };
+    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{}, {what}: {outcome}", model_in_words(report.mdp)))?;
+    let (error, seconds) = (bounded.error(), report.elapsed.as_secs_f64());
+    let bound = match error.is_finite() {
+        true => format!("|V − V*| ≤ {}, by bounds from both sides", rounded_up(error)),
+        false => "some values are bounded from one side only".to_owned(),
+    };
+    let sweeps = count(bounded.sweeps(), "sweep", "sweeps");
+    let details = format!("{bound}   ·   {sweeps} in {seconds:.3} s   ·   {}", report.solved.device);
+    canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
+}
+
+/// How far the bounds were apart, and how much sweeps changed.
+fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
+    let bounded = &report.solved.bounded;
+    let sweeps = bounded.rounds.iter().scan(0, |sum, round| {
+        *sum += u64::from(round.sweeps);
+        Some((*sum as f64, round.residual))
+    });
+    let changes = Chart {
+        title: "Largest change of the last sweep, ‖ΔV‖∞",
+        abscissa: Some("sweeps"),
+        points: sweeps.filter(|(_, change)| change.is_finite()).collect(),
+        scale: Scale::Log,
+        level: None,
+    };
+    let known = bounded.looks.iter().filter(|look| look.error.is_finite());
+    let width = Chart {
+        title: "Half of the widest interval between bounds",
+        abscissa: abreast.then_some("sweeps"),
+        points: known.map(|look| (look.sweeps as f64, look.error)).collect(),
+        scale: Scale::Log,
+        level: (!report.options.relative).then_some((report.options.epsilon, "ε")),
+    };
+    // A finite horizon is solved before there are bounds.
+    if bounded.looks.is_empty() { vec![changes] } else { vec![width, changes] }
+}
