@@ -19,6 +19,32 @@ pub struct Tiles {
     pub needs: Vec<u32>,
 }
 
+/// Numbers of tiles, each once, in the order in which they were taken up.
+pub(crate) struct Needed {
+    tiles: Vec<u32>,
+    most: usize,
+}
+
+impl Needed {
+    /// None yet, and no more than `most`: so few that a list of them is searched fast.
+    pub fn up_to(most: usize) -> Self {
+        Self { tiles: Vec::new(), most }
+    }
+
+    /// Takes up a tile; false once there are too many.
+    pub fn take(&mut self, tile: u32) -> bool {
+        if !self.tiles.contains(&tile) {
+            self.tiles.push(tile);
+        }
+        self.tiles.len() <= self.most
+    }
+
+    /// All of them; `None` where there are too many.
+    pub fn all(self) -> Option<Vec<u32>> {
+        (self.tiles.len() <= self.most).then_some(self.tiles)
+    }
+}
+
 impl Tiles {
     /// Tiles of `size` states, on all cores; `None` where they depend on too many others.
     #[must_use]
@@ -26,21 +52,19 @@ impl Tiles {
         let states = mdp.states as usize;
         let count = states.div_ceil(size);
         let of_tile = |tile: usize| {
-            let mut found = vec![tile as u32];
+            let mut found = Needed::up_to(8 * MOST);
+            found.take(tile as u32);
             let mut last = tile;
             for row in mdp.choices.first(tile * size)..mdp.choices.first(states.min((tile + 1) * size)) {
                 for &successor in mdp.transitions.row(row).0 {
                     let other = successor as usize / size;
-                    if other != last && !found.contains(&(other as u32)) {
-                        found.push(other as u32);
-                        // No tile may need so many that a list of them is searched for long.
-                        if found.len() > 8 * MOST {
-                            return None;
-                        }
+                    if other != last && !found.take(other as u32) {
+                        return None;
                     }
                     last = other;
                 }
             }
+            let mut found = found.all()?;
             found.sort_unstable();
             Some(found)
         };

@@ -18,6 +18,7 @@ use rayon::prelude::*;
 
 use crate::backend::Precise;
 use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::mdp::tiles::Needed;
 
 use patterns::Patterns;
 
@@ -259,16 +260,11 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
 
     fn dependencies(&self, states: usize) -> Vec<Option<Box<[u32]>>> {
         let of_block = |block: usize| {
-            let mut found: Vec<u32> = Vec::new();
+            let mut found = Needed::up_to(MAX_DEPENDENCIES);
             self.0.successors(block * BLOCK..states.min((block + 1) * BLOCK), |first, last| {
-                for successor in (first / BLOCK) as u32..=(last / BLOCK) as u32 {
-                    if !found.contains(&successor) {
-                        found.push(successor);
-                    }
-                }
-                found.len() <= MAX_DEPENDENCIES
+                ((first / BLOCK) as u32..=(last / BLOCK) as u32).all(|successor| found.take(successor))
             });
-            (found.len() <= MAX_DEPENDENCIES).then(|| found.into_boxed_slice())
+            found.all().map(Vec::into_boxed_slice)
         };
         (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect()
     }
