@@ -35,7 +35,7 @@ impl Picture for Report<'_> {
             bound: Some(bounded.error()).filter(|error| error.is_finite()),
             goals: if goals.len() > MOST_GOALS { Vec::new() } else { goals },
         };
-        lay_out(canvas, &field, |abreast| convergence(self, abreast))
+        lay_out(canvas, &field, |_| convergence(self).into_iter().collect())
     }
 }
 
@@ -65,28 +65,21 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
-/// How far the bounds were apart, and how much sweeps changed.
-fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
+/// How far the bounds were apart. Of a finite horizon, which is solved before there are bounds, what sweeps changed: elsewhere
+/// that says nothing.
+fn convergence<'r>(report: &Report<'r>) -> Option<Chart<'r>> {
     let bounded = &report.solved.bounded;
-    let sweeps = bounded.rounds.iter().scan(0, |sum, round| {
-        *sum += u64::from(round.sweeps);
-        Some((*sum as f64, round.residual))
-    });
-    let changes = Chart {
-        title: "Largest change of the last sweep, ‖ΔV‖∞",
-        abscissa: Some("sweeps"),
-        points: sweeps.filter(|(_, change)| change.is_finite()).collect(),
-        scale: Scale::Log,
-        level: None,
-    };
+    let chart = |title, points, level| Chart { title, abscissa: Some("sweeps"), points, scale: Scale::Log, level };
+    if matches!(report.criterion, Criterion::Horizon(_)) {
+        let changes = bounded.rounds.iter().scan(0.0, |sweeps, round| {
+            *sweeps += f64::from(round.sweeps);
+            Some((*sweeps, round.residual))
+        });
+        return Some(chart("Largest change of the last sweep, ‖ΔV‖∞", changes.collect(), None));
+    }
     let known = bounded.looks.iter().filter(|look| look.error.is_finite());
-    let width = Chart {
-        title: "Half of the widest interval between bounds",
-        abscissa: abreast.then_some("sweeps"),
-        points: known.map(|look| (look.sweeps as f64, look.error)).collect(),
-        scale: Scale::Log,
-        level: (!report.options.relative).then_some((report.options.epsilon, "ε")),
-    };
-    // A finite horizon is solved before there are bounds.
-    if bounded.looks.is_empty() { vec![changes] } else { vec![width, changes] }
+    let points: Vec<_> = known.map(|look| (look.sweeps as f64, look.error)).collect();
+    let level = (!report.options.relative).then_some((report.options.epsilon, "ε"));
+    // Where the graph tells all there is nothing to sweep.
+    (!points.is_empty()).then(|| chart("Half of the widest interval between bounds", points, level))
 }
