@@ -148,12 +148,20 @@ pub trait Device {
     type Pinned<T: Plain>;
     /// A point in the order of what was asked for.
     type Moment;
+    /// Launches to be made again, all at once.
+    type Recording;
 
     /// A buffer of `len` elements, all bytes zero.
     fn zeros<T: Plain>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
 
     /// A buffer that holds a copy of `source`.
     fn upload<T: Plain>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
+
+    /// Copies `source` to all of `target`.
+    ///
+    /// # Panics
+    /// If they differ in length.
+    fn write<T: Plain>(&self, target: &mut Self::Buffer<T>, source: &[T]) -> Result<(), Self::Error>;
 
     /// Sets every byte of `buffer` to zero.
     fn clear<T: Plain>(&self, buffer: &mut Self::Buffer<T>) -> Result<(), Self::Error>;
@@ -195,6 +203,18 @@ pub trait Device {
     /// `call.args` must agree with the parameters of `call.entry`, every buffer must belong to this device, and the
     /// kernel's own *Safety* section must hold for these arguments.
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), Self::Error>;
+
+    /// Records the launches and clearings that `work` asks for, in place of doing them; it may ask for nothing else. `None`,
+    /// without calling `work`, where nothing can be recorded: then the work is to be asked for every time.
+    ///
+    /// A launch takes the host longer to ask for than small kernels run. A recording is asked for once.
+    fn record(&self, work: impl FnOnce() -> Result<(), Self::Error>) -> Result<Option<Self::Recording>, Self::Error>;
+
+    /// Does what was recorded.
+    ///
+    /// # Safety
+    /// All buffers that were recorded are still there, and what the recorded launches promised holds again.
+    unsafe fn replay(&self, recording: &Self::Recording) -> Result<(), Self::Error>;
 
     /// Copies all of `buffer` to a new vector.
     fn to_vec<T: Plain>(&self, buffer: &Self::Buffer<T>) -> Result<Vec<T>, Self::Error> {

@@ -347,6 +347,7 @@ impl Device for Gpu {
     type Buffer<T: Plain> = GpuBuffer<T>;
     type Pinned<T: Plain> = Pinned<T>;
     type Moment = Moment;
+    type Recording = Recording;
 
     fn zeros<T: Plain>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.allocate(len)?;
@@ -356,12 +357,18 @@ impl Device for Gpu {
 
     fn upload<T: Plain>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.allocate(source.len())?;
+        self.write(&mut buffer, source)?;
+        Ok(buffer)
+    }
+
+    fn write<T: Plain>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
+        assert_eq!(target.len, source.len(), "elements");
+        self.core.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(source);
         // SAFETY: both sides have the same length, and the host's outlives the copy, which is waited for: from pageable
         // memory "the function might be synchronous with respect to host", that is, it might not.
-        unsafe { buffer.bytes.async_copy_from(bytes, &self.core.stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
-        self.core.synchronize()?;
-        Ok(buffer)
+        unsafe { target.bytes.async_copy_from(bytes, &self.core.stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        self.core.synchronize()
     }
 
     fn clear<T: Plain>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
@@ -433,6 +440,39 @@ impl Device for Gpu {
         // writes it. What used the target before `after` is done then, and what uses it from now on waits, as follows.
         unsafe { target.async_copy_from(bytes, side) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
         self.core.wait(stream, &self.core.moment(side)?)
+    }
+
+    fn record(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Recording>, CudaError> {
+        /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: other threads may do what they like.
+        const THREAD_LOCAL: u32 = 1;
+
+        let Core { driver, .. } = &*self.core;
+        self.core.enter()?;
+        // SAFETY: the stream lives, and its context is current.
+        check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.core.stream(), THREAD_LOCAL) })?;
+        let done = work();
+        self.core.enter()?;
+        let mut graph = ptr::null_mut();
+        // SAFETY: the result has a place; the capture has begun, and ends whether all went well in it or not.
+        let code = unsafe { (driver.stream_end_capture)(self.core.stream(), &mut graph) };
+        let mut recording = Recording { graph: ptr::null_mut(), core: Rc::clone(&self.core) };
+        let made = done.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
+            // SAFETY: the result has a place, and the graph is whole.
+            let code = unsafe { (driver.graph_instantiate)(&mut recording.graph, graph, 0) };
+            check("cuGraphInstantiate", code)
+        });
+        if !graph.is_null() {
+            // SAFETY: nobody else has the graph; what was made of it does not need it.
+            check("cuGraphDestroy", unsafe { (driver.graph_destroy)(graph) })?;
+        }
+        made.map(|()| Some(recording))
+    }
+
+    unsafe fn replay(&self, recording: &Recording) -> Result<(), CudaError> {
+        self.core.enter()?;
+        // SAFETY: graph and stream live, and are of the same context. That the addresses in it are good is the caller's
+        // promise.
+        check("cuGraphLaunch", unsafe { (self.core.driver.graph_launch)(recording.graph, self.core.stream()) })
     }
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
@@ -538,6 +578,23 @@ impl Drop for Moment {
         let _ = self.core.enter();
         // SAFETY: it was created, and nobody else has it. "An event may be destroyed before it is complete."
         unsafe { (self.core.driver.event_destroy)(self.event) };
+    }
+}
+
+/// Launches that a [`Gpu`] recorded: a CUDA graph.
+pub struct Recording {
+    graph: Handle,
+    core: Rc<Core>,
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.graph.is_null() {
+            let _ = self.core.enter();
+            // SAFETY: it was created, and nobody else has it. If it is running, "it will not be destroyed until execution
+            // completes".
+            unsafe { (self.core.driver.graph_exec_destroy)(self.graph) };
+        }
     }
 }
 

@@ -23,7 +23,7 @@ compile_error!("the CUDA backend is written for Linux on x86-64 and aarch64");
 /// `CUDA_ERROR_STUB_LIBRARY`: the answer of every function while there is no driver.
 pub const STUB_LIBRARY: u32 = 34;
 
-/// A driver handle: `CUmodule`, `CUfunction`, `CUstream` or `CUevent`.
+/// A driver handle: `CUmodule`, `CUfunction`, `CUstream`, `CUevent`, `CUgraph` or `CUgraphExec`.
 pub type Handle = *mut c_void;
 
 /// The driver, loaded at the first call.
@@ -123,6 +123,18 @@ driver! {
     event_record = cuEventRecord(Handle, Handle);
     /// (event)
     event_destroy = cuEventDestroy_v2(Handle);
+    /// (stream, mode)
+    stream_begin_capture = cuStreamBeginCapture_v2(Handle, u32);
+    /// (stream, &graph)
+    stream_end_capture = cuStreamEndCapture(Handle, *mut Handle);
+    /// (&executable graph, graph, flags)
+    graph_instantiate = cuGraphInstantiateWithFlags(*mut Handle, Handle, u64);
+    /// (executable graph, stream)
+    graph_launch = cuGraphLaunch(Handle, Handle);
+    /// (graph)
+    graph_destroy = cuGraphDestroy(Handle);
+    /// (executable graph)
+    graph_exec_destroy = cuGraphExecDestroy(Handle);
 }
 
 /// Maps a code that cust's `cudaError_enum` does not have to `CUDA_ERROR_UNKNOWN` (999).
