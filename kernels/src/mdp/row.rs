@@ -1,6 +1,9 @@
 //! Σ P(s'|s, a) V(s') along one sparse row: what evaluation and improvement have in common.
 
-use crate::device::{Global, Offset, Real, math, thread, warp};
+// By index: an iterator over an array by value would put the array to local memory.
+#![allow(clippy::needless_range_loop)]
+
+use crate::device::{Global, Offset, Real, math, warp};
 
 /// A sparse matrix in compressed rows, as a kernel sees it.
 #[derive(Clone, Copy)]
@@ -13,23 +16,61 @@ pub struct Rows<T, O> {
     pub prob: Global<T>,
 }
 
+/// Entries that a lane has on their way together.
+const STEP: usize = 4;
+
+/// Entries for each lane from which on a row is a long one.
+const LONG: usize = 8;
+
 impl<T: Real, O: Offset> Rows<T, O> {
-    /// Σ over the entries of `row` of prob · v\[col\], by `LANES` neighbouring lanes together.
+    /// Σ over the entries of `row` of prob · v\[col\], by `LANES` neighbouring lanes together, or by the whole warp where the
+    /// row is a long one: there may be a few of these among many short ones.
     ///
-    /// *Takes part*: whole warps; lanes with `row` = `None` help with shuffles only. *Valid result in*: all `LANES` lanes.
-    /// *Deterministic*: yes.
+    /// *Takes part*: whole warps; lanes with `row` = `None` only help. *Valid result in*: all `LANES` lanes.
+    /// *Deterministic*: yes. *Safety*: v has an element.
     #[inline(always)]
     #[must_use]
     pub fn expect<const LANES: u32>(self, row: Option<usize>, v: Global<T>) -> f64 {
-        let mut sum = 0.0;
-        if let Some(row) = row {
-            let end = self.row_ptr.get(row + 1).to_usize();
-            let mut entry = self.row_ptr.get(row).to_usize() + (thread::thread_idx_x() % LANES) as usize;
-            while entry < end {
-                sum = math::fma(self.prob.get(entry).to_f64(), v.get(self.col.get(entry) as usize).to_f64(), sum);
-                entry += LANES as usize;
+        const WARP: u32 = 32;
+        let lane = warp::lane_id();
+        let (entry, end) = row.map_or((O::ZERO, O::ZERO), |row| (self.row_ptr.get(row), self.row_ptr.get(row + 1)));
+        let long = LANES < WARP && end.to_usize() - entry.to_usize() > LONG * LANES as usize;
+        let mut sum = if long { 0.0 } else { self.sum(entry, end, lane % LANES, LANES, v) };
+        sum = warp::reduce_width(sum, LANES, |a, b| a + b);
+        if LANES < WARP {
+            let mut waiting = warp::ballot(u32::MAX, long && lane.is_multiple_of(LANES));
+            while waiting != 0 {
+                let first = waiting.trailing_zeros();
+                let (entry, end) = (warp::shuffle(u32::MAX, entry, first), warp::shuffle(u32::MAX, end, first));
+                let whole = warp::reduce(self.sum(entry, end, lane, WARP, v), |a, b| a + b);
+                if lane / LANES == first / LANES {
+                    sum = whole;
+                }
+                waiting &= waiting - 1;
             }
         }
-        warp::reduce_width(sum, LANES, |a, b| a + b)
+        sum
+    }
+
+    /// Σ over every `stride`-th entry from `entry + start` to before `end`.
+    #[inline(always)]
+    fn sum(self, entry: O, end: O, start: u32, stride: u32, v: Global<T>) -> f64 {
+        let (mut entry, end) = (entry.to_usize() + start as usize, end.to_usize());
+        let mut sum = 0.0;
+        while entry < end {
+            // All loads of a step are on their way before the first is used.
+            let (mut col, mut prob) = ([0; STEP], [T::ZERO; STEP]);
+            for k in 0..STEP {
+                let at = entry + k * stride as usize;
+                if at < end {
+                    (col[k], prob[k]) = (self.col.get(at), self.prob.get(at));
+                }
+            }
+            for k in 0..STEP {
+                sum = math::fma(prob[k].to_f64(), v.get(col[k] as usize).to_f64(), sum);
+            }
+            entry += STEP * stride as usize;
+        }
+        sum
     }
 }
