@@ -273,7 +273,7 @@ where
         let elements = self.copied / size_of::<f32>();
         let (source, mut target) = (self.device.zeros::<f32>(elements)?, self.device.zeros::<f32>(elements)?);
         let quads = (elements / 4) as u32;
-        let shape = Shape::grid_stride(quads.into(), 1024);
+        let shape = Shape::grid_stride(quads.into(), 512);
         let mut timed = || {
             let start = Instant::now();
             for _ in 0..COPIES {
