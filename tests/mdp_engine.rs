@@ -225,8 +225,19 @@ fn modified_policy_iteration_waits_for_what_is_far() {
     assert!(longest > 32, "{longest} rounds: the grid is too small to show anything");
 }
 
-/// A V of one state, 1 in f32, which every greedy sweep changes by as much.
-struct Restless(f64);
+/// A V of one state, 1 in f32, which every greedy sweep changes by the first of these, or by what they go on with.
+struct Restless {
+    changes: Vec<f64>,
+    /// Changes from this one on are in another type.
+    other: usize,
+    made: usize,
+}
+
+impl Restless {
+    fn now(&self) -> f64 {
+        self.changes[self.made.saturating_sub(1).min(self.changes.len() - 1)]
+    }
+}
 
 impl State for Restless {
     type Error = Infallible;
@@ -246,7 +257,7 @@ impl State for Restless {
 
 impl Evaluate for Restless {
     fn evaluate(&mut self, _: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
-        Ok(Evaluation { sweeps: max_sweeps, residual: self.0 })
+        Ok(Evaluation { sweeps: max_sweeps, residual: self.now() })
     }
     fn improve(&mut self, _: f64) -> Result<u64, Infallible> {
         Ok(1)
@@ -255,7 +266,11 @@ impl Evaluate for Restless {
 
 impl Backup for Restless {
     fn backup(&mut self, _: Stop, _: u32) -> Result<Backups, Infallible> {
-        Ok(Backups { sweeps: 1, least: -self.0, greatest: self.0, fixed: false })
+        self.made += 1;
+        Ok(Backups { sweeps: 1, least: -self.now(), greatest: self.now(), fixed: false })
+    }
+    fn phase(&self) -> u32 {
+        u32::from(self.made > self.other)
     }
 }
 
@@ -270,9 +285,24 @@ impl Modify for Restless {
 fn modified_policy_iteration_gives_up_on_rounding_errors() {
     let limits = Limits { max_sweeps: 10_000, ..LIMITS };
     for (change, status, rounds) in [(1e-7, Status::Stalled, 33), (1e-2, Status::SweepLimit, 477)] {
-        let Ok(run) = modified_policy_iteration(&mut Restless(change), Stop::Change(1e-9), 20, &limits, go);
+        let mut backend = Restless { changes: vec![change], other: usize::MAX, made: 0 };
+        let Ok(run) = modified_policy_iteration(&mut backend, Stop::Change(1e-9), 20, &limits, go);
         assert_eq!((run.status, run.rounds.len()), (status, rounds), "changes of {change:e}");
     }
+}
+
+/// Changes that are larger in another type are no sign that rounding errors keep V from coming nearer.
+#[test]
+fn a_finer_type_begins_anew() {
+    let changes = [1e-5, 1e-7].into_iter().chain((0..100).map(|k| 1e-5 * 0.9_f64.powi(k)));
+    let run = |other| {
+        let mut backend = Restless { changes: changes.clone().collect(), other, made: 0 };
+        let Ok(run) = value_iteration(&mut backend, Stop::Change(1e-8), &LIMITS, go);
+        (run.status, run.rounds.len())
+    };
+    // 1e-5 · .9⁶⁶ is the first below 1e-8.
+    assert_eq!(run(2), (Status::Solved, 2 + 67));
+    assert_eq!(run(usize::MAX), (Status::Stalled, 4));
 }
 
 /// A queue of up to `capacity` customers: one arrives with probability λ, and one is served with probability μ, slow or

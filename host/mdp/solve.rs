@@ -49,6 +49,11 @@ pub trait Backup: State {
     /// Greedy sweeps from the present V until `stop` is met, nothing changes any more, or `max_sweeps` ≥ 1 are done. π is
     /// greedy then, with respect to V or to the one before the last sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
+
+    /// How often V has gone over to another type: that changes were smaller before says nothing of those after.
+    fn phase(&self) -> u32 {
+        0
+    }
 }
 
 /// What modified policy iteration asks of a backend.
@@ -315,9 +320,13 @@ fn greedy_rounds<B: Backup + ?Sized>(
     let mut run = Run::start();
     let mut left = limits.max_sweeps;
     // The smallest changes so far, and rounds since they were seen.
-    let (mut smallest, mut waited) = (f64::INFINITY, 0);
+    let (mut smallest, mut waited, mut phase) = (f64::INFINITY, 0, backend.phase());
     while left > 0 {
         let (backups, followed) = round(backend, left)?;
+        let now = backend.phase();
+        if now != phase {
+            (phase, smallest) = (now, f64::INFINITY);
+        }
         left = left.saturating_sub(backups.sweeps + followed);
         let round = run.push(backups.sweeps + followed, backups.residual(), None);
         if stop.is_met(backups.least, backups.greatest) {
