@@ -3,6 +3,7 @@
 pub mod divided;
 mod krylov;
 mod mdp;
+mod patterns;
 pub mod scan;
 mod slices;
 mod streamed;

@@ -1,6 +1,7 @@
 //! Models as slices of 32 states, as the kernels of [`warpkov_kernels::mdp::backup`] read them.
 
 use rayon::prelude::*;
+use warpkov_kernels::device::Offset;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
 use crate::backend::Precise;
@@ -45,6 +46,16 @@ impl Slices {
         }
         let least = mdp.transitions.nnz() as u64 + mdp.rows() as u64;
         (entries + rewards <= 2 * least + 4096).then_some(Self { states, ptr, reward_ptr, extent })
+    }
+
+    /// Where each slice is, as the kernels read it. Its first entry and its first reward are those that `first` makes of them.
+    pub fn place<O: Offset>(&self, first: impl Fn(usize, [u64; 2]) -> [u64; 2] + Sync) -> Vec<O> {
+        let of_slice = |slice: usize| {
+            let [entry, reward] = first(slice, [self.ptr[slice], self.reward_ptr[slice]]);
+            let extent = u64::from(self.extent[slice]);
+            [entry, reward, extent >> 16, extent & 0xFFFF].map(|number| O::from_usize(number as usize))
+        };
+        (0..self.extent.len()).into_par_iter().flat_map_iter(of_slice).collect()
     }
 
     /// Entries, padding included.

@@ -15,9 +15,9 @@ use warpkov_kernels::mdp::backup::SLOTS;
 use warpkov_kernels::mdp::backup::narrow::backup_narrow;
 use warpkov_kernels::mdp::backup::slices::{SLICE, backup_slices};
 
-use super::mdp::{THREADS, offsets};
+use super::mdp::THREADS;
 use super::slices::Slices;
-use super::values::{Dependencies, Laid, Model, Place, Plan, Storage, changes, discounted, tile};
+use super::values::{Dependencies, Laid, Model, OnDevice, Plan, SLICES_TILE, Storage, changes, discounted, tile};
 use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
@@ -94,6 +94,11 @@ impl<'m> Streaming<'m> {
         self.tiles.is_some()
     }
 
+    /// States of a tile.
+    fn tile(&self) -> usize {
+        if self.small.is_some() { tile(self.mdp.states as usize) } else { SLICES_TILE }
+    }
+
     /// Parts, and how many of them are on the device at a time.
     #[must_use]
     pub fn parts<T: Precise>(&self) -> (usize, usize) {
@@ -130,7 +135,7 @@ impl<'m> Streaming<'m> {
     }
 
     fn place_bytes(&self) -> u64 {
-        20 * self.slices.extent.len() as u64
+        4 * 8 * self.slices.extent.len() as u64
     }
 
     /// Bytes on the device besides windows.
@@ -155,7 +160,7 @@ impl<'m> Streaming<'m> {
     fn cut<T>(&self) -> Vec<Part> {
         let Self { mdp, slices, .. } = self;
         let states = mdp.states as usize;
-        let tile = tile(states);
+        let tile = self.tile();
         let count = states.div_ceil(tile);
         let slice = |t: usize| (t * tile / SLICE).min(slices.extent.len());
         let elements = |first: usize, end: usize| {
@@ -292,13 +297,16 @@ pub struct Streamed<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     mdp: &'d Mdp,
     parts: Vec<Part>,
+    /// States of a tile.
+    tile: usize,
     model: Streams<T, D>,
     model_bytes: u64,
-    place: Place<O, D>,
+    place: D::Buffer<O>,
     tiles: Dependencies<D>,
     v_old: D::Buffer<T>,
     v_new: D::Buffer<T>,
     slots: D::Buffer<u64>,
+    stop: OnDevice<D>,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
@@ -311,18 +319,12 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         let parts = streaming.cut::<T>();
         let windows = streaming.windows::<T>(&parts);
         // Elements are counted from the first of their part.
-        let within = |ptr: &[u64], first: fn(&Part) -> usize| {
-            let of_part = |part: &Part| {
-                let first = first(part) as u64;
-                ptr[part.slices.clone()].iter().map(|at| at - first).collect::<Vec<_>>()
-            };
-            device.upload(&offsets::<O>(&parts.par_iter().flat_map_iter(of_part).collect::<Vec<_>>()))
-        };
-        let place = Place {
-            slice_ptr: within(&slices.ptr, |part| part.entries.start)?,
-            reward_ptr: within(&slices.reward_ptr, |part| part.rewards.start)?,
-            extent: device.upload(&slices.extent)?,
-        };
+        let part = |slice: usize| &parts[parts.partition_point(|part| part.slices.end <= slice)];
+        let place = slices.place::<O>(|slice, [entry, reward]| {
+            let part = part(slice);
+            [entry - part.entries.start as u64, reward - part.rewards.start as u64]
+        });
+        let place = device.upload(&place)?;
         let states = mdp.states as usize;
         let (v_old, v_new) = (device.zeros(states)?, device.zeros(states)?);
         let tiles = Dependencies::upload(device, tiles.as_ref())?;
@@ -352,6 +354,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
             device,
             mdp,
             parts,
+            tile: streaming.tile(),
             model,
             model_bytes: streaming.model_bytes::<T>(),
             place,
@@ -359,6 +362,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
             v_old,
             v_new,
             slots: device.zeros(SLOTS)?,
+            stop: OnDevice::new(device)?,
         })
     }
 
@@ -372,11 +376,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         }
     }
 
-    fn sweep(&mut self, stop: Stop) -> Result<Backups, D::Error> {
-        let Self { device, mdp, parts, model, place, tiles, v_old, v_new, slots, .. } = self;
+    fn sweep(&mut self) -> Result<Backups, D::Error> {
+        let Self { device, parts, tile, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
         let device = *device;
-        let (span, bound) = (u32::from(matches!(stop, Stop::Span(_))), stop.bound());
-        let (tile, skip) = (tile(mdp.states as usize) as u32, u32::from(tiles.skip));
+        let (tile, skip) = (*tile as u32, u32::from(tiles.skip));
         let changed = if tiles.skip { device.to_vec(&tiles.changed_old)? } else { Vec::new() };
         let may_change = |part: &Part| !tiles.skip || part.needs.iter().any(|&tile| changed[tile as usize] > 0);
         let active: Vec<usize> = (0..parts.len()).filter(|&number| may_change(&parts[number])).collect();
@@ -396,8 +399,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
                     unsafe {
                         $kernel(
                             device, Shape::grid_stride(blocks * u64::from(THREADS), THREADS), part.states.end,
-                            part.states.start, &place.slice_ptr, &place.reward_ptr, &place.extent, successor,
-                            probability, $($palette,)? reward, $($rewards,)? v_old, v_new, 0, span, bound, slots, tile,
+                            part.states.start, &*place, successor,
+                            probability, $($palette,)? reward, $($rewards,)? v_old, v_new, 0, &stop.buffer, slots, tile,
                             skip, &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
                         )?;
                     }
@@ -436,8 +439,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
             }
             None => self.device.clear(&mut self.v_old)?,
         }
-        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
-        Ok(())
+        self.tiles.changed_all(self.device)
     }
 
     fn values(&mut self) -> Result<Vec<f64>, D::Error> {
@@ -461,9 +463,10 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
 impl<T: Precise, O: Offset, D: Device> Backup for Streamed<'_, T, O, D> {
     /// The host looks at every sweep before it asks for the next: next to its copies that takes no time.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        self.stop.set(self.device, stop)?;
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
         loop {
-            done = Backups { sweeps: done.sweeps + 1, ..self.sweep(stop)? };
+            done = Backups { sweeps: done.sweeps + 1, ..self.sweep()? };
             if done.fixed || stop.is_met(done.least, done.greatest) || done.sweeps >= max_sweeps {
                 return Ok(done);
             }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::backup::narrow::backup_narrow;
-use warpkov_kernels::mdp::backup::patterns::{backup_patterns, offset_stride, stride};
+use warpkov_kernels::mdp::backup::patterns::backup_patterns;
 use warpkov_kernels::mdp::backup::rows::backup_rows;
 use warpkov_kernels::mdp::backup::slices::backup_slices;
 use warpkov_kernels::mdp::backup::{SLOTS, convert};
@@ -13,6 +13,7 @@ use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_kernels::mdp::residual::largest;
 
 use super::mdp::{THREADS, lanes_for, offsets, upload_choices};
+use super::patterns::Table;
 use super::slices::{Slices, palette};
 use crate::backend::Precise;
 use crate::mdp::certificate::greedy;
@@ -22,13 +23,16 @@ use crate::mdp::patterns::Patterns;
 use crate::mdp::solve::{Backup, Backups, Correct, State, Stop};
 use crate::mdp::tiles::Tiles;
 
-/// Sweeps that are launched without a word from the device in between, at most.
-const MAX_BATCH: usize = 512;
+/// Sweeps that are asked for without a word from the device in between, at most: so many are recorded.
+const MAX_BATCH: usize = 64;
 
 /// Sweeps of the first batch, from which the number of those that follow is told.
 const FIRST_BATCH: usize = 32;
 
-/// States of a tile, where a thread has a state: a few for each thread where states are many.
+/// States of a tile of whole slices: one for each thread.
+pub(super) const SLICES_TILE: usize = THREADS as usize;
+
+/// States of a tile of what takes fewer bytes: a few for each thread where states are many.
 pub(super) fn tile(states: usize) -> usize {
     (states / 512).next_power_of_two().clamp(THREADS as usize, 4 * THREADS as usize)
 }
@@ -38,9 +42,6 @@ const MAX_SHARED: u32 = 64 << 10;
 
 /// Bytes of patterns whose copies take time.
 const PATTERN_BYTES: u32 = 8 << 10;
-
-/// Different successors that a pattern may have.
-const DISTINCT: [usize; 4] = [3, 5, 7, 15];
 
 /// How a model is laid out on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
@@ -86,67 +87,6 @@ pub(super) enum Laid {
     Slices(Slices),
     Narrow { slices: Slices, wide: bool, palette: Vec<f64>, rewards: Vec<f64> },
     Patterns { patterns: Patterns, table: Table },
-}
-
-/// Patterns as the kernel reads them.
-pub(super) struct Table {
-    count: u32,
-    actions: u32,
-    distinct: usize,
-    offset: Vec<i32>,
-    numbers: Vec<f64>,
-}
-
-impl Table {
-    fn of(patterns: &Patterns, gamma: f64) -> Option<Self> {
-        let pattern = |p: usize| patterns.rows_of(p);
-        let distances = |p: usize| {
-            let rows = pattern(p);
-            let entries = patterns.ends[rows.start] as usize..patterns.ends[rows.end] as usize;
-            let mut found = patterns.distance[entries].to_vec();
-            found.sort_unstable();
-            found.dedup();
-            found
-        };
-        let count = patterns.count();
-        let actions = (0..count).map(|p| pattern(p).len()).max().unwrap_or(0);
-        let all: Vec<Vec<isize>> = (0..count).map(distances).collect();
-        let most = all.iter().map(Vec::len).max().unwrap_or(0);
-        let distinct = DISTINCT.into_iter().find(|&distinct| distinct >= most)?;
-        if count > 1 << 16 {
-            return None;
-        }
-        let mut table = Self {
-            count: count as u32,
-            actions: actions as u32,
-            distinct,
-            offset: vec![0; count * offset_stride(distinct)],
-            numbers: vec![0.0; count * stride(actions, distinct)],
-        };
-        for (p, distances) in all.iter().enumerate() {
-            for (target, &distance) in table.offset[p * offset_stride(distinct)..].iter_mut().zip(distances) {
-                *target = i32::try_from(distance).ok()?;
-            }
-            let numbers = &mut table.numbers[p * stride(actions, distinct)..];
-            for (action, numbers) in numbers.chunks_exact_mut(distinct + 1).take(actions).enumerate() {
-                let Some(row) = pattern(p).nth(action) else {
-                    // An action that the pattern does not have.
-                    numbers[distinct] = f64::NEG_INFINITY;
-                    continue;
-                };
-                numbers[distinct] = patterns.reward[row];
-                for entry in patterns.entries_of(row) {
-                    let d = distances.binary_search(&patterns.distance[entry]).ok()?;
-                    numbers[d] = gamma * patterns.prob[entry];
-                }
-            }
-        }
-        Some(table)
-    }
-
-    fn bytes<T>(&self) -> usize {
-        4 * self.offset.len() + size_of::<T>() * self.numbers.len()
-    }
 }
 
 impl<'m> Plan<'m> {
@@ -222,7 +162,7 @@ impl<'m> Plan<'m> {
     #[must_use]
     pub fn model_bytes<T: Precise, O: Offset>(&self) -> u64 {
         let (t, o) = (size_of::<T>(), size_of::<O>());
-        let slices = |slices: &Slices| slices.extent.len() * (4 + 2 * o);
+        let slices = |slices: &Slices| slices.extent.len() * 4 * o;
         let patterns = |states: u32, table: &Table| 2 * states as usize + table.bytes::<T>();
         let (mdp, layout) = match &self.model {
             Model::Host { mdp, layout, .. } => (mdp, layout),
@@ -294,7 +234,8 @@ impl Laid {
     fn tile(&self, mdp: &Mdp) -> usize {
         match self {
             Self::Rows { states_per_block, .. } => *states_per_block as usize,
-            _ => tile(mdp.states as usize),
+            Self::Slices(_) => SLICES_TILE,
+            Self::Narrow { .. } | Self::Patterns { .. } => tile(mdp.states as usize),
         }
     }
 }
@@ -357,13 +298,13 @@ enum Stored<T: Precise, O: Offset, D: Device> {
         reward: D::Buffer<T>,
     },
     Slices {
-        place: Place<O, D>,
+        place: D::Buffer<O>,
         col: D::Buffer<u32>,
         prob: D::Buffer<T>,
         reward: D::Buffer<T>,
     },
     Narrow {
-        place: Place<O, D>,
+        place: D::Buffer<O>,
         offset: Narrow<D>,
         prob: D::Buffer<u8>,
         palette: D::Buffer<T>,
@@ -373,28 +314,13 @@ enum Stored<T: Precise, O: Offset, D: Device> {
     Patterns {
         actions: u32,
         distinct: usize,
-        count: u32,
+        /// How many there are of each half, and how a number tells which.
+        halves: [u32; 4],
         pattern: D::Buffer<u16>,
         offset: D::Buffer<i32>,
-        table: D::Buffer<T>,
+        prob: D::Buffer<T>,
+        reward: D::Buffer<T>,
     },
-}
-
-/// Where the elements of slices are.
-pub(super) struct Place<O: Offset, D: Device> {
-    pub slice_ptr: D::Buffer<O>,
-    pub reward_ptr: D::Buffer<O>,
-    pub extent: D::Buffer<u32>,
-}
-
-impl<O: Offset, D: Device> Place<O, D> {
-    fn upload(device: &D, slices: &Slices) -> Result<Self, D::Error> {
-        Ok(Self {
-            slice_ptr: device.upload(&offsets::<O>(&slices.ptr))?,
-            reward_ptr: device.upload(&offsets::<O>(&slices.reward_ptr))?,
-            extent: device.upload(&slices.extent)?,
-        })
-    }
 }
 
 /// Successors as offsets.
@@ -425,13 +351,13 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                 }
             }
             Laid::Slices(slices) => Self::Slices {
-                place: Place::upload(device, slices)?,
+                place: device.upload(&slices.place::<O>(|_, first| first))?,
                 col: device.upload(&slices.successors(mdp))?,
                 prob: device.upload(&slices.probabilities::<T>(mdp))?,
                 reward: device.upload(&slices.earnings::<T>(mdp, reward))?,
             },
             Laid::Narrow { slices, wide, palette, rewards } => Self::Narrow {
-                place: Place::upload(device, slices)?,
+                place: device.upload(&slices.place::<O>(|_, first| first))?,
                 offset: match wide {
                     false => Narrow::One(device.upload(&slices.distances(mdp, |distance| distance as i8))?),
                     true => Narrow::Two(device.upload(&slices.distances(mdp, |distance| distance as i16))?),
@@ -442,7 +368,8 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                 rewards: device.upload(&T::of(rewards))?,
             },
             Laid::Patterns { patterns, table } => {
-                let pattern: Vec<u16> = patterns.of_state.par_iter().map(|&pattern| pattern as u16).collect();
+                let pattern: Vec<u16> =
+                    patterns.of_state.par_iter().map(|&pattern| table.number[pattern as usize]).collect();
                 let pattern = device.upload(&pattern)?;
                 Self::patterns(device, pattern, table)?
             }
@@ -453,21 +380,44 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         Ok(Self::Patterns {
             actions: table.actions,
             distinct: table.distinct,
-            count: table.count,
+            halves: [table.moves.count, table.rewards.count, table.shift, table.mask],
             pattern,
             offset: device.upload(&table.offset)?,
-            table: device.upload(&T::of(&table.numbers))?,
+            prob: device.upload(&T::of(&table.moves.numbers))?,
+            reward: device.upload(&T::of(&table.rewards.numbers))?,
         })
     }
 
     fn generate(device: &D, grid: &GridPatterns, table: &Table) -> Result<Self, D::Error> {
         let mut pattern = device.zeros(grid.states() as usize)?;
-        let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&grid.index)?);
+        let index: Vec<u16> = grid.index.iter().map(|&pattern| table.number[pattern as usize]).collect();
+        let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&index)?);
         let shape = Shape::grid_stride(grid.states().into(), THREADS);
         let (width, height, walled) = (grid.grid.width, grid.grid.height, u32::from(!grid.kinds.is_empty()));
         // SAFETY: `pattern` has one element per cell, `kinds` as many or none, and `index` one per number of a pattern.
         unsafe { grid_patterns(device, shape, width, height, walled, &kinds, &index, &mut pattern)? };
         Self::patterns(device, pattern, table)
+    }
+}
+
+/// A stop as the kernels read it, in a device's memory.
+pub(super) struct OnDevice<D: Device> {
+    pub buffer: D::Buffer<f64>,
+    now: Option<Stop>,
+}
+
+impl<D: Device> OnDevice<D> {
+    pub fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self { buffer: device.zeros(2)?, now: None })
+    }
+
+    /// Puts it there, if it is another than before.
+    pub fn set(&mut self, device: &D, stop: Stop) -> Result<(), D::Error> {
+        if self.now != Some(stop) {
+            self.now = Some(stop);
+            device.write(&mut self.buffer, &[stop.bound(), f64::from(u8::from(matches!(stop, Stop::Span(_))))])?;
+        }
+        Ok(())
     }
 }
 
@@ -495,6 +445,11 @@ impl<D: Device> Dependencies<D> {
             all,
         })
     }
+
+    /// Says that all have changed.
+    pub fn changed_all(&mut self, device: &D) -> Result<(), D::Error> {
+        device.write(&mut self.changed_old, &self.all)
+    }
 }
 
 /// Value iteration by greedy sweeps, V in T.
@@ -509,6 +464,12 @@ pub struct Values<'d, T: Precise, O: Offset, D: Device> {
     v_old: D::Buffer<T>,
     v_new: D::Buffer<T>,
     slots: D::Buffer<u64>,
+    /// What the present stop is on the device.
+    stop: OnDevice<D>,
+    /// Whether V is in the other of the two buffers that it takes turns in.
+    turned: bool,
+    /// A whole batch that begins when it is not.
+    recorded: Option<D::Recording>,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
@@ -519,7 +480,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
         let source = plan.source();
         let states = source.states() as usize;
-        Ok(Self {
+        let mut values = Self {
             device,
             source,
             model: Stored::upload(device, plan)?,
@@ -532,14 +493,18 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             v_old: device.zeros(states)?,
             v_new: device.zeros(states)?,
             slots: device.zeros(SLOTS * MAX_BATCH)?,
-        })
+            stop: OnDevice::new(device)?,
+            turned: false,
+            recorded: None,
+        };
+        values.recorded = device.record(|| values.batch(MAX_BATCH))?;
+        Ok(values)
     }
 
     /// Launches sweep number `sweep` of a batch, and swaps what was for what is.
-    fn sweep(&mut self, stop: Stop, sweep: u32) -> Result<(), D::Error> {
-        let Self { device, source, model, tiles, v_old, v_new, slots, .. } = self;
+    fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
+        let Self { device, source, model, tiles, v_old, v_new, slots, stop, .. } = self;
         let (device, states, gamma) = (*device, source.states(), source.gamma());
-        let (span, bound) = (u32::from(matches!(stop, Stop::Span(_))), stop.bound());
         let skip = u32::from(tiles.skip);
         // As many blocks as the device holds, and no more than there are tiles.
         let by_tile = |tile: u32| Shape {
@@ -551,7 +516,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                 // SAFETY: the model has been validated and laid out, and the buffers have its sizes.
                 unsafe {
                     $kernel(
-                        device, $shape, states, $($argument,)* v_old, v_new, sweep, span, bound, slots, $tile, skip,
+                        device, $shape, states, $($argument,)* v_old, v_new, sweep, &stop.buffer, slots, $tile, skip,
                         &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
                     )
                 }
@@ -559,33 +524,23 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
         }
         let tile = tile(states as usize) as u32;
         match model {
-            Stored::Slices { place: Place { slice_ptr, reward_ptr, extent }, col, prob, reward } => {
-                launch!(backup_slices, by_tile(tile), tile, [0, slice_ptr, reward_ptr, extent, col, prob, reward])
+            Stored::Slices { place, col, prob, reward } => {
+                let tile = SLICES_TILE as u32;
+                launch!(backup_slices, by_tile(tile), tile, [0, place, col, prob, reward])
             }
-            Stored::Narrow {
-                place: Place { slice_ptr, reward_ptr, extent },
-                offset,
-                prob,
-                palette,
-                reward,
-                rewards,
-            } => match offset {
-                Narrow::One(offset) => launch!(
-                    backup_narrow,
-                    by_tile(tile),
-                    tile,
-                    [0, slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
-                ),
-                Narrow::Two(offset) => launch!(
-                    backup_narrow,
-                    by_tile(tile),
-                    tile,
-                    [0, slice_ptr, reward_ptr, extent, offset, prob, palette, reward, rewards]
-                ),
+            Stored::Narrow { place, offset, prob, palette, reward, rewards } => match offset {
+                Narrow::One(offset) => {
+                    launch!(backup_narrow, by_tile(tile), tile, [0, place, offset, prob, palette, reward, rewards])
+                }
+                Narrow::Two(offset) => {
+                    launch!(backup_narrow, by_tile(tile), tile, [0, place, offset, prob, palette, reward, rewards])
+                }
             },
-            Stored::Patterns { actions, distinct, count, pattern, offset, table } => {
+            Stored::Patterns { actions, distinct, halves, pattern, offset, prob, reward } => {
+                let [moves, rewards, shift, mask] = *halves;
                 // In whole elements of T, which the kernel takes it for.
-                let bytes = (table.len() * size_of::<T>() + offset.len() * 4).next_multiple_of(size_of::<T>()) as u32;
+                let numbers = (prob.len() + reward.len()) * size_of::<T>();
+                let bytes = (numbers + offset.len() * 4).next_multiple_of(size_of::<T>()) as u32;
                 let fits = bytes <= MAX_SHARED;
                 // Larger blocks, so that fewer copy the patterns.
                 let threads = if fits && bytes > PATTERN_BYTES { 2 * THREADS } else { THREADS };
@@ -596,7 +551,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                             backup_patterns::<T, $distinct, D>,
                             shape,
                             tile,
-                            [*actions, *count, u32::from(fits), pattern, offset, table]
+                            [*actions, moves, rewards, shift, mask, u32::from(fits), pattern, offset, prob, reward]
                         )
                     };
                 }
@@ -633,7 +588,14 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
         Ok(())
     }
 
+    /// Launches a batch of sweeps.
+    fn batch(&mut self, sweeps: usize) -> Result<(), D::Error> {
+        self.device.clear(&mut self.slots)?;
+        (0..sweeps).try_for_each(|sweep| self.sweep(sweep as u32))
+    }
+
     fn swap(&mut self) {
+        self.turned = !self.turned;
         std::mem::swap(&mut self.v_old, &mut self.v_new);
         std::mem::swap(&mut self.tiles.changed_old, &mut self.tiles.changed_new);
     }
@@ -644,8 +606,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
         let shape = Shape::cover(u64::from(states), THREADS);
         // SAFETY: both vectors have one element per state.
         unsafe { convert(self.device, shape, states, &other.v_old, &mut self.v_old)? };
-        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
-        Ok(())
+        self.tiles.changed_all(self.device)
     }
 }
 
@@ -654,11 +615,10 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         match initial {
-            Some(values) => self.v_old = self.device.upload(&T::of(values))?,
+            Some(values) => self.device.write(&mut self.v_old, &T::of(values))?,
             None => self.device.clear(&mut self.v_old)?,
         }
-        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
-        Ok(())
+        self.tiles.changed_all(self.device)
     }
 
     fn values(&mut self) -> Result<Vec<f64>, D::Error> {
@@ -682,28 +642,40 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
 impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, D::Error> {
         match (&mut self.model, &self.slices, self.source) {
-            (Stored::Rows { reward, .. }, ..) => *reward = self.device.upload(&T::of(rewards))?,
+            (Stored::Rows { reward, .. }, ..) => self.device.write(reward, &T::of(rewards))?,
             (Stored::Slices { reward, .. }, Some(slices), Source::Host(mdp)) => {
-                *reward = self.device.upload(&slices.earnings::<T>(mdp, rewards))?;
+                self.device.write(reward, &slices.earnings::<T>(mdp, rewards))?;
             }
             _ => return Ok(false),
         }
-        self.tiles.changed_old = self.device.upload(&self.tiles.all)?;
+        self.tiles.changed_all(self.device)?;
         Ok(true)
     }
 }
 
 impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
-    /// Sweeps are launched in batches; those after one that met `stop` return at once.
+    /// Sweeps are asked for in batches; those after one that met `stop` return at once.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
+        self.stop.set(self.device, stop)?;
         // Where no sweep is good enough, all are wanted.
         let mut batch = if stop.bound() > 0.0 { FIRST_BATCH } else { MAX_BATCH };
         loop {
-            batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - done.sweeps) as usize);
-            self.device.clear(&mut self.slots)?;
-            for sweep in 0..batch {
-                self.sweep(stop, sweep as u32)?;
+            let left = (max_sweeps - done.sweeps) as usize;
+            batch = batch.clamp(1, MAX_BATCH).min(left);
+            // To return at once takes a sweep less time than to be asked for by itself.
+            match &self.recorded {
+                Some(recorded) if batch > MAX_BATCH / 4 && left >= MAX_BATCH && !self.turned => {
+                    batch = MAX_BATCH;
+                    // SAFETY: it was made of the buffers that are still here, and they hold what they held.
+                    unsafe { self.device.replay(recorded)? };
+                }
+                // What is recorded begins with V in the first buffer.
+                Some(_) if batch > MAX_BATCH / 4 && self.turned => {
+                    batch = 1;
+                    self.batch(batch)?;
+                }
+                _ => self.batch(batch)?,
             }
             let mut slots = vec![0; SLOTS * batch];
             self.device.download(&self.slots, &mut slots)?;
@@ -773,13 +745,13 @@ impl<O: Offset, D: Device> Certify for Values<'_, f64, O, D> {
         unsafe { largest(device, Shape::grid_stride(states.into(), THREADS), states, &self.v_old, &mut self.slots)? };
         let largest = f64::from_bits(read(&self.slots)?[0]);
         device.clear(&mut self.slots)?;
-        self.tiles.changed_old = device.upload(&self.tiles.all)?;
+        self.tiles.changed_all(device)?;
         // No change is below 0. V_new is TV as found in f64, and changes are its differences from V, rounded once: the
         // certificate accounts for all of it.
-        self.sweep(Stop::Change(0.0), 0)?;
+        self.sweep(0)?;
         let range = changes(&read(&self.slots)?);
         self.swap();
-        self.tiles.changed_old = device.upload(&self.tiles.all)?;
+        self.tiles.changed_all(device)?;
         Ok(Residual { range, largest })
     }
 }
@@ -871,5 +843,9 @@ impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
         // At least one, as what f32 found is not to be trusted any more.
         let found = self.exact.backup(stop, (max_sweeps - before).max(1))?;
         Ok(Backups { sweeps: before + found.sweeps, ..found })
+    }
+
+    fn phase(&self) -> u32 {
+        u32::from(self.exactly)
     }
 }

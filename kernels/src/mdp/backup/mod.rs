@@ -30,10 +30,9 @@ pub const SLOTS: usize = 3;
 pub struct Control {
     /// Number of the sweep in its batch.
     pub sweep: u32,
-    /// Whether sweeps stop when the span of changes is below `bound`, not when the largest change is.
-    pub span: u32,
-    /// Sweeps after one that met this return at once.
-    pub bound: f64,
+    /// Sweeps after one that met this return at once: the bound, and 1 where it is one on the span of changes, 0 where on
+    /// the largest. In memory, so that recorded launches read what it is by then.
+    pub stop: Global<f64>,
     /// [`SLOTS`] per sweep: the [`key`]s of the greatest change and the greatest fall, and whether anything changed.
     pub slots: GlobalMut<u64>,
     /// States of a tile.
@@ -60,7 +59,8 @@ impl Control {
         }
         let slot = (self.sweep as usize - 1) * SLOTS;
         // A sweep that returned at once left its slots at 0, which say that nothing changed.
-        within(self.slots.get(slot), self.slots.get(slot + 1), self.span, self.bound) || self.slots.get(slot + 2) == 0
+        let (bound, span) = (self.stop.get(0), u32::from(self.stop.get(1) > 0.0));
+        within(self.slots.get(slot), self.slots.get(slot + 1), span, bound) || self.slots.get(slot + 2) == 0
     }
 
     /// Runs `each` on every tile that may change: it returns what its thread's states did.

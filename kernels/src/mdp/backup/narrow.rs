@@ -72,9 +72,7 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     states: u32,
     start: u32,
-    slice_ptr: Global<O>,
-    reward_ptr: Global<O>,
-    extent: Global<u32>,
+    place: Global<O>,
     offset: Global<I>,
     prob: Global<u8>,
     palette: Global<T>,
@@ -83,8 +81,7 @@ pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     v_old: Global<T>,
     v_new: GlobalMut<T>,
     sweep: u32,
-    span: u32,
-    bound: f64,
+    stop: Global<f64>,
     slots: GlobalMut<u64>,
     tile: u32,
     skip: u32,
@@ -93,8 +90,8 @@ pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     changed_old: Global<u32>,
     changed_new: GlobalMut<u32>,
 ) {
-    let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
-    let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
+    let control = Control { sweep, stop, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
+    let (slices, values) = (Slices(place), Values { old: v_old, new: v_new });
     let elements = Small { offset, prob, palette, reward, rewards, v: v_old };
     slices.sweep(control, start, states, values, elements);
 }

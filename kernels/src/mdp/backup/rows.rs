@@ -26,8 +26,7 @@ pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
     v_old: Global<T>,
     v_new: GlobalMut<T>,
     sweep: u32,
-    span: u32,
-    bound: f64,
+    stop: Global<f64>,
     slots: GlobalMut<u64>,
     tile: u32,
     skip: u32,
@@ -36,7 +35,7 @@ pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
     changed_old: Global<u32>,
     changed_new: GlobalMut<u32>,
 ) {
-    let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
+    let control = Control { sweep, stop, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
     let values = Values { old: v_old, new: v_new };
     let q = shared::dynamic_shared_mem::<f64>();
     let rows = Rows { row_ptr, col, prob };

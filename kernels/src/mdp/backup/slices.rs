@@ -17,16 +17,9 @@ pub const SLICE: usize = 32;
 /// Entries of a row that a thread has on their way together.
 const STEP: usize = 4;
 
-/// Where the elements of slices are.
+/// Where the elements of slices are: of each slice its first entry, its first reward, its most actions A, its longest row L.
 #[derive(Clone, Copy)]
-pub struct Slices<O: Offset> {
-    /// First entry of each slice.
-    pub slice_ptr: Global<O>,
-    /// First reward of each slice.
-    pub reward_ptr: Global<O>,
-    /// Actions · 2¹⁶ + longest row of each slice.
-    pub extent: Global<u32>,
-}
+pub struct Slices<O: Offset>(pub Global<O>);
 
 /// What the elements are.
 pub trait Elements<T>: Copy {
@@ -48,10 +41,9 @@ impl<O: Offset> Slices<O> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn best<T: Real, E: Elements<T>>(&self, state: u32, elements: E) -> T {
         let (slice, lane) = (state as usize / SLICE, O::from_usize(state as usize % SLICE));
-        let extent = self.extent.get(slice);
-        let (actions, length) = (extent >> 16, extent & 0xFFFF);
-        let mut row = self.slice_ptr.get(slice) + lane;
-        let mut reward = self.reward_ptr.get(slice) + lane;
+        let [first, first_reward, actions, length] = self.0.get4(slice);
+        let (mut row, mut reward) = (first + lane, first_reward + lane);
+        let (actions, length) = (actions.to_usize() as u32, length.to_usize() as u32);
         let mut best = T::NEG_INFINITY;
         let mut action = 0;
         while action < actions {
@@ -134,28 +126,24 @@ impl<T: Real> Elements<T> for Plain<T> {
 
 /// A sweep over slices, from the one of state `start` on; those before it are not looked at.
 ///
-/// `slice_ptr` and `reward_ptr` count from the first element that is there: where a model is on the device in parts, from
-/// the first of the part.
+/// `place`, as in [`Slices`], counts from the first element that is there: where a model is on the device in parts, from the
+/// first of the part.
 ///
 /// *Thread mapping*: a block per tile, tiles in a grid-stride loop, a thread per state of the tile in a block-stride loop;
-/// blocks are whole warps, tiles whole slices. *Safety*: `slice_ptr`, `reward_ptr` and `extent` have one element per slice,
-/// `v_old` and `v_new` have `states`; columns are below `states`; the rest as in
-/// [`Control`].
+/// blocks are whole warps, tiles whole slices. *Safety*: `place` has four elements per slice, `v_old` and `v_new` have
+/// `states`; columns are below `states`; the rest as in [`Control`].
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn backup_slices<T: Real, O: Offset>(
     states: u32,
     start: u32,
-    slice_ptr: Global<O>,
-    reward_ptr: Global<O>,
-    extent: Global<u32>,
+    place: Global<O>,
     col: Global<u32>,
     prob: Global<T>,
     reward: Global<T>,
     v_old: Global<T>,
     v_new: GlobalMut<T>,
     sweep: u32,
-    span: u32,
-    bound: f64,
+    stop: Global<f64>,
     slots: GlobalMut<u64>,
     tile: u32,
     skip: u32,
@@ -164,8 +152,8 @@ pub fn backup_slices<T: Real, O: Offset>(
     changed_old: Global<u32>,
     changed_new: GlobalMut<u32>,
 ) {
-    let control = Control { sweep, span, bound, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
-    let (slices, values) = (Slices { slice_ptr, reward_ptr, extent }, Values { old: v_old, new: v_new });
+    let control = Control { sweep, stop, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
+    let (slices, values) = (Slices(place), Values { old: v_old, new: v_new });
     let elements = Plain { col, prob, reward, v: v_old };
     slices.sweep(control, start, states, values, elements);
 }
