@@ -18,12 +18,15 @@ for line in sys.stdin:
 ' "$1" | tail -n 1
 }
 cli=$(cargo build --release --bin warpkov --message-format=json-render-diagnostics | executable warpkov)
-kernels=$(cargo test --release --test kernels --no-run --message-format=json-render-diagnostics | executable kernels)
+tests=$(cargo test --release --test kernels --test mdp_reference --no-run --message-format=json-render-diagnostics)
+kernels=$(executable kernels <<<"$tests")
+reference=$(executable mdp_reference <<<"$tests")
 
 rm -rf "$bundle"
 mkdir -p "$bundle/data"
 strip -o "$bundle/warpkov" "$cli"
 strip -o "$bundle/kernels" "$kernels"
+strip -o "$bundle/mdp_reference" "$reference"
 for file in data/*.json; do
     [[ ! -e $file ]] || cp "$file" "$bundle/data/"
 done
@@ -33,6 +36,7 @@ cat >"$bundle/run.sh" <<'RUN'
 set -euo pipefail
 cd "$(dirname "$0")"
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda
+./mdp_reference
 ./warpkov devices
 ./warpkov bench mdp
 RUN

@@ -86,7 +86,7 @@ pub(super) enum Laid {
     Rows { lanes: u32, states_per_block: u32 },
     Slices(Slices),
     Narrow { slices: Slices, wide: bool, palette: Vec<f64>, rewards: Vec<f64> },
-    Patterns { patterns: Patterns, table: Table },
+    Patterns { patterns: Patterns, table: Box<Table> },
 }
 
 impl<'m> Plan<'m> {
@@ -277,7 +277,7 @@ fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
 fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
     let patterns = Patterns::find(mdp, reward)?;
     let table = Table::of(&patterns, mdp.gamma)?;
-    Some(Laid::Patterns { patterns, table })
+    Some(Laid::Patterns { patterns, table: Box::new(table) })
 }
 
 /// Probabilities with their discount.
