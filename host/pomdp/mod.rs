@@ -1,5 +1,6 @@
 //! Partially observable Markov decision processes: models and their formats, point-based backups, bounds from both sides.
 
 pub mod alpha;
+pub mod backup;
 pub mod belief;
 pub mod model;
