@@ -1,0 +1,239 @@
+//! Point-based backups on the CPU: projections through sparse T and O, scores in `f32`, vectors in `f64`.
+
+use std::convert::Infallible;
+
+use rayon::prelude::*;
+
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backup::Backup;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::Pomdp;
+
+/// Vectors side by side in a block: as many `f32` as a cache line holds.
+const LANES: usize = 16;
+
+/// Γ in two forms: vector by vector in `f64` to build from, and state by state in blocks of [`LANES`] vectors in `f32` to
+/// score with.
+pub struct Vectors {
+    /// α, as they are.
+    alpha: AlphaVectors,
+    /// Block k holds at `[s][i]` what vector 16k + i has for s.
+    blocks: Vec<Vec<[f32; LANES]>>,
+}
+
+impl Vectors {
+    /// These.
+    #[must_use]
+    pub fn new(alpha: &AlphaVectors) -> Self {
+        let mut own = Self { alpha: AlphaVectors::new(alpha.states), blocks: Vec::new() };
+        own.extend(alpha);
+        own
+    }
+
+    /// Adds these behind those that are there.
+    pub fn extend(&mut self, alpha: &AlphaVectors) {
+        for i in 0..alpha.len() {
+            self.push(alpha.actions[i], alpha.vector(i));
+        }
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, action: u32, vector: &[f64]) {
+        let lane = self.alpha.len() % LANES;
+        if lane == 0 {
+            // What no vector has is never the best.
+            self.blocks.push(vec![[f32::NEG_INFINITY; LANES]; vector.len()]);
+        }
+        let block = self.blocks.last_mut().expect("pushed above where there was none");
+        for (entry, value) in block.iter_mut().zip(vector) {
+            entry[lane] = *value as f32;
+        }
+        self.alpha.push(action, vector);
+    }
+
+    /// The vectors.
+    #[must_use]
+    pub fn alpha(&self) -> &AlphaVectors {
+        &self.alpha
+    }
+
+    /// Bytes that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.alpha.values.capacity() * size_of::<f64>()
+            + self.blocks.len() * self.alpha.states as usize * size_of::<[f32; LANES]>()
+    }
+
+    /// Of the vectors from the number `first` on, one that is best at `belief`: the first of those, up to rounding in `f32`,
+    /// and its value in `f64`. `None` where there is none. The belief may be one of another sum than 1.
+    #[must_use]
+    pub fn best_from(&self, belief: &Belief, first: usize) -> Option<(u32, f64)> {
+        let mut best = (None, f32::NEG_INFINITY);
+        for (block, entries) in self.blocks.iter().enumerate().skip(first / LANES) {
+            let scores = scores(belief, entries);
+            for (lane, &score) in scores.iter().enumerate() {
+                let vector = block * LANES + lane;
+                if vector >= first && vector < self.alpha.len() && (best.0.is_none() || score > best.1) {
+                    best = (Some(vector), score);
+                }
+            }
+        }
+        best.0.map(|vector| (vector as u32, belief.dot(self.alpha.vector(vector))))
+    }
+}
+
+/// Σ b(s) α(s) of the vectors of a block.
+fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
+    let mut sums = [0.0; LANES];
+    for (state, prob) in belief.iter() {
+        let prob = prob as f32;
+        for (sum, value) in sums.iter_mut().zip(&block[state as usize]) {
+            *sum += prob * value;
+        }
+    }
+    sums
+}
+
+/// p(o|b, a) · b^{a,o} for the observations that can follow, ascending.
+#[derive(Default)]
+pub struct Projection {
+    /// Weight of each state that was reached; all 0 between uses.
+    weights: Vec<f64>,
+    /// The states that were.
+    reached: Vec<u32>,
+    /// For each observation what it leaves of them.
+    parts: Vec<Belief>,
+}
+
+impl Projection {
+    /// Calls `take` with each observation o that can follow action `action` in `belief`, ascending, with p(o|b, a), and with
+    /// b^{a,o}.
+    pub fn each(&mut self, model: &Pomdp, belief: &Belief, action: u32, mut take: impl FnMut(u32, f64, Belief)) {
+        self.weights.resize(model.states() as usize, 0.0);
+        self.parts.resize(model.observation_count as usize, Belief::default());
+        self.reached.clear();
+        for (state, prob) in belief.iter() {
+            let (successors, probs) = model.successors(state, action);
+            for (&successor, &p) in successors.iter().zip(probs) {
+                let weight = &mut self.weights[successor as usize];
+                if *weight == 0.0 {
+                    self.reached.push(successor);
+                }
+                *weight += prob * p;
+            }
+        }
+        self.reached.sort_unstable();
+        self.reached.dedup();
+        for &state in &self.reached {
+            let weight = std::mem::take(&mut self.weights[state as usize]);
+            let (observations, probs) = model.observed(action, state);
+            for (&observation, &p) in observations.iter().zip(probs) {
+                if weight * p > 0.0 {
+                    let part = &mut self.parts[observation as usize];
+                    part.states.push(state);
+                    part.probs.push(weight * p);
+                }
+            }
+        }
+        for (observation, part) in (0..).zip(&mut self.parts) {
+            if !part.states.is_empty() {
+                let mut part = std::mem::take(part);
+                let prob: f64 = part.probs.iter().sum();
+                part.probs.iter_mut().for_each(|p| *p /= prob);
+                take(observation, prob, part);
+            }
+        }
+    }
+}
+
+/// What builds a vector: T and O of one action, and which vector of Γ follows each observation.
+///
+/// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
+#[must_use]
+pub fn assemble(model: &Pomdp, rewards: &[f64], alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
+    let (states, actions, gamma) = (model.states(), model.actions() as usize, model.gamma());
+    let after = |state: u32| -> f64 {
+        let (observations, probs) = model.observed(action, state);
+        let pairs = observations.iter().zip(probs);
+        pairs.map(|(&o, p)| p * alpha.values[next[o as usize] as usize * states as usize + state as usize]).sum()
+    };
+    let after: Vec<f64> = (0..states).into_par_iter().with_min_len(8192).map(after).collect();
+    let before = |state: u32| {
+        let (successors, probs) = model.successors(state, action);
+        let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * after[s as usize]).sum();
+        rewards[state as usize * actions + action as usize] + gamma * next
+    };
+    (0..states).into_par_iter().with_min_len(8192).map(before).collect()
+}
+
+/// Backups on all cores, a belief at a time on each.
+pub struct PointBased<'m> {
+    model: &'m Pomdp,
+    /// r(s, a) at s·A + a.
+    rewards: Vec<f64>,
+    vectors: Vectors,
+}
+
+impl<'m> PointBased<'m> {
+    /// Backups of a model that is to be maximised; Γ is empty.
+    #[must_use]
+    pub fn new(model: &'m Pomdp) -> Self {
+        let vectors = Vectors::new(&AlphaVectors::new(model.states()));
+        Self { model, rewards: model.expected_rewards(), vectors }
+    }
+
+    fn backup_of(&self, projection: &mut Projection, belief: &Belief) -> (u32, Vec<f64>) {
+        let (model, gamma) = (self.model, self.model.gamma());
+        let actions = model.actions();
+        let mut best: Option<(f64, u32, Vec<u32>)> = None;
+        for action in 0..actions {
+            let reward = |(s, p): (u32, f64)| p * self.rewards[(s * actions + action) as usize];
+            let mut value: f64 = belief.iter().map(reward).sum();
+            let mut next = vec![u32::MAX; model.observation_count as usize];
+            // The vector of the likeliest observation follows those that cannot be seen.
+            let mut likeliest = (0.0, 0);
+            projection.each(model, belief, action, |observation, prob, after| {
+                if let Some((vector, expected)) = self.vectors.best_from(&after, 0) {
+                    value += gamma * prob * expected;
+                    next[observation as usize] = vector;
+                    likeliest = if prob > likeliest.0 { (prob, vector) } else { likeliest };
+                }
+            });
+            if best.as_ref().is_none_or(|best| value > best.0) {
+                next.iter_mut().filter(|next| **next == u32::MAX).for_each(|next| *next = likeliest.1);
+                best = Some((value, action, next));
+            }
+        }
+        let (_, action, next) = best.unwrap_or_default();
+        (action, assemble(model, &self.rewards, self.vectors.alpha(), action, &next))
+    }
+}
+
+impl Backup for PointBased<'_> {
+    type Error = Infallible;
+
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        self.vectors = Vectors::new(vectors);
+        Ok(())
+    }
+
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        self.vectors.extend(vectors);
+        Ok(())
+    }
+
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, Infallible> {
+        let backups =
+            beliefs.par_iter().map_init(Projection::default, |scratch, belief| self.backup_of(scratch, belief));
+        let mut all = AlphaVectors::new(self.model.states());
+        for (action, vector) in backups.collect::<Vec<_>>() {
+            all.push(action, &vector);
+        }
+        Ok(all)
+    }
+
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Infallible> {
+        let best = |belief: &Belief| self.vectors.best_from(belief, 0).unwrap_or((u32::MAX, f64::NEG_INFINITY));
+        Ok(beliefs.par_iter().map(best).collect())
+    }
+}

@@ -1,0 +1,119 @@
+//! The sawtooth bound: between the corners of the simplex and one belief more at a time (Hauskrecht, 2000, 4.3; HSVI).
+//!
+//! V\* is convex. Where V\*(e_s) ≤ v(s) and V\*(c) ≤ u, with b = ρ c + Σ (b(s) − ρ c(s)) e_s for ρ = min over c(s) > 0 of
+//! b(s)/c(s),
+//!
+//! > V\*(b) ≤ Σ b(s) v(s) + ρ (u − Σ c(s) v(s))
+//!
+//! ρ is 0 unless b is possible wherever c is. So a point is filed under one state of its own, and a belief meets those
+//! only that are filed under its states.
+
+use crate::pomdp::belief::Belief;
+
+/// A belief whose value is bounded.
+struct Point {
+    belief: Belief,
+    /// u − Σ c(s) v(s) < 0.
+    drop: f64,
+    /// The state that it is filed under.
+    home: u32,
+}
+
+/// Corners and points.
+pub struct Sawtooth {
+    /// v.
+    corners: Vec<f64>,
+    points: Vec<Point>,
+    /// By state: points filed there, in the order of their last change, and when that was.
+    filed: Vec<Vec<(u32, u32)>>,
+    /// Changes so far.
+    time: u32,
+    /// b(s) of the belief in hand; all 0 between uses.
+    dense: Vec<f64>,
+}
+
+impl Sawtooth {
+    /// Corners without points.
+    #[must_use]
+    pub fn new(corners: Vec<f64>) -> Self {
+        let states = corners.len();
+        Self { corners, points: Vec::new(), filed: vec![Vec::new(); states], time: 0, dense: vec![0.0; states] }
+    }
+
+    /// How many changes there were.
+    #[must_use]
+    pub fn time(&self) -> u32 {
+        self.time
+    }
+
+    /// Points.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// Notes that V\*(belief) ≤ value, and returns the point's number. `number` is what it was before, if it is there.
+    pub fn lower(&mut self, belief: &Belief, value: f64, number: Option<u32>) -> Option<u32> {
+        let drop = value - belief.dot(&self.corners);
+        if drop >= 0.0 {
+            return number;
+        }
+        self.time += 1;
+        if let Some(number) = number {
+            let point = &mut self.points[number as usize];
+            point.drop = drop;
+            let filed = &mut self.filed[point.home as usize];
+            filed.retain(|(other, _)| *other != number);
+            filed.push((number, self.time));
+            return Some(number);
+        }
+        // Where the fewest are.
+        let home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
+        let number = self.points.len() as u32;
+        self.points.push(Point { belief: belief.clone(), drop, home });
+        self.filed[home as usize].push((number, self.time));
+        Some(number)
+    }
+
+    /// A bound on V\*(belief) by the points that changed after `since`, no more than `known`.
+    pub fn bound(&mut self, belief: &Belief, known: f64, since: u32) -> f64 {
+        let base = belief.dot(&self.corners);
+        let mut best = known.min(base);
+        if since == self.time {
+            return best;
+        }
+        belief.iter().for_each(|(state, prob)| self.dense[state as usize] = prob);
+        for &state in &belief.states {
+            let filed = &self.filed[state as usize];
+            for &(number, _) in filed.iter().rev().take_while(|(_, time)| *time > since) {
+                let point = &self.points[number as usize];
+                // Below this ratio the point says no more than is known.
+                let least = ((base - best) / -point.drop).max(0.0);
+                if least >= 1.0 {
+                    continue;
+                }
+                let mut ratio = 1.0_f64;
+                for (state, prob) in point.belief.iter() {
+                    let own = self.dense[state as usize];
+                    if own < ratio * prob {
+                        ratio = own / prob;
+                        if ratio <= least {
+                            break;
+                        }
+                    }
+                }
+                if ratio > least {
+                    best = best.min(base + ratio * point.drop);
+                }
+            }
+        }
+        belief.states.iter().for_each(|&state| self.dense[state as usize] = 0.0);
+        best
+    }
+}

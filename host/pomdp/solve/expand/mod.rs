@@ -1,0 +1,3 @@
+//! Which beliefs to look at.
+
+pub mod hsvi;

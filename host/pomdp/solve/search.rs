@@ -1,0 +1,269 @@
+//! What all point-based solvers share: beliefs, Γ, and the bounds by them.
+
+use super::bounds::sawtooth::Sawtooth;
+use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
+use super::graph::{Child, Edge, Graph, MERGED, NONE};
+use crate::backend::cpu::{Vectors, assemble};
+use crate::mdp::SolveError;
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::Pomdp;
+
+/// Unit roundoff of `f64`.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// Beliefs and bounds on their values, of a model that is to be maximised.
+pub struct Search<'m> {
+    /// The model.
+    pub model: &'m Pomdp,
+    /// r(s, a) at s·A + a.
+    pub rewards: Vec<f64>,
+    /// max |r| / (1 − γ).
+    pub magnitude: f64,
+    /// V(s) if the state were seen, no less than it is.
+    pub seen: Vec<f64>,
+    /// Q(s, a), whose expectation bounds V\* from above.
+    pub informed: ActionValues,
+    /// What is known of beliefs from above.
+    pub sawtooth: Sawtooth,
+    /// Γ.
+    pub vectors: Vectors,
+    /// The beliefs that were met.
+    pub graph: Graph,
+    /// B: nodes to which backups were or are to be applied, in the order in which they came.
+    pub points: Vec<u32>,
+    /// Whether a node is one of them.
+    is_point: Vec<bool>,
+    /// b₀.
+    pub root: u32,
+    /// Backups done.
+    pub backups: u64,
+}
+
+/// Q(b, a) from both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    /// From below.
+    pub lower: f64,
+    /// From above.
+    pub upper: f64,
+}
+
+impl<'m> Search<'m> {
+    /// Blind policies below, the fast informed bound above, and b₀.
+    ///
+    /// # Errors
+    /// Those of [`mdp::mdp`].
+    pub fn new(model: &'m Pomdp, precision: f64) -> Result<Self, SolveError> {
+        let rewards = model.expected_rewards();
+        let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+        let magnitude = largest / (1.0 - model.gamma());
+        let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12))?;
+        let factors = qmdp::qmdp(model, &rewards, &seen);
+        let informed = fib::fib(model, &rewards, factors, precision / 10.0);
+        let most = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let corners = informed.chunks(model.actions() as usize).map(most).collect();
+        let vectors = Vectors::new(&blind::blind(model, &rewards, precision / 10.0));
+        let mut graph = Graph::default();
+        let root = graph.intern(model.start.clone());
+        let mut search = Self {
+            model,
+            rewards,
+            magnitude,
+            seen,
+            informed,
+            sawtooth: Sawtooth::new(corners),
+            vectors,
+            graph,
+            points: Vec::new(),
+            is_point: Vec::new(),
+            root,
+            backups: 0,
+        };
+        search.add_point(root);
+        Ok(search)
+    }
+
+    /// Puts a node into B.
+    pub fn add_point(&mut self, node: u32) {
+        if self.is_point.len() <= node as usize {
+            self.is_point.resize(self.graph.nodes.len(), false);
+        }
+        if !std::mem::replace(&mut self.is_point[node as usize], true) {
+            self.points.push(node);
+        }
+    }
+
+    /// max over α ∈ Γ of b·α.
+    pub fn lower(&mut self, node: u32) -> f64 {
+        let node = &mut self.graph.nodes[node as usize];
+        let count = self.vectors.alpha().len() as u32;
+        if node.scanned < count {
+            if let Some((vector, value)) = self.vectors.best_from(&node.belief, node.scanned as usize)
+                && value > node.lower
+            {
+                (node.vector, node.lower) = (vector, value);
+            }
+            node.scanned = count;
+        }
+        node.lower
+    }
+
+    /// The best bound on V\*(b) from above.
+    pub fn upper(&mut self, node: u32) -> f64 {
+        let node = &mut self.graph.nodes[node as usize];
+        if node.upper == f64::INFINITY {
+            node.upper = informed_bound(&self.informed, self.model.actions() as usize, &node.belief);
+        } else if node.read == self.sawtooth.time() {
+            return node.upper;
+        }
+        node.upper = self.sawtooth.bound(&node.belief, node.upper, node.read);
+        node.read = self.sawtooth.time();
+        node.upper
+    }
+
+    /// Finds what follows a node.
+    pub fn expand(&mut self, node: u32) {
+        self.graph.expand(self.model, &self.rewards, node);
+    }
+
+    /// Bounds on Q(b, a), for each action.
+    pub fn intervals(&mut self, node: u32) -> Vec<Interval> {
+        self.expand(node);
+        let gamma = self.model.gamma();
+        let mut intervals = Vec::with_capacity(self.model.actions() as usize);
+        for edge in 0..self.graph.nodes[node as usize].edges.len() {
+            let Edge { reward, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
+            let mut interval = Interval { lower: reward, upper: reward };
+            for i in 0..children.len() {
+                let Child { node: child, prob, .. } = self.graph.nodes[node as usize].edges[edge].children[i];
+                interval.lower += gamma * prob * self.lower(child);
+                interval.upper += gamma * prob * self.upper(child);
+            }
+            intervals.push(interval);
+        }
+        intervals
+    }
+
+    /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `worth`, and lowers the
+    /// upper bound. Returns by how much the bounds came closer.
+    pub fn backup(&mut self, node: u32, worth: f64) -> f64 {
+        self.backups += 1;
+        let intervals = self.intervals(node);
+        let known = self.lower(node);
+        let most = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
+        let lowered = self.lower_bound_at(node, most);
+        let best = intervals.iter().enumerate().fold((0, f64::NEG_INFINITY), |best, (edge, interval)| {
+            if interval.lower > best.1 { (edge, interval.lower) } else { best }
+        });
+        if best.1 <= known + worth {
+            return lowered;
+        }
+        let vector = self.vector(node, best.0);
+        let value = self.graph.nodes[node as usize].belief.dot(&vector.1);
+        if value <= known {
+            return lowered;
+        }
+        self.vectors.push(vector.0, &vector.1);
+        let node = &mut self.graph.nodes[node as usize];
+        (node.lower, node.vector) = (value, self.vectors.alpha().len() as u32 - 1);
+        node.scanned = node.vector + 1;
+        lowered + value - known
+    }
+
+    /// Notes that V\* is not above `value` at a node; returns by how much that is news.
+    fn lower_bound_at(&mut self, node: u32, value: f64) -> f64 {
+        let known = self.upper(node);
+        if value >= known {
+            return 0.0;
+        }
+        let node = &mut self.graph.nodes[node as usize];
+        node.upper = value;
+        let number = (node.point != NONE).then_some(node.point);
+        node.point = self.sawtooth.lower(&node.belief, value, number).unwrap_or(NONE);
+        known - value
+    }
+
+    /// The vector of an edge: the best of what follows each observation.
+    fn vector(&self, node: u32, edge: usize) -> (u32, Vec<f64>) {
+        let Edge { action, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
+        // What cannot be observed here is followed by what the likeliest is.
+        let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
+        let vector = |child: &Child| self.graph.nodes[child.node as usize].vector;
+        let mut next = vec![likeliest.map_or(0, vector); self.model.observation_count as usize];
+        for child in children {
+            next[child.observation as usize] = vector(child);
+        }
+        (action, assemble(self.model, &self.rewards, self.vectors.alpha(), action, &next))
+    }
+
+    /// Leaves those vectors in Γ only that are the best at a belief of B or are among the first `kept`.
+    pub fn prune(&mut self, kept: usize) {
+        let count = self.vectors.alpha().len();
+        let mut used = vec![false; count];
+        used[..kept.min(count)].fill(true);
+        for i in 0..self.points.len() {
+            let node = self.points[i];
+            self.lower(node);
+            used[self.graph.nodes[node as usize].vector as usize] = true;
+        }
+        // How many of the vectors before each stay.
+        let mut before = vec![0; count + 1];
+        for i in 0..count {
+            before[i + 1] = before[i] + u32::from(used[i]);
+        }
+        self.vectors = Vectors::new(&self.vectors.alpha().retain(|i| used[i]));
+        for node in &mut self.graph.nodes {
+            if node.vector == NONE {
+                continue;
+            }
+            if used[node.vector as usize] {
+                node.vector = before[node.vector as usize];
+                node.scanned = before[node.scanned as usize];
+            } else {
+                (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
+            }
+        }
+    }
+
+    /// Bounds on V\*(b₀) that hold whatever was rounded.
+    ///
+    /// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
+    /// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
+    pub fn bounds(&mut self) -> Interval {
+        let gamma = self.model.gamma();
+        let longest = |matrix: &crate::mdp::model::Csr| {
+            matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64
+        };
+        let terms = longest(&self.model.process.transitions)
+            + longest(&self.model.observations)
+            + f64::from(self.model.observation_count)
+            + 16.0;
+        let states = f64::from(self.model.states());
+        let below = 4.0 * (terms + states) * UNIT * self.magnitude / (1.0 - gamma);
+        let above = below + self.magnitude / (1.0 - gamma) * MERGED * 2.0;
+        Interval { lower: self.lower(self.root) - below, upper: self.upper(self.root) + above }
+    }
+
+    /// Bytes of beliefs and vectors.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.graph.bytes + self.vectors.bytes()
+    }
+
+    /// Γ.
+    #[must_use]
+    pub fn alpha(&self) -> &AlphaVectors {
+        self.vectors.alpha()
+    }
+}
+
+/// maxₐ Σ b(s) Q(s, a).
+fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f64 {
+    let mut sums = vec![0.0; actions];
+    for (state, prob) in belief.iter() {
+        let factors = &informed[state as usize * actions..][..actions];
+        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum += prob * factor);
+    }
+    sums.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
