@@ -2,4 +2,5 @@
 
 pub mod alpha;
 pub mod belief;
+pub mod generate;
 pub mod model;
