@@ -2,4 +2,5 @@
 
 pub mod alpha;
 pub mod belief;
+pub mod io;
 pub mod model;
