@@ -3,4 +3,5 @@
 pub mod alpha;
 pub mod belief;
 pub mod generate;
+pub mod io;
 pub mod model;
