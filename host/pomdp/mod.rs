@@ -3,5 +3,7 @@
 pub mod alpha;
 pub mod backup;
 pub mod belief;
+pub mod generate;
+pub mod io;
 pub mod model;
 pub mod solve;
