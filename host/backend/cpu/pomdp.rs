@@ -57,6 +57,12 @@ impl Vectors {
         &self.alpha
     }
 
+    /// The vectors, without all else.
+    #[must_use]
+    pub fn into_alpha(self) -> AlphaVectors {
+        self.alpha
+    }
+
     /// Bytes that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -3,8 +3,9 @@
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::graph::{Child, Edge, Graph, MERGED, NONE};
-use crate::backend::cpu::{Vectors, assemble};
+use crate::backend::cpu::{Projection, Vectors, assemble};
 use crate::mdp::SolveError;
+use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
@@ -38,6 +39,15 @@ pub struct Search<'m> {
     pub root: u32,
     /// Backups done.
     pub backups: u64,
+    projection: Projection,
+    /// |Γ| at most.
+    most: usize,
+    /// The first vectors of Γ, which are never given up.
+    kept: usize,
+    /// |Γ| after it was last pruned.
+    pruned: usize,
+    /// What rounding may have taken from the bounds below, and above.
+    slack: [f64; 2],
 }
 
 /// Q(b, a) from both sides.
@@ -50,19 +60,23 @@ pub struct Interval {
 }
 
 impl<'m> Search<'m> {
-    /// Blind policies below, the fast informed bound above, and b₀.
+    /// Blind policies below, the fast informed bound above, and b₀. They are iterated to a small part of `precision`; Γ is to
+    /// have no more than `most` vectors after it was pruned.
     ///
     /// # Errors
     /// Those of [`mdp::mdp`].
-    pub fn new(model: &'m Pomdp, precision: f64) -> Result<Self, SolveError> {
+    pub fn new(model: &'m Pomdp, precision: f64, most: usize) -> Result<Self, SolveError> {
+        if model.gamma() >= 1.0 {
+            return Err(SolveError::Undiscounted);
+        }
         let rewards = model.expected_rewards();
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
         let magnitude = largest / (1.0 - model.gamma());
         let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12))?;
         let factors = qmdp::qmdp(model, &rewards, &seen);
         let informed = fib::fib(model, &rewards, factors, precision / 10.0);
-        let most = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let corners = informed.chunks(model.actions() as usize).map(most).collect();
+        let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind::blind(model, &rewards, precision / 10.0));
         let mut graph = Graph::default();
         let root = graph.intern(model.start.clone());
@@ -79,6 +93,11 @@ impl<'m> Search<'m> {
             is_point: Vec::new(),
             root,
             backups: 0,
+            projection: Projection::default(),
+            most,
+            kept: model.actions() as usize,
+            pruned: 0,
+            slack: slack(model, magnitude),
         };
         search.add_point(root);
         Ok(search)
@@ -197,27 +216,42 @@ impl<'m> Search<'m> {
         (action, assemble(self.model, &self.rewards, self.vectors.alpha(), action, &next))
     }
 
-    /// Leaves those vectors in Γ only that are the best at a belief of B or are among the first `kept`.
-    pub fn prune(&mut self, kept: usize) {
-        let count = self.vectors.alpha().len();
-        let mut used = vec![false; count];
-        used[..kept.min(count)].fill(true);
+    /// [Prunes](Self::prune) Γ if it has grown by a good part.
+    pub fn prune_if_grown(&mut self) {
+        if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
+            self.prune();
+        }
+    }
+
+    /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the
+    /// best most often.
+    pub fn prune(&mut self) {
+        let count = self.alpha().len();
+        let mut uses = vec![0_usize; count];
+        uses[..self.kept.min(count)].fill(usize::MAX / 2);
         for i in 0..self.points.len() {
             let node = self.points[i];
             self.lower(node);
-            used[self.graph.nodes[node as usize].vector as usize] = true;
+            uses[self.graph.nodes[node as usize].vector as usize] += 1;
+        }
+        let mut least = 1;
+        if uses.iter().filter(|&&uses| uses > 0).count() > self.most {
+            let mut sorted = uses.clone();
+            sorted.sort_unstable_by(|a, b| b.cmp(a));
+            least = sorted[self.most] + 1;
         }
         // How many of the vectors before each stay.
         let mut before = vec![0; count + 1];
         for i in 0..count {
-            before[i + 1] = before[i] + u32::from(used[i]);
+            before[i + 1] = before[i] + u32::from(uses[i] >= least);
         }
-        self.vectors = Vectors::new(&self.vectors.alpha().retain(|i| used[i]));
-        for node in &mut self.graph.nodes {
-            if node.vector == NONE {
-                continue;
-            }
-            if used[node.vector as usize] {
+        self.pruned = before[count] as usize;
+        if self.pruned == count {
+            return;
+        }
+        self.vectors = Vectors::new(&self.alpha().retain(|i| uses[i] >= least));
+        for node in self.graph.nodes.iter_mut().filter(|node| node.vector != NONE) {
+            if uses[node.vector as usize] >= least {
                 node.vector = before[node.vector as usize];
                 node.scanned = before[node.scanned as usize];
             } else {
@@ -227,22 +261,23 @@ impl<'m> Search<'m> {
     }
 
     /// Bounds on V\*(b₀) that hold whatever was rounded.
-    ///
-    /// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
-    /// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
     pub fn bounds(&mut self) -> Interval {
-        let gamma = self.model.gamma();
-        let longest = |matrix: &crate::mdp::model::Csr| {
-            matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64
-        };
-        let terms = longest(&self.model.process.transitions)
-            + longest(&self.model.observations)
-            + f64::from(self.model.observation_count)
-            + 16.0;
-        let states = f64::from(self.model.states());
-        let below = 4.0 * (terms + states) * UNIT * self.magnitude / (1.0 - gamma);
-        let above = below + self.magnitude / (1.0 - gamma) * MERGED * 2.0;
+        let [below, above] = self.slack;
         Interval { lower: self.lower(self.root) - below, upper: self.upper(self.root) + above }
+    }
+
+    /// What follows an action in the belief of a node: o, p(o|b, a), b^{a,o}.
+    pub fn successors(&mut self, node: u32, action: u32) -> Vec<(u32, f64, Belief)> {
+        let mut successors = Vec::new();
+        let belief = &self.graph.nodes[node as usize].belief;
+        self.projection.each(self.model, belief, action, |o, prob, next| successors.push((o, prob, next)));
+        successors
+    }
+
+    /// Γ, without all else.
+    #[must_use]
+    pub fn into_vectors(self) -> AlphaVectors {
+        self.vectors.into_alpha()
     }
 
     /// Bytes of beliefs and vectors.
@@ -266,4 +301,17 @@ fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f
         sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum += prob * factor);
     }
     sums.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// What rounding may add up to, below and above.
+///
+/// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
+/// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
+fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
+    let longest =
+        |matrix: &Csr| matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
+    let terms = longest(&model.process.transitions) + longest(&model.observations) + 16.0;
+    let terms = terms + f64::from(model.observation_count) + f64::from(model.states());
+    let below = 4.0 * terms * UNIT * magnitude / (1.0 - model.gamma());
+    [below, below + 2.0 * MERGED * magnitude / (1.0 - model.gamma())]
 }
