@@ -12,6 +12,9 @@ use crate::pomdp::model::Pomdp;
 /// Vectors side by side in a block: as many `f32` as a cache line holds.
 const LANES: usize = 16;
 
+/// States of a vector that one task builds.
+const CHUNK: usize = 16_384;
+
 /// Γ in two forms: vector by vector in `f64` to build from, and state by state in blocks of [`LANES`] vectors in `f32` to
 /// score with.
 pub struct Vectors {
@@ -31,7 +34,7 @@ impl Vectors {
     }
 
     /// Adds these behind those that are there.
-    pub fn extend(&mut self, alpha: &AlphaVectors) {
+    fn extend(&mut self, alpha: &AlphaVectors) {
         for i in 0..alpha.len() {
             self.push(alpha.actions[i], alpha.vector(i));
         }
@@ -55,6 +58,32 @@ impl Vectors {
     #[must_use]
     pub fn alpha(&self) -> &AlphaVectors {
         &self.alpha
+    }
+
+    /// Leaves those that `keep` says yes to, in the same order.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        let (states, count) = (self.alpha.states as usize, self.alpha.len());
+        let mut to = 0;
+        for from in (0..count).filter(|&i| keep(i)) {
+            if to < from {
+                self.alpha.values.copy_within(from * states..(from + 1) * states, to * states);
+                self.alpha.actions[to] = self.alpha.actions[from];
+            }
+            to += 1;
+        }
+        self.alpha.values.truncate(to * states);
+        self.alpha.actions.truncate(to);
+        let kept: Vec<usize> = (0..count).filter(|&i| keep(i)).collect();
+        for (block, sources) in kept.chunks(LANES).enumerate() {
+            for state in 0..states {
+                let mut entry = [f32::NEG_INFINITY; LANES];
+                for (target, &source) in entry.iter_mut().zip(sources) {
+                    *target = self.blocks[source / LANES][state][source % LANES];
+                }
+                self.blocks[block][state] = entry;
+            }
+        }
+        self.blocks.truncate(to.div_ceil(LANES));
     }
 
     /// The vectors, without all else.
@@ -157,19 +186,33 @@ impl Projection {
 /// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
 #[must_use]
 pub fn assemble(model: &Pomdp, rewards: &[f64], alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
-    let (states, actions, gamma) = (model.states(), model.actions() as usize, model.gamma());
-    let after = |state: u32| -> f64 {
-        let (observations, probs) = model.observed(action, state);
-        let pairs = observations.iter().zip(probs);
-        pairs.map(|(&o, p)| p * alpha.values[next[o as usize] as usize * states as usize + state as usize]).sum()
-    };
-    let after: Vec<f64> = (0..states).into_par_iter().with_min_len(8192).map(after).collect();
-    let before = |state: u32| {
-        let (successors, probs) = model.successors(state, action);
-        let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * after[s as usize]).sum();
-        rewards[state as usize * actions + action as usize] + gamma * next
-    };
-    (0..states).into_par_iter().with_min_len(8192).map(before).collect()
+    let (states, actions, gamma) = (model.states() as usize, model.actions() as usize, model.gamma());
+    let vectors: Vec<&[f64]> = next.iter().map(|&vector| alpha.vector(vector as usize)).collect();
+    let observed = &model.observations;
+    let first = action as usize * states;
+    let mut after = vec![0.0; states];
+    after.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, after)| {
+        let begin = chunk * CHUNK;
+        let mut entry = observed.row_ptr[first + begin] as usize;
+        let ends = &observed.row_ptr[first + begin + 1..][..after.len()];
+        for ((state, target), &end) in (begin..).zip(after).zip(ends) {
+            let entries = entry..end as usize;
+            entry = end as usize;
+            let pairs = observed.col[entries.clone()].iter().zip(&observed.val[entries]);
+            *target = pairs.fold(0.0, |sum, (&o, p)| sum + p * vectors[o as usize][state]);
+        }
+    });
+    let transitions = &model.process.transitions;
+    let mut vector = vec![0.0; states];
+    vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, vector)| {
+        for (state, target) in (chunk * CHUNK..).zip(vector) {
+            let row = state * actions + action as usize;
+            let (successors, probs) = transitions.row(row);
+            let pairs = successors.iter().zip(probs);
+            *target = rewards[row] + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * after[s as usize]);
+        }
+    });
+    vector
 }
 
 /// Backups on all cores, a belief at a time on each.

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::backend::cpu::Projection;
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::Pomdp;
 
 /// Beliefs whose probabilities differ by less than this are one.
 pub const MERGED: f64 = 1.0 / (1_u64 << 40) as f64;
@@ -29,6 +27,8 @@ pub struct Node {
     pub read: u32,
     /// Its point of the sawtooth bound, or [`NONE`].
     pub point: u32,
+    /// Nodes that lead here.
+    pub parents: Vec<u32>,
     /// What each action leads to; empty before it is expanded.
     pub edges: Vec<Edge>,
 }
@@ -60,7 +60,6 @@ pub struct Graph {
     /// All that were met.
     pub nodes: Vec<Node>,
     numbers: HashMap<u64, Vec<u32>>,
-    projection: Projection,
     /// Bytes of all beliefs and edges.
     pub bytes: usize,
 }
@@ -92,30 +91,22 @@ impl Graph {
             upper: f64::INFINITY,
             read: 0,
             point: NONE,
+            parents: Vec::new(),
             edges: Vec::new(),
         });
         number
     }
 
-    /// Finds what follows node `number`, unless that is known. `rewards` are r(s, a) at s·A + a.
-    pub fn expand(&mut self, model: &Pomdp, rewards: &[f64], number: u32) {
-        if !self.nodes[number as usize].edges.is_empty() {
-            return;
+    /// Notes what follows a node.
+    pub fn connect(&mut self, node: u32, edges: Vec<Edge>) {
+        let children: usize = edges.iter().map(|edge| edge.children.len()).sum();
+        self.bytes += edges.len() * size_of::<Edge>() + children * size_of::<Child>();
+        for child in edges.iter().flat_map(|edge| &edge.children) {
+            let parents = &mut self.nodes[child.node as usize].parents;
+            if parents.last() != Some(&node) {
+                parents.push(node);
+            }
         }
-        let belief = self.nodes[number as usize].belief.clone();
-        let mut projection = std::mem::take(&mut self.projection);
-        let actions = model.actions();
-        let mut edges = Vec::with_capacity(actions as usize);
-        for action in 0..actions {
-            let reward = belief.iter().map(|(s, p)| p * rewards[s as usize * actions as usize + action as usize]).sum();
-            let mut children = Vec::new();
-            projection.each(model, &belief, action, |observation, prob, after| {
-                children.push(Child { observation, node: self.intern(after), prob });
-            });
-            self.bytes += size_of::<Edge>() + children.len() * size_of::<Child>();
-            edges.push(Edge { action, reward, children });
-        }
-        self.projection = projection;
-        self.nodes[number as usize].edges = edges;
+        self.nodes[node as usize].edges = edges;
     }
 }

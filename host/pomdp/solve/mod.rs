@@ -88,7 +88,7 @@ where
     let mut idle = 0;
     while !clock.over(&mut search) {
         let known = search.points.len();
-        let sampled = expand.sample(&mut search, &mut random, gap);
+        let sampled = expand.sample(&mut search, &mut random, gap, idle > 0);
         let progress = match scheme {
             Scheme::Path => scheme::path(&mut search, &mut clock, &sampled, worth),
             Scheme::Full => scheme::full(&mut search, &mut clock, backend, worth)?,

@@ -13,6 +13,9 @@ use crate::pomdp::model::Pomdp;
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
+/// Of the weighted gaps of an action's successors the part that one of them may have without a look at its upper bound.
+const NEGLIGIBLE: f64 = 0.01;
+
 /// Beliefs and bounds on their values, of a model that is to be maximised.
 pub struct Search<'m> {
     /// The model.
@@ -50,7 +53,7 @@ pub struct Search<'m> {
     slack: [f64; 2],
 }
 
-/// Q(b, a) from both sides.
+/// Something of both bounds: of Q(b, a), or of V\*(b).
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
     /// From below.
@@ -80,6 +83,7 @@ impl<'m> Search<'m> {
         let vectors = Vectors::new(&blind::blind(model, &rewards, precision / 10.0));
         let mut graph = Graph::default();
         let root = graph.intern(model.start.clone());
+        graph.nodes[root as usize].upper = informed_bound(&informed, model.actions() as usize, &model.start);
         let mut search = Self {
             model,
             rewards,
@@ -131,9 +135,7 @@ impl<'m> Search<'m> {
     /// The best bound on V\*(b) from above.
     pub fn upper(&mut self, node: u32) -> f64 {
         let node = &mut self.graph.nodes[node as usize];
-        if node.upper == f64::INFINITY {
-            node.upper = informed_bound(&self.informed, self.model.actions() as usize, &node.belief);
-        } else if node.read == self.sawtooth.time() {
+        if node.read == self.sawtooth.time() {
             return node.upper;
         }
         node.upper = self.sawtooth.bound(&node.belief, node.upper, node.read);
@@ -141,53 +143,105 @@ impl<'m> Search<'m> {
         node.upper
     }
 
-    /// Finds what follows a node.
-    pub fn expand(&mut self, node: u32) {
-        self.graph.expand(self.model, &self.rewards, node);
+    /// The number of a belief, which becomes a node unless it is one.
+    pub fn intern(&mut self, belief: Belief) -> u32 {
+        let node = self.graph.intern(belief);
+        let new = &mut self.graph.nodes[node as usize];
+        if new.upper == f64::INFINITY {
+            new.upper = informed_bound(&self.informed, self.model.actions() as usize, &new.belief);
+        }
+        node
     }
 
-    /// Bounds on Q(b, a), for each action.
+    /// Finds what follows a node.
+    fn expand(&mut self, node: u32) {
+        if !self.graph.nodes[node as usize].edges.is_empty() {
+            return;
+        }
+        let belief = self.graph.nodes[node as usize].belief.clone();
+        let mut projection = std::mem::take(&mut self.projection);
+        let actions = self.model.actions();
+        let mut edges = Vec::with_capacity(actions as usize);
+        for action in 0..actions {
+            let reward = |(s, p): (u32, f64)| p * self.rewards[s as usize * actions as usize + action as usize];
+            let reward = belief.iter().map(reward).sum();
+            let mut children = Vec::new();
+            projection.each(self.model, &belief, action, |observation, prob, next| {
+                children.push(Child { observation, node: self.intern(next), prob });
+            });
+            edges.push(Edge { action, reward, children });
+        }
+        self.projection = projection;
+        self.graph.connect(node, edges);
+    }
+
+    /// Bounds on Q(b, a), for each action. That from above is as tight as can be for the largest of them, and what was known
+    /// before for the others.
     pub fn intervals(&mut self, node: u32) -> Vec<Interval> {
         self.expand(node);
+        let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
         let gamma = self.model.gamma();
-        let mut intervals = Vec::with_capacity(self.model.actions() as usize);
-        for edge in 0..self.graph.nodes[node as usize].edges.len() {
-            let Edge { reward, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
-            let mut interval = Interval { lower: reward, upper: reward };
-            for i in 0..children.len() {
-                let Child { node: child, prob, .. } = self.graph.nodes[node as usize].edges[edge].children[i];
-                interval.lower += gamma * prob * self.lower(child);
-                interval.upper += gamma * prob * self.upper(child);
+        let mut lower = |edge: &Edge| {
+            let next: f64 = edge.children.iter().map(|child| child.prob * self.lower(child.node)).sum();
+            edge.reward + gamma * next
+        };
+        let lowers: Vec<f64> = edges.iter().map(&mut lower).collect();
+        let known = |search: &Self, edge: &Edge| {
+            let next: f64 = edge.children.iter().map(|child| child.prob * search.known_upper(child.node)).sum();
+            edge.reward + gamma * next
+        };
+        let mut uppers: Vec<f64> = edges.iter().map(|edge| known(self, edge)).collect();
+        let mut tight = vec![false; edges.len()];
+        while let Some(best) = first_largest(&uppers)
+            && !std::mem::replace(&mut tight[best], true)
+        {
+            // What is of little weight need not be tight.
+            let off = edges[best].children.iter().map(|child| child.prob * self.gap(child.node));
+            let enough = NEGLIGIBLE * off.sum::<f64>();
+            for child in &edges[best].children {
+                if child.prob * self.gap(child.node) >= enough {
+                    self.upper(child.node);
+                }
             }
-            intervals.push(interval);
+            uppers[best] = known(self, &edges[best]);
         }
-        intervals
+        self.graph.nodes[node as usize].edges = edges;
+        lowers.into_iter().zip(uppers).map(|(lower, upper)| Interval { lower, upper }).collect()
+    }
+
+    /// How far the bounds are apart, as far as is known.
+    fn gap(&self, node: u32) -> f64 {
+        let node = &self.graph.nodes[node as usize];
+        node.upper - node.lower
+    }
+
+    /// What is known of V\*(b) from above without another look.
+    fn known_upper(&self, node: u32) -> f64 {
+        self.graph.nodes[node as usize].upper
     }
 
     /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `worth`, and lowers the
-    /// upper bound. Returns by how much the bounds came closer.
-    pub fn backup(&mut self, node: u32, worth: f64) -> f64 {
+    /// upper bound. Returns by how much each bound moved.
+    pub fn backup(&mut self, node: u32, worth: f64) -> Interval {
         self.backups += 1;
         let intervals = self.intervals(node);
         let known = self.lower(node);
         let most = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
-        let lowered = self.lower_bound_at(node, most);
-        let best = intervals.iter().enumerate().fold((0, f64::NEG_INFINITY), |best, (edge, interval)| {
-            if interval.lower > best.1 { (edge, interval.lower) } else { best }
-        });
-        if best.1 <= known + worth {
-            return lowered;
-        }
-        let vector = self.vector(node, best.0);
+        let upper = self.lower_bound_at(node, most);
+        let lowers: Vec<f64> = intervals.iter().map(|interval| interval.lower).collect();
+        let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + worth) else {
+            return Interval { lower: 0.0, upper };
+        };
+        let vector = self.vector(node, best);
         let value = self.graph.nodes[node as usize].belief.dot(&vector.1);
         if value <= known {
-            return lowered;
+            return Interval { lower: 0.0, upper };
         }
         self.vectors.push(vector.0, &vector.1);
         let node = &mut self.graph.nodes[node as usize];
         (node.lower, node.vector) = (value, self.vectors.alpha().len() as u32 - 1);
         node.scanned = node.vector + 1;
-        lowered + value - known
+        Interval { lower: value - known, upper }
     }
 
     /// Notes that V\* is not above `value` at a node; returns by how much that is news.
@@ -249,7 +303,7 @@ impl<'m> Search<'m> {
         if self.pruned == count {
             return;
         }
-        self.vectors = Vectors::new(&self.alpha().retain(|i| uses[i] >= least));
+        self.vectors.retain(|i| uses[i] >= least);
         for node in self.graph.nodes.iter_mut().filter(|node| node.vector != NONE) {
             if uses[node.vector as usize] >= least {
                 node.vector = before[node.vector as usize];
@@ -291,6 +345,12 @@ impl<'m> Search<'m> {
     pub fn alpha(&self) -> &AlphaVectors {
         self.vectors.alpha()
     }
+}
+
+/// Where the largest number is, the first of those.
+pub fn first_largest(numbers: &[f64]) -> Option<usize> {
+    let indexed = numbers.iter().copied().enumerate();
+    indexed.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
 }
 
 /// maxₐ Σ b(s) Q(s, a).

@@ -12,7 +12,8 @@ use crate::pomdp::belief::Belief;
 
 /// A belief whose value is bounded.
 struct Point {
-    belief: Belief,
+    /// c, its likeliest states first: where the ratio is least, as a rule.
+    entries: Vec<(u32, f64)>,
     /// u − Σ c(s) v(s) < 0.
     drop: f64,
     /// The state that it is filed under.
@@ -76,7 +77,9 @@ impl Sawtooth {
         // Where the fewest are.
         let home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
         let number = self.points.len() as u32;
-        self.points.push(Point { belief: belief.clone(), drop, home });
+        let mut entries: Vec<(u32, f64)> = belief.iter().collect();
+        entries.sort_by(|a, b| b.1.total_cmp(&a.1));
+        self.points.push(Point { entries, drop, home });
         self.filed[home as usize].push((number, self.time));
         Some(number)
     }
@@ -94,12 +97,12 @@ impl Sawtooth {
             for &(number, _) in filed.iter().rev().take_while(|(_, time)| *time > since) {
                 let point = &self.points[number as usize];
                 // Below this ratio the point says no more than is known.
-                let least = ((base - best) / -point.drop).max(0.0);
+                let least = (base - best) / -point.drop;
                 if least >= 1.0 {
                     continue;
                 }
                 let mut ratio = 1.0_f64;
-                for (state, prob) in point.belief.iter() {
+                for &(state, prob) in &point.entries {
                     let own = self.dense[state as usize];
                     if own < ratio * prob {
                         ratio = own / prob;

@@ -41,7 +41,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
         let Some(seen) = draw(random, observations.iter().copied().zip(probs.iter().copied())) else { break };
         let successor = search.successors(node, action).into_iter().find(|(observation, ..)| *observation == seen);
         let Some((.., belief)) = successor else { break };
-        node = search.graph.intern(belief);
+        node = search.intern(belief);
         nodes.push(node);
     }
     nodes

@@ -49,5 +49,5 @@ pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u
         found.extend(best.map(|(_, own, next)| (own, next)));
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    found.into_iter().map(|(_, belief)| search.graph.intern(belief)).collect()
+    found.into_iter().map(|(_, belief)| search.intern(belief)).collect()
 }

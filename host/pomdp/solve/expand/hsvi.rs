@@ -1,8 +1,10 @@
 //! Heuristic search value iteration (Smith and Simmons, *UAI*, 2005) and SARSOP (Kurniawati, Hsu and Lee, *RSS*, 2008):
 //! one trial from b₀ down to where the bounds are close enough.
 
-use super::super::graph::Edge;
-use super::super::search::{Interval, Search};
+use std::collections::HashMap;
+
+use super::super::graph::{Child, Edge, Node};
+use super::super::search::{Search, first_largest};
 
 /// Steps of a trial at most.
 const DEEPEST: usize = 500;
@@ -13,7 +15,7 @@ const LEFT: f64 = 0.5;
 /// Averages of lower bounds of beliefs that look alike: of about the same first upper bound, and about as uncertain.
 #[derive(Default)]
 pub struct Predictions {
-    bins: std::collections::HashMap<(i64, i64), (f64, u32)>,
+    bins: HashMap<(i64, i64), (f64, u32)>,
 }
 
 impl Predictions {
@@ -63,23 +65,20 @@ pub fn trial(search: &mut Search, mut predictions: Option<&mut Predictions>, tar
         }
         path.push(node);
         let intervals = search.intervals(node);
-        let first_best = |value: fn(&Interval) -> f64| {
-            let all = intervals.iter().map(value).enumerate();
-            all.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best })
-        };
-        let best_lower = first_best(|interval| interval.lower).1;
-        let edge = first_best(|interval| interval.upper).0;
+        let uppers: Vec<f64> = intervals.iter().map(|interval| interval.upper).collect();
+        let Some(edge) = first_largest(&uppers) else { break };
+        let best_lower = intervals.iter().map(|interval| interval.lower).fold(f64::NEG_INFINITY, f64::max);
         least = least.max(best_lower);
         most = most.max(best_lower + allowed);
         // The observation that adds most to the gap.
         let Edge { reward, ref children, .. } = search.graph.nodes[node as usize].edges[edge];
-        let gap = |child: &&super::super::graph::Child| {
+        let gap = |child: &&Child| {
             let node = &search.graph.nodes[child.node as usize];
             child.prob * (node.upper - node.lower - allowed / gamma)
         };
         let Some(next) = children.iter().max_by(|a, b| gap(a).total_cmp(&gap(b))) else { break };
         // What the others contribute is taken from the targets.
-        let others = |value: fn(&super::super::graph::Node) -> f64| -> f64 {
+        let others = |value: fn(&Node) -> f64| -> f64 {
             let others = children.iter().filter(|child| child.node != next.node);
             others.map(|child| child.prob * value(&search.graph.nodes[child.node as usize])).sum()
         };

@@ -35,14 +35,17 @@ impl Expand {
         Self { expansion, count, predictions: hsvi::Predictions::default() }
     }
 
-    /// Nodes of beliefs to look at, in the order of a walk; they are of B then. `target` is the gap that is wanted at b₀.
-    pub fn sample(&mut self, search: &mut Search, random: &mut impl Rng, target: f64) -> Vec<u32> {
+    /// Nodes of beliefs to look at, in the order of a walk; they are of B then. `target` is the gap that is wanted at b₀, and
+    /// `idle` says that the last ones were of no use.
+    pub fn sample(&mut self, search: &mut Search, random: &mut impl Rng, target: f64, idle: bool) -> Vec<u32> {
         let nodes = match self.expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
             Expansion::Ger => ger::greedy(search, random, self.count),
             Expansion::Fsvi => fsvi::walk(search, random),
             Expansion::Hsvi => hsvi::trial(search, None, target),
+            // Predictions may be too high for ever; a trial without them always lowers the gap.
+            Expansion::Sarsop if idle => hsvi::trial(search, None, target),
             Expansion::Sarsop => hsvi::trial(search, Some(&mut self.predictions), target),
         };
         nodes.iter().for_each(|&node| search.add_point(node));

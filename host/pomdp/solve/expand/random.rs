@@ -15,7 +15,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32
         let successors = search.successors(node, action);
         let drawn = draw(random, successors.iter().enumerate().map(|(i, (_, prob, _))| (i, *prob)));
         let next = drawn.map(|i| successors[i].2.clone());
-        node = next.map_or(search.root, |belief| search.graph.intern(belief));
+        node = next.map_or(search.root, |belief| search.intern(belief));
         nodes.push(node);
         if unit(random) > search.model.gamma() {
             node = search.root;

@@ -29,7 +29,7 @@ pub fn farthest(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec
         if let Some((belief, distance)) = farthest
             && distance > 0.0
         {
-            let node = search.graph.intern(belief.clone());
+            let node = search.intern(belief.clone());
             search.add_point(node);
             nodes.push(node);
         }
