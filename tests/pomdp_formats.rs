@@ -121,7 +121,8 @@ fn the_preamble_comes_in_any_order() {
 #[test]
 fn starts_in_every_way() {
     let start = |text: &str| {
-        let text = format!("discount: 0.5 states: a b start-c d actions: 1 observations: 1 {text} T: * identity O: * uniform");
+        let text =
+            format!("discount: 0.5 states: a b start-c d actions: 1 observations: 1 {text} T: * identity O: * uniform");
         model(&text).start
     };
     assert_eq!(start(""), Belief::uniform(vec![0, 1, 2, 3]));
@@ -162,10 +163,8 @@ fn a_reset_goes_to_the_start() {
 
 #[test]
 fn the_last_specification_counts() {
-    let model = two(
-        "T: 0 : 0 : 1 0.5 T: 0 : 0 : 0 0.5 T: 1 : * uniform T: * : 1 : 0 0.25 T: * : 1 : 1 0.75
-         O: * : * : * 0.0 O: * : * : 1 1 O: 1 : 0 0.125 0.875 O: 1 : 0 : 1 0.5 O: 1 : 0 : 0 0.5",
-    );
+    let model = two("T: 0 : 0 : 1 0.5 T: 0 : 0 : 0 0.5 T: 1 : * uniform T: * : 1 : 0 0.25 T: * : 1 : 1 0.75
+         O: * : * : * 0.0 O: * : * : 1 1 O: 1 : 0 0.125 0.875 O: 1 : 0 : 1 0.5 O: 1 : 0 : 0 0.5");
     assert_eq!(successors(&model, 0, 0), [(0, 0.5), (1, 0.5)]);
     assert_eq!(successors(&model, 0, 1), [(0, 0.5), (1, 0.5)]);
     assert_eq!(successors(&model, 1, 1), [(0, 0.25), (1, 0.75)]);
@@ -250,11 +249,31 @@ fn faults_have_a_place() {
         ("discount: 0.5", "2:1: discount is there twice", "discount: 0.5"),
         ("T: * identity states: 2", "2:15: states is there twice", "states: 2"),
         ("T: * identity values: cost", "2:15: values comes after T, O or R, expected it before", "values: cost"),
-        ("start: 0.5 0.25 T: * identity O: * uniform", "2:8: the start belief sums to 0.75, expected 1", "0.5 0.25 T: * identity O: * uniform"),
-        ("start: 0.5 0.25 0.25 T: * identity O: * uniform", "2:17: found `0.25`, expected the next section", "0.25 T: * identity O: * uniform"),
-        ("start include: 5 T: * identity O: * uniform", "2:16: found `5`, expected the state by a number below 2", "5 T: * identity O: * uniform"),
-        ("start exclude: 0 1 T: * identity O: * uniform", "2:16: the process starts in no state", "0 1 T: * identity O: * uniform"),
-        ("foo: 1", "2:1: found `foo`, expected discount, values, states, actions, observations, start, T, O or R", "foo: 1"),
+        (
+            "start: 0.5 0.25 T: * identity O: * uniform",
+            "2:8: the start belief sums to 0.75, expected 1",
+            "0.5 0.25 T: * identity O: * uniform",
+        ),
+        (
+            "start: 0.5 0.25 0.25 T: * identity O: * uniform",
+            "2:17: found `0.25`, expected the next section",
+            "0.25 T: * identity O: * uniform",
+        ),
+        (
+            "start include: 5 T: * identity O: * uniform",
+            "2:16: found `5`, expected the state by a number below 2",
+            "5 T: * identity O: * uniform",
+        ),
+        (
+            "start exclude: 0 1 T: * identity O: * uniform",
+            "2:16: the process starts in no state",
+            "0 1 T: * identity O: * uniform",
+        ),
+        (
+            "foo: 1",
+            "2:1: found `foo`, expected discount, values, states, actions, observations, start, T, O or R",
+            "foo: 1",
+        ),
         ("O: * uniform", "2:13: the file ends, expected T", ""),
         ("T: * uniform", "2:13: O of action 0 to state 0 sums to 0, expected 1; nothing sets it", ""),
     ] {
@@ -266,7 +285,10 @@ fn faults_have_a_place() {
         ("T: * identity", "1:1: the states are not there, expected `states:` before T, O and R"),
         ("states: 2 T: * identity", "1:11: the actions are not there, expected `actions:` before T, O and R"),
         ("states: 2 actions: 1 T: * identity", "1:35: the file ends, expected `discount:` at its beginning"),
-        ("states: 2 actions: 1 O: * identity", "1:22: the observations are not there, expected `observations:` before O"),
+        (
+            "states: 2 actions: 1 O: * identity",
+            "1:22: the observations are not there, expected `observations:` before O",
+        ),
         ("states: a b a", "1:13: the state `a` is there twice"),
         ("states: a 1b", "1:11: found `1b`, expected the name of a state, which begins with a letter"),
         ("states: 2 a", "1:11: found `a`, expected the next section"),
@@ -274,7 +296,10 @@ fn faults_have_a_place() {
         ("states: 99999999999", "1:9: found `99999999999`, expected a number from 1 to 268435456"),
         ("states: actions: 2", "1:9: found `actions`, expected the names or the number of states"),
         ("discount: 1.5", "1:11: found 1.5, expected γ in [0, 1]"),
-        ("states: 100000000 actions: 100 T: * identity", "1:32: 100000000 states and 100 actions make more than 268435456 pairs"),
+        (
+            "states: 100000000 actions: 100 T: * identity",
+            "1:32: 100000000 states and 100 actions make more than 268435456 pairs",
+        ),
     ] {
         assert_eq!(fault(text).0, message, "{text}");
     }
@@ -282,11 +307,16 @@ fn faults_have_a_place() {
 
 #[test]
 fn named_things_have_numbers_too() {
-    let model = model("discount: 0.5 states: a-1 b_2 actions: x observations: p q O: * uniform T: x : 0 : b_2 1 T: 0 : 1 : a-1 1");
+    let model = model(
+        "discount: 0.5 states: a-1 b_2 actions: x observations: p q O: * uniform T: x : 0 : b_2 1 T: 0 : 1 : a-1 1",
+    );
     assert_eq!(successors(&model, 0, 0), [(1, 1.0)]);
     assert_eq!(successors(&model, 1, 0), [(0, 1.0)]);
     let error = fault("discount: 0.5 states: a b actions: x observations: 1 T: x : A : a 1").0;
-    assert_eq!(error, "1:61: found `A`, expected the state by its name, or by a number below 2", "names are case-sensitive");
+    assert_eq!(
+        error, "1:61: found `A`, expected the state by its name, or by a number below 2",
+        "names are case-sensitive"
+    );
 }
 
 /// The same numbers, as the same bits.
@@ -346,7 +376,8 @@ fn json_says_where_it_is_wrong() {
     let wrong = matrix.replace("[1]", "[0.5]");
     let message = read(&format!("{start}\"P\":{matrix},\"Z\":{wrong}}}"));
     assert_eq!(message, "m.json: O of action 0 in state 0 sums to 0.5, expected 1");
-    let message = read(&format!("{start}\"P\":{matrix},\"Z\":{matrix},\"start\":{{\"states\":[0],\"probs\":[\"x\"]}}}}"));
+    let message =
+        read(&format!("{start}\"P\":{matrix},\"Z\":{matrix},\"start\":{{\"states\":[0],\"probs\":[\"x\"]}}}}"));
     assert!(message.contains("start.probs[0]: found string \"x\", expected a probability"), "{message}");
 }
 
@@ -417,8 +448,29 @@ fn read_as(format: Format) -> impl Fn(&[u8]) -> Result<(), String> {
 #[test]
 fn mutations_of_files_are_read_or_refused() {
     let tokens = [
-        "T: * ", "O:", " R: ", " uniform ", "identity", "reset", "start", "start:", "include: ", "exclude", "*", " : ", "1e999",
-        "1.", ".", "-", "999999999", "18446744073709551616", "0.5", "values: cost", "\u{feff}", "\0", "observations: 2 ",
+        "T: * ",
+        "O:",
+        " R: ",
+        " uniform ",
+        "identity",
+        "reset",
+        "start",
+        "start:",
+        "include: ",
+        "exclude",
+        "*",
+        " : ",
+        "1e999",
+        "1.",
+        ".",
+        "-",
+        "999999999",
+        "18446744073709551616",
+        "0.5",
+        "values: cost",
+        "\u{feff}",
+        "\0",
+        "observations: 2 ",
     ];
     let texts = [TIGER, EVERYTHING];
     let [read, refused] = mutate(&texts, &tokens, 20_000, read_as(Format::Pomdp));
