@@ -108,6 +108,9 @@ pub enum Error {
     /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] mdp::generate::Error),
+    /// A partially observable model cannot be generated.
+    #[error(transparent)]
+    PomdpGenerate(#[from] warpkov::pomdp::generate::Error),
     /// A solution cannot be read.
     #[error(transparent)]
     Solution(#[from] mdp::compare::ReadError),

@@ -223,7 +223,7 @@ impl Pomdp {
 }
 
 /// Rows that nearly sum to 1, made to; others as they are.
-fn scaled(matrix: Csr) -> Csr {
+pub(crate) fn scaled(matrix: Csr) -> Csr {
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
     let near = |sum: f64| (ROUNDING..=SUM_TOLERANCE).contains(&(sum - 1.0).abs());
     if !(0..matrix.rows()).any(|row| near(sum(row))) {

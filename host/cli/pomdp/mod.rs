@@ -7,20 +7,25 @@ use clap::Subcommand;
 use super::{Error, Outcome};
 
 mod file;
+mod generate;
 mod info;
 
 pub const EXAMPLES: &str = "\
 Examples:
+  warpkov pomdp generate tag --out tag.json
   warpkov pomdp info hallway.pomdp";
 
 #[derive(Subcommand)]
 pub enum PomdpCommand {
+    #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
+    Generate(generate::Family),
     Info(info::Arguments),
 }
 
 /// Runs a command.
 pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
+        PomdpCommand::Generate(family) => generate::run(&family, out),
         PomdpCommand::Info(arguments) => info::run(&arguments, out),
     }
 }

@@ -6,7 +6,7 @@
 //! (an object of arrays of states), `action_names` (`names`, and `of_row`) and `grid`, the fields of [`Grid`]; and where
 //! there is no `R`, `action_rewards` are all there is. Keys come in any order; others are ignored.
 
-mod scan;
+pub(crate) mod scan;
 mod source;
 
 use std::cell::{Cell, RefCell};
