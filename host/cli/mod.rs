@@ -145,6 +145,14 @@ impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
     }
 }
 
+impl From<warpkov::pomdp::solve::Error> for Error {
+    fn from(error: warpkov::pomdp::solve::Error) -> Self {
+        match error {
+            warpkov::pomdp::solve::Error::Process(error) => Self::Solve(error),
+        }
+    }
+}
+
 impl Error {
     /// Prints the error and what caused it, and gives the exit code.
     pub fn report(&self) -> ExitCode {

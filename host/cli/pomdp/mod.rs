@@ -9,9 +9,11 @@ use super::{Error, Outcome};
 mod file;
 mod generate;
 mod info;
+mod solve;
 
 pub const EXAMPLES: &str = "\
 Examples:
+  warpkov pomdp solve tiger.pomdp
   warpkov pomdp generate tag --out tag.json
   warpkov pomdp info hallway.pomdp";
 
@@ -19,6 +21,7 @@ Examples:
 pub enum PomdpCommand {
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
     Generate(generate::Family),
+    Solve(solve::Arguments),
     Info(info::Arguments),
 }
 
@@ -26,6 +29,7 @@ pub enum PomdpCommand {
 pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
         PomdpCommand::Generate(family) => generate::run(&family, out),
+        PomdpCommand::Solve(arguments) => solve::run(&arguments, out),
         PomdpCommand::Info(arguments) => info::run(&arguments, out),
     }
 }

@@ -278,11 +278,13 @@ impl<'m> Search<'m> {
     }
 
     /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the
-    /// best most often.
+    /// best most often, and that of b₀.
     pub fn prune(&mut self) {
         let count = self.alpha().len();
         let mut uses = vec![0_usize; count];
         uses[..self.kept.min(count)].fill(usize::MAX / 2);
+        self.lower(self.root);
+        uses[self.graph.nodes[self.root as usize].vector as usize] = usize::MAX / 2;
         for i in 0..self.points.len() {
             let node = self.points[i];
             self.lower(node);

@@ -1,0 +1,107 @@
+//! `warpkov pomdp solve`.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use clap::Args;
+use warpkov::pomdp::solve::options::{Expansion, Limits, Round, Scheme, SolveOptions, Status};
+use warpkov::pomdp::solve::{report, solve_with};
+
+use super::file::Input;
+use super::{Error, Outcome};
+use crate::cli::number;
+use crate::cli::solve::{handle_interrupts, interrupted};
+
+/// Solves a model: closes in on the value of its start belief from below and from above.
+///
+/// Both bounds hold at any time, rounding included. A line a second on the standard error says how far they are. Exit code 0
+/// if they came as close as --gap asks for, 1 if a limit was met first.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Which beliefs to look at [default: what suits the model, with a note that says why].
+    #[arg(long, value_enum)]
+    expansion: Option<Expansion>,
+    /// Which beliefs to back up after each expansion [default: what suits the expansion].
+    #[arg(long, value_enum)]
+    backups: Option<Scheme>,
+    /// Beliefs of one expansion at most; trials are as long as they need to be.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    beliefs: u32,
+    /// Seed of what is random: equal seeds give equal runs, up to where time ends them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// How close the bounds are to come.
+    #[arg(long, value_name = "G", default_value = "1e-3", value_parser = number::positive)]
+    gap: f64,
+    /// Seconds at most.
+    #[arg(long, value_name = "S", value_parser = number::positive)]
+    time: Option<f64>,
+    /// Memory for beliefs and vectors, in bytes or as 4GiB.
+    #[arg(long, value_name = "BYTES", default_value = "8GiB", value_parser = number::bytes)]
+    memory: u64,
+    /// Expansions at most.
+    #[arg(long, value_name = "N")]
+    iterations: Option<u64>,
+    /// Vectors at most.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
+    vectors: u32,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov pomdp solve tiger.pomdp
+  warpkov pomdp solve hallway2.pomdp --time 10 --json | jq '.lower, .upper'
+  warpkov pomdp solve tag.json --expansion ssea --backups full --time 60";
+
+/// Reads the model, solves it, prints the report.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let model = arguments.input.read()?;
+    let options = SolveOptions {
+        expansion: arguments.expansion,
+        scheme: arguments.backups,
+        beliefs: arguments.beliefs as usize,
+        seed: arguments.seed,
+        limits: Limits {
+            gap: arguments.gap,
+            // More than a duration holds is for ever.
+            time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            memory: arguments.memory,
+            iterations: arguments.iterations,
+            vectors: arguments.vectors as usize,
+        },
+    };
+    let solution = solve_with(&model, &options, &mut observer(arguments.quiet))?;
+    if arguments.json {
+        report::write_json(&mut out, &model, &solution)?;
+    } else {
+        report::write_text(&mut out, &model, &solution)?;
+    }
+    Ok(match solution.status {
+        Status::Gap => Outcome::Success,
+        Status::Interrupted => Outcome::Interrupted,
+        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
+    })
+}
+
+/// Writes a line a second, and breaks after Ctrl-C.
+fn observer(quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
+    handle_interrupts();
+    let mut due = 1.0;
+    move |round| {
+        if !quiet && round.seconds >= due {
+            due = round.seconds.floor() + 1.0;
+            eprintln!("{}", report::progress(round));
+        }
+        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
