@@ -1,5 +1,7 @@
 //! What all point-based solvers share: beliefs, Γ, and the bounds by them.
 
+use rayon::prelude::*;
+
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::graph::{Child, Edge, Graph, MERGED, NONE};
@@ -49,9 +51,17 @@ pub struct Search<'m> {
     kept: usize,
     /// |Γ| after it was last pruned.
     pruned: usize,
+    /// Points of the upper bound when they were last pruned.
+    pruned_points: usize,
     /// What rounding may have taken from the bounds below, and above.
     slack: [f64; 2],
 }
+
+/// Of the gap that the first bounds leave, what the fast informed bound may still be off by when its iteration ends.
+const ROUGHLY: f64 = 1e-3;
+
+/// Products that are worth all cores.
+const PARALLEL: usize = 1 << 18;
 
 /// Something of both bounds: of Q(b, a), or of V\*(b).
 #[derive(Clone, Copy, Debug)]
@@ -77,10 +87,13 @@ impl<'m> Search<'m> {
         let magnitude = largest / (1.0 - model.gamma());
         let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12))?;
         let factors = qmdp::qmdp(model, &rewards, &seen);
-        let informed = fib::fib(model, &rewards, factors, precision / 10.0);
+        let blind = blind::blind(model, &rewards, precision / 10.0);
+        let gap = informed_bound(&factors, model.actions() as usize, &model.start)
+            - blind.best(&model.start).map_or(-magnitude, |(_, value)| value);
+        let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0));
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
-        let vectors = Vectors::new(&blind::blind(model, &rewards, precision / 10.0));
+        let vectors = Vectors::new(&blind);
         let mut graph = Graph::default();
         let root = graph.intern(model.start.clone());
         graph.nodes[root as usize].upper = informed_bound(&informed, model.actions() as usize, &model.start);
@@ -101,6 +114,7 @@ impl<'m> Search<'m> {
             most,
             kept: model.actions() as usize,
             pruned: 0,
+            pruned_points: 0,
             slack: slack(model, magnitude),
         };
         search.add_point(root);
@@ -119,17 +133,43 @@ impl<'m> Search<'m> {
 
     /// max over α ∈ Γ of b·α.
     pub fn lower(&mut self, node: u32) -> f64 {
+        let found = self.newly_best(node);
+        self.note_best(node, found)
+    }
+
+    /// The best of the vectors that a node has not met.
+    fn newly_best(&self, node: u32) -> Option<(u32, f64)> {
+        let node = &self.graph.nodes[node as usize];
+        self.vectors.best_from(&node.belief, node.scanned as usize)
+    }
+
+    /// Notes that a node has met all vectors, this the best of those it had not.
+    fn note_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
         let node = &mut self.graph.nodes[node as usize];
-        let count = self.vectors.alpha().len() as u32;
-        if node.scanned < count {
-            if let Some((vector, value)) = self.vectors.best_from(&node.belief, node.scanned as usize)
-                && value > node.lower
-            {
-                (node.vector, node.lower) = (vector, value);
-            }
-            node.scanned = count;
+        node.scanned = self.vectors.alpha().len() as u32;
+        if let Some((vector, value)) = found
+            && value > node.lower
+        {
+            (node.vector, node.lower) = (vector, value);
         }
         node.lower
+    }
+
+    /// Lets the successors of a node meet all vectors, on all cores if that is much work.
+    fn meet(&mut self, edges: &[Edge]) {
+        let count = self.alpha().len();
+        let products = |node: u32| {
+            let node = &self.graph.nodes[node as usize];
+            node.belief.states.len() * (count - node.scanned as usize)
+        };
+        let children = edges.iter().flat_map(|edge| &edge.children).map(|child| child.node);
+        let stale: Vec<u32> = children.filter(|&node| products(node) > 0).collect();
+        if stale.iter().map(|&node| products(node)).sum::<usize>() < PARALLEL {
+            stale.into_iter().for_each(|node| drop(self.lower(node)));
+            return;
+        }
+        let found: Vec<_> = stale.par_iter().map(|&node| self.newly_best(node)).collect();
+        stale.into_iter().zip(found).for_each(|(node, found)| drop(self.note_best(node, found)));
     }
 
     /// The best bound on V\*(b) from above.
@@ -181,11 +221,13 @@ impl<'m> Search<'m> {
         self.expand(node);
         let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
         let gamma = self.model.gamma();
-        let mut lower = |edge: &Edge| {
-            let next: f64 = edge.children.iter().map(|child| child.prob * self.lower(child.node)).sum();
+        self.meet(&edges);
+        let lower = |edge: &Edge| {
+            let nodes = &self.graph.nodes;
+            let next: f64 = edge.children.iter().map(|child| child.prob * nodes[child.node as usize].lower).sum();
             edge.reward + gamma * next
         };
-        let lowers: Vec<f64> = edges.iter().map(&mut lower).collect();
+        let lowers: Vec<f64> = edges.iter().map(lower).collect();
         let known = |search: &Self, edge: &Edge| {
             let next: f64 = edge.children.iter().map(|child| child.prob * search.known_upper(child.node)).sum();
             edge.reward + gamma * next
@@ -270,10 +312,14 @@ impl<'m> Search<'m> {
         (action, assemble(self.model, &self.rewards, self.vectors.alpha(), action, &next))
     }
 
-    /// [Prunes](Self::prune) Γ if it has grown by a good part.
+    /// [Prunes](Self::prune) Γ, or the points of the upper bound, if they have grown by a good part.
     pub fn prune_if_grown(&mut self) {
         if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
             self.prune();
+        }
+        if self.sawtooth.len() > self.pruned_points + self.pruned_points / 4 + 64 {
+            self.sawtooth.prune();
+            self.pruned_points = self.sawtooth.len();
         }
     }
 

@@ -87,18 +87,31 @@ impl Sawtooth {
     /// A bound on V\*(belief) by the points that changed after `since`, no more than `known`.
     pub fn bound(&mut self, belief: &Belief, known: f64, since: u32) -> f64 {
         let base = belief.dot(&self.corners);
-        let mut best = known.min(base);
         if since == self.time {
-            return best;
+            return known.min(base);
         }
         belief.iter().for_each(|(state, prob)| self.dense[state as usize] = prob);
-        for &state in &belief.states {
+        let best = self.scattered_bound(belief.iter(), base, known.min(base), since, None);
+        belief.states.iter().for_each(|&state| self.dense[state as usize] = 0.0);
+        best
+    }
+
+    /// The same for a belief that is in `dense`, without one of the points.
+    fn scattered_bound(
+        &self,
+        belief: impl Iterator<Item = (u32, f64)>,
+        base: f64,
+        mut best: f64,
+        since: u32,
+        without: Option<u32>,
+    ) -> f64 {
+        for (state, _) in belief {
             let filed = &self.filed[state as usize];
             for &(number, _) in filed.iter().rev().take_while(|(_, time)| *time > since) {
                 let point = &self.points[number as usize];
                 // Below this ratio the point says no more than is known.
                 let least = (base - best) / -point.drop;
-                if least >= 1.0 {
+                if least >= 1.0 || without == Some(number) {
                     continue;
                 }
                 let mut ratio = 1.0_f64;
@@ -116,7 +129,19 @@ impl Sawtooth {
                 }
             }
         }
-        belief.states.iter().for_each(|&state| self.dense[state as usize] = 0.0);
         best
+    }
+
+    /// Takes the points away that the others imply.
+    pub fn prune(&mut self) {
+        for number in 0..self.points.len() as u32 {
+            let point = &self.points[number as usize];
+            point.entries.iter().for_each(|&(state, prob)| self.dense[state as usize] = prob);
+            let best = self.scattered_bound(point.entries.iter().copied(), 0.0, 0.0, 0, Some(number));
+            point.entries.iter().for_each(|&(state, _)| self.dense[state as usize] = 0.0);
+            if best <= point.drop {
+                self.filed[point.home as usize].retain(|(other, _)| *other != number);
+            }
+        }
     }
 }
