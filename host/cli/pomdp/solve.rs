@@ -2,14 +2,17 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use warpkov::pomdp::io::{Format, Kind, Policy, write_policy};
 use warpkov::pomdp::solve::options::{Expansion, Limits, Round, Scheme, SolveOptions, Status};
 use warpkov::pomdp::solve::{report, solve_with};
 
 use super::file::Input;
 use super::{Error, Outcome};
+use crate::cli::file::{ModelFile, extension, folder_exists};
 use crate::cli::number;
 use crate::cli::solve::{handle_interrupts, interrupted};
 
@@ -49,6 +52,9 @@ pub struct Arguments {
     /// Vectors at most.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
     vectors: u32,
+    /// Write the vectors to this file: .alpha, or .policy as SARSOP does; or their controller: .pg, or .dot for Graphviz.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -61,10 +67,12 @@ const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp solve tiger.pomdp
   warpkov pomdp solve hallway2.pomdp --time 10 --json | jq '.lower, .upper'
+  warpkov pomdp solve tag.json --time 5 --out tag.alpha
   warpkov pomdp solve tag.json --expansion ssea --backups full --time 60";
 
 /// Reads the model, solves it, prints the report.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let out_format = arguments.out.as_deref().map(policy_format).transpose()?;
     let model = arguments.input.read()?;
     let options = SolveOptions {
         expansion: arguments.expansion,
@@ -81,16 +89,40 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         },
     };
     let solution = solve_with(&model, &options, &mut observer(arguments.quiet))?;
+    // Neither a full disk nor a closed pipe may cost the other half of the results.
+    let written = match (&arguments.out, out_format) {
+        (Some(path), Some(format)) => {
+            let name = match &arguments.input.file {
+                ModelFile::Standard => "-".to_owned(),
+                ModelFile::At(path) => path.display().to_string(),
+            };
+            write_policy(path, format, Policy { vectors: &solution.vectors, model: Some(&model), name: &name })
+        }
+        _ => Ok(()),
+    };
     if arguments.json {
         report::write_json(&mut out, &model, &solution)?;
     } else {
         report::write_text(&mut out, &model, &solution)?;
     }
+    written?;
     Ok(match solution.status {
         Status::Gap => Outcome::Success,
         Status::Interrupted => Outcome::Interrupted,
         Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
     })
+}
+
+/// The format of a policy that is to be written to `path`, if it can be.
+fn policy_format(path: &Path) -> Result<Format, Error> {
+    folder_exists(path)?;
+    let written = |format: &Format| format.kind() != Kind::Model && format.is_written();
+    if let Some(format) = Format::of_name(path).filter(written) {
+        return Ok(format);
+    }
+    let formats = Format::value_variants().iter().filter(|format| written(format));
+    let known: Vec<_> = formats.flat_map(|format| format.extensions()).copied().collect();
+    extension(path, &known).map(|_| Format::Alpha)
 }
 
 /// Writes a line a second, and breaks after Ctrl-C.

@@ -89,11 +89,16 @@ where
     while !clock.over(&mut search) {
         let known = search.points.len();
         let sampled = expand.sample(&mut search, &mut random, gap, idle > 0);
-        let progress = match scheme {
+        let mut progress = match scheme {
             Scheme::Path => scheme::path(&mut search, &mut clock, &sampled, worth),
             Scheme::Full => scheme::full(&mut search, &mut clock, backend, worth)?,
             Scheme::Randomized => scheme::randomized(&mut search, &mut clock, backend, &mut random, worth)?,
         };
+        if scheme != Scheme::Path {
+            let root = search.root;
+            progress += scheme::tighten(&mut search, &mut clock, &sampled);
+            progress += search.tighten(root);
+        }
         search.prune_if_grown();
         clock.iterations += 1;
         idle = if progress > 0.0 || search.points.len() > known { 0 } else { idle + 1 };

@@ -106,8 +106,8 @@ pub fn full<B: Backup>(search: &mut Search, clock: &mut Clock, backend: &mut B, 
     Ok(progress)
 }
 
-/// Backs up random beliefs of B, a batch at a time, until new vectors alone are as good everywhere as the old ones were
-/// (Spaan and Vlassis, *Journal of Artificial Intelligence Research* 24, 2005). Returns how much the values rose.
+/// Backs up random beliefs of B, a batch at a time, until new vectors alone are as good everywhere as the old ones were;
+/// and again, until that lifts no value by more than `worth` (Spaan and Vlassis, *Journal of Artificial Intelligence Research* 24, 2005). Returns how much the values rose.
 ///
 /// # Errors
 /// Those of the backend.
@@ -118,26 +118,49 @@ pub fn randomized<B: Backup>(
     random: &mut impl Rng,
     worth: f64,
 ) -> Result<f64, B::Error> {
-    backend.set_vectors(search.alpha())?;
-    let mut left: Vec<(u32, f64)> = search.points.clone().into_iter().map(|node| (node, search.lower(node))).collect();
-    let first = search.alpha().len();
-    // A batch tends to lift more beliefs than it has.
-    let batch = (left.len() / 16).clamp(1, BATCH);
     let mut progress = 0.0;
-    while !left.is_empty() && !clock.over(search) {
-        let mut drawn = Vec::new();
-        for _ in 0..batch.min(left.len()) {
-            let i = below(random, left.len() as u64) as usize;
-            drawn.push(left.swap_remove(i).0);
+    for _ in 0..SWEEPS {
+        backend.set_vectors(search.alpha())?;
+        let nodes = search.points.clone();
+        let mut left: Vec<(u32, f64)> = nodes.into_iter().map(|node| (node, search.lower(node))).collect();
+        let first = search.alpha().len();
+        // A batch tends to lift more beliefs than it has.
+        let batch = (left.len() / 16).clamp(1, BATCH);
+        let mut risen = 0.0_f64;
+        while !left.is_empty() {
+            let mut drawn = Vec::new();
+            for _ in 0..batch.min(left.len()) {
+                let i = below(random, left.len() as u64) as usize;
+                drawn.push(left.swap_remove(i).0);
+            }
+            risen = risen.max(batch_backup(search, backend, &drawn, worth)?);
+            if clock.over(search) {
+                return Ok(progress + risen);
+            }
+            left.retain(|&(node, before)| {
+                let belief = &search.graph.nodes[node as usize].belief;
+                search.vectors.best_from(belief, first).is_none_or(|(_, value)| value < before)
+            });
         }
-        progress += batch_backup(search, backend, &drawn, worth)?;
-        left.retain(|&(node, before)| {
-            let belief = &search.graph.nodes[node as usize].belief;
-            search.vectors.best_from(belief, first).is_none_or(|(_, value)| value < before)
-        });
+        search.prune();
+        progress += risen;
+        if risen <= worth {
+            break;
+        }
     }
-    search.prune();
     Ok(progress)
+}
+
+/// Lowers the upper bound at nodes, the last first. Returns how much.
+pub fn tighten(search: &mut Search, clock: &mut Clock, nodes: &[u32]) -> f64 {
+    let mut progress = 0.0;
+    for &node in nodes.iter().rev() {
+        progress += search.tighten(node);
+        if clock.over(search) {
+            break;
+        }
+    }
+    progress
 }
 
 /// Backs up a batch of nodes by the Γ that the backend has, and adds what is better by more than `worth`. Returns by how

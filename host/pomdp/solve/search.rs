@@ -165,11 +165,15 @@ impl<'m> Search<'m> {
         let children = edges.iter().flat_map(|edge| &edge.children).map(|child| child.node);
         let stale: Vec<u32> = children.filter(|&node| products(node) > 0).collect();
         if stale.iter().map(|&node| products(node)).sum::<usize>() < PARALLEL {
-            stale.into_iter().for_each(|node| drop(self.lower(node)));
+            for node in stale {
+                self.lower(node);
+            }
             return;
         }
         let found: Vec<_> = stale.par_iter().map(|&node| self.newly_best(node)).collect();
-        stale.into_iter().zip(found).for_each(|(node, found)| drop(self.note_best(node, found)));
+        for (node, found) in stale.into_iter().zip(found) {
+            self.note_best(node, found);
+        }
     }
 
     /// The best bound on V\*(b) from above.
@@ -268,8 +272,7 @@ impl<'m> Search<'m> {
         self.backups += 1;
         let intervals = self.intervals(node);
         let known = self.lower(node);
-        let most = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
-        let upper = self.lower_bound_at(node, most);
+        let upper = self.reduce_upper(node, &intervals);
         let lowers: Vec<f64> = intervals.iter().map(|interval| interval.lower).collect();
         let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + worth) else {
             return Interval { lower: 0.0, upper };
@@ -286,8 +289,15 @@ impl<'m> Search<'m> {
         Interval { lower: value - known, upper }
     }
 
-    /// Notes that V\* is not above `value` at a node; returns by how much that is news.
-    fn lower_bound_at(&mut self, node: u32, value: f64) -> f64 {
+    /// Lowers the upper bound at a node; returns by how much.
+    pub fn tighten(&mut self, node: u32) -> f64 {
+        let intervals = self.intervals(node);
+        self.reduce_upper(node, &intervals)
+    }
+
+    /// Notes that V\* of a node is not above the largest of these; returns by how much that is news.
+    fn reduce_upper(&mut self, node: u32, intervals: &[Interval]) -> f64 {
+        let value = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
         let known = self.upper(node);
         if value >= known {
             return 0.0;
