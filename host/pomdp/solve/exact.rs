@@ -112,7 +112,7 @@ fn witness(alpha: &[f64], others: &[Alpha], margin: f64) -> Option<Vec<f64>> {
     while let Some(column) = (0..columns - 1).find(|&column| table[states][column] < -1e-12) {
         let ratio = |row: usize| table[row][columns - 1] / table[row][column];
         let rows = (0..states).filter(|&row| table[row][column] > 1e-12);
-        let Some(pivot) = rows.min_by(|&a, &b| ratio(a).total_cmp(&ratio(b))) else { return None };
+        let pivot = rows.min_by(|&a, &b| ratio(a).total_cmp(&ratio(b)))?;
         let scale = table[pivot][column];
         table[pivot].iter_mut().for_each(|entry| *entry /= scale);
         let own = table[pivot].clone();
