@@ -77,7 +77,7 @@ impl<'m> Search<'m> {
     /// have no more than `most` vectors after it was pruned.
     ///
     /// # Errors
-    /// Those of [`mdp::mdp`].
+    /// If γ = 1, and those of [`mdp::mdp`].
     pub fn new(model: &'m Pomdp, precision: f64, most: usize) -> Result<Self, SolveError> {
         if model.gamma() >= 1.0 {
             return Err(SolveError::Undiscounted);
@@ -395,7 +395,7 @@ impl<'m> Search<'m> {
     /// Bytes of beliefs and vectors.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.graph.bytes + self.vectors.bytes()
+        self.graph.bytes + self.vectors.bytes() + self.sawtooth.bytes()
     }
 
     /// Γ.

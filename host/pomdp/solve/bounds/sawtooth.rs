@@ -12,7 +12,7 @@ use crate::pomdp::belief::Belief;
 
 /// A belief whose value is bounded.
 struct Point {
-    /// c, its likeliest states first: where the ratio is least, as a rule.
+    /// c, its likeliest states first: where the ratio is least, as a rule. Empty where other points imply this one.
     entries: Vec<(u32, f64)>,
     /// u − Σ c(s) v(s) < 0.
     drop: f64,
@@ -29,6 +29,8 @@ pub struct Sawtooth {
     filed: Vec<Vec<(u32, u32)>>,
     /// Changes so far.
     time: u32,
+    /// Bytes of all points' beliefs.
+    bytes: usize,
     /// b(s) of the belief in hand; all 0 between uses.
     dense: Vec<f64>,
 }
@@ -38,7 +40,14 @@ impl Sawtooth {
     #[must_use]
     pub fn new(corners: Vec<f64>) -> Self {
         let states = corners.len();
-        Self { corners, points: Vec::new(), filed: vec![Vec::new(); states], time: 0, dense: vec![0.0; states] }
+        Self {
+            corners,
+            points: Vec::new(),
+            filed: vec![Vec::new(); states],
+            time: 0,
+            bytes: 0,
+            dense: vec![0.0; states],
+        }
     }
 
     /// How many changes there were.
@@ -47,7 +56,13 @@ impl Sawtooth {
         self.time
     }
 
-    /// Points.
+    /// Bytes of points.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.points.len() * size_of::<Point>()
+    }
+
+    /// Points that there were, with those that others imply.
     #[must_use]
     pub fn len(&self) -> usize {
         self.points.len()
@@ -66,21 +81,22 @@ impl Sawtooth {
             return number;
         }
         self.time += 1;
-        if let Some(number) = number {
-            let point = &mut self.points[number as usize];
-            point.drop = drop;
-            let filed = &mut self.filed[point.home as usize];
-            filed.retain(|(other, _)| *other != number);
-            filed.push((number, self.time));
-            return Some(number);
+        let number = number.unwrap_or_else(|| {
+            self.points.push(Point { entries: Vec::new(), drop, home: 0 });
+            self.points.len() as u32 - 1
+        });
+        let point = &mut self.points[number as usize];
+        point.drop = drop;
+        if point.entries.is_empty() {
+            point.entries = belief.iter().collect();
+            point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
+            // Where the fewest are.
+            point.home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
+            self.bytes += size_of_val(&point.entries[..]);
         }
-        // Where the fewest are.
-        let home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
-        let number = self.points.len() as u32;
-        let mut entries: Vec<(u32, f64)> = belief.iter().collect();
-        entries.sort_by(|a, b| b.1.total_cmp(&a.1));
-        self.points.push(Point { entries, drop, home });
-        self.filed[home as usize].push((number, self.time));
+        let filed = &mut self.filed[point.home as usize];
+        filed.retain(|(other, _)| *other != number);
+        filed.push((number, self.time));
         Some(number)
     }
 
@@ -141,6 +157,8 @@ impl Sawtooth {
             point.entries.iter().for_each(|&(state, _)| self.dense[state as usize] = 0.0);
             if best <= point.drop {
                 self.filed[point.home as usize].retain(|(other, _)| *other != number);
+                let entries = std::mem::take(&mut self.points[number as usize].entries);
+                self.bytes -= size_of_val(&entries[..]);
             }
         }
     }
