@@ -153,9 +153,9 @@ impl Sawtooth {
         for number in 0..self.points.len() as u32 {
             let point = &self.points[number as usize];
             point.entries.iter().for_each(|&(state, prob)| self.dense[state as usize] = prob);
-            let best = self.scattered_bound(point.entries.iter().copied(), 0.0, 0.0, 0, Some(number));
+            let best = self.scattered_bound(point.entries.iter().copied(), 0.0, point.drop, 0, Some(number));
             point.entries.iter().for_each(|&(state, _)| self.dense[state as usize] = 0.0);
-            if best <= point.drop {
+            if best < point.drop {
                 self.filed[point.home as usize].retain(|(other, _)| *other != number);
                 let entries = std::mem::take(&mut self.points[number as usize].entries);
                 self.bytes -= size_of_val(&entries[..]);
