@@ -257,7 +257,7 @@ fn faults_have_a_place() {
             "0.5 0.25 T: * identity O: * uniform",
         ),
         (
-            "start: 0.5 0.25 0.25 T: * identity O: * uniform",
+            "start: 0.5 0.50 0.25 T: * identity O: * uniform",
             "2:17: found `0.25`, expected the next section",
             "0.25 T: * identity O: * uniform",
         ),
