@@ -271,11 +271,7 @@ fn faults_have_a_place() {
             "2:16: the process starts in no state",
             "0 1 T: * identity O: * uniform",
         ),
-        (
-            "foo: 1",
-            "2:1: found `foo`, expected discount, values, states, actions, observations, start, T, O or R",
-            "foo: 1",
-        ),
+        ("foo: 1", "2:1: found `foo`, expected the next section", "foo: 1"),
         ("O: * uniform", "2:13: the file ends, expected T", ""),
         ("T: * uniform", "2:13: O of action 0 to state 0 sums to 0, expected 1; nothing sets it", ""),
     ] {
@@ -283,6 +279,7 @@ fn faults_have_a_place() {
         assert_eq!((&found[..], &place[..]), (message, caret), "{text}");
     }
     for (text, message) in [
+        ("foo: 1", "1:1: found `foo`, expected discount, values, states, actions, observations, start, T, O or R"),
         ("", "1:1: the states are not there, expected `states:` before T, O and R"),
         ("T: * identity", "1:1: the states are not there, expected `states:` before T, O and R"),
         ("states: 2 T: * identity", "1:11: the actions are not there, expected `actions:` before T, O and R"),
