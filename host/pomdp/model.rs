@@ -62,6 +62,9 @@ pub enum Invalid {
         /// A·S.
         expected: usize,
     },
+    /// O's arrays do not fit together.
+    #[error("O: its rows do not fit its entries; expected row ends from 0 that ascend to the number of entries")]
+    Structure,
     /// An observation that is not there.
     #[error("O of action {action} in state {state}: observation {observation}, expected one below {count}")]
     Observation {
@@ -176,6 +179,9 @@ impl Pomdp {
         if self.observations.rows() != states * actions {
             return Err(Invalid::Rows { found: self.observations.rows(), expected: states * actions });
         }
+        if !fits(&self.observations) {
+            return Err(Invalid::Structure);
+        }
         self.observations = self.observations.sorted();
         for row in 0..self.observations.rows() {
             let (action, state) = (row / states, row % states);
@@ -222,8 +228,18 @@ impl Pomdp {
     }
 }
 
+/// Whether the arrays of a matrix fit together.
+fn fits(matrix: &Csr) -> bool {
+    let (ends, entries) = (&matrix.row_ptr[..], matrix.col.len());
+    let bounds = (ends.first(), ends.last()) == (Some(&0), Some(&(entries as u64)));
+    bounds && ends.is_sorted() && entries == matrix.val.len()
+}
+
 /// Rows that nearly sum to 1, made to; others as they are.
 pub(crate) fn scaled(matrix: Csr) -> Csr {
+    if !fits(&matrix) {
+        return matrix;
+    }
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
     let near = |sum: f64| (ROUNDING..=SUM_TOLERANCE).contains(&(sum - 1.0).abs());
     if !(0..matrix.rows()).any(|row| near(sum(row))) {

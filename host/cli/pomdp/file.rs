@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use warpkov::pomdp::io as formats;
-use warpkov::pomdp::io::Format;
+use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::Error;
@@ -31,15 +31,33 @@ impl Input {
     }
 }
 
-/// The format to write `file` in: the one asked for, else the extension's, else JSON on the standard output.
-pub fn output_format(file: &ModelFile, asked: Option<Format>) -> Result<Format, Error> {
-    let ModelFile::At(path) = file else { return Ok(asked.unwrap_or(Format::Json)) };
-    folder_exists(path)?;
-    if let Some(format) = asked.or(Format::of_name(path)) {
-        return Ok(format);
+/// The format to write `file` in, one of `kind` if that is given: the one asked for, else the extension's, else JSON on the
+/// standard output.
+pub fn output_format(file: &ModelFile, asked: Option<Format>, kind: Option<Kind>) -> Result<Format, Error> {
+    let fits = |format: &Format| format.is_written() && kind.is_none_or(|kind| format.kind() == kind);
+    let format = match (file, asked) {
+        (_, Some(format)) => format,
+        (ModelFile::Standard, None) => Format::Json,
+        (ModelFile::At(path), None) => match Format::of_name(path) {
+            Some(format) => format,
+            None => {
+                let known = Format::value_variants().iter().filter(|format| fits(format));
+                let known: Vec<_> = known.flat_map(|format| format.extensions()).copied().collect();
+                return extension(path, &known).map(|_| Format::Json);
+            }
+        },
+    };
+    if !format.is_written() {
+        return Err(Error::Usage(format!("{format} is read and not written")));
     }
-    let known: Vec<_> = [Format::Json].iter().flat_map(|format| format.extensions()).copied().collect();
-    extension(path, &known).map(|_| Format::Json)
+    if !fits(&format) {
+        let kind = kind.map_or_else(String::new, |kind| format!(", expected {kind}"));
+        return Err(Error::Usage(format!("a file in {format} holds {}{kind}", format.kind())));
+    }
+    if let ModelFile::At(path) = file {
+        folder_exists(path)?;
+    }
+    Ok(format)
 }
 
 /// Writes a model to a file or to the standard output.

@@ -23,7 +23,8 @@ pub fn read(reader: impl Read, file: String) -> Result<Pomdp, Error> {
     let process = Mdp::from(process);
     let start = match start {
         Some(Start { states, probs }) => Belief { states, probs },
-        None => Belief::uniform((0..process.states).collect()),
+        // A valid model has more rows than states; what is none takes no memory.
+        None => Belief::uniform((0..process.states.min(process.transitions.rows() as u32)).collect()),
     };
     Ok(Pomdp { process, observation_count, observations: Csr::from(observations), start, names })
 }

@@ -187,11 +187,12 @@ impl<'t> Cursor<'t> {
     /// What is wrong with the word that is next.
     #[cold]
     pub fn unexpected(&mut self, expected: &str) -> Fault {
+        let at = self.place();
         let word = self.next_word();
         let found = match word {
             [] => "the file ends".to_owned(),
             _ => format!("found `{}`", quoted(word)),
         };
-        Fault::new(self.at, format!("{found}, expected {expected}"))
+        Fault::new(at, format!("{found}, expected {expected}"))
     }
 }

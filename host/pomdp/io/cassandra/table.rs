@@ -143,7 +143,8 @@ impl Table {
             } else {
                 extend(&mut col, &mut val, cells.iter().copied().filter(|cell| cell.1 != 0.0));
             }
-            let sum: f64 = val[first..].iter().sum();
+            // From +0, where an empty sum would be −0.
+            let sum = val[first..].iter().fold(0.0, |sum, prob| sum + prob);
             if (sum - 1.0).abs() > SUM_TOLERANCE {
                 let message = format!("{} of {} sums to {sum}, expected 1", self.name, describe(action, state));
                 return Err(match settings.last() {

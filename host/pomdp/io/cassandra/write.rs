@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
+use super::ALL;
 use super::cursor::SECTIONS;
 use crate::mdp::io::lines::Put;
 use crate::mdp::model::{Csr, Objective};
@@ -50,6 +51,7 @@ impl<'m> Things<'m> {
 
     fn put(&self, out: &mut impl Write, i: u32) -> io::Result<()> {
         match self.names {
+            _ if i == ALL => out.text("*"),
             Some(names) => out.text(&names[i as usize]),
             None => out.integer(i.into()),
         }
@@ -72,24 +74,11 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     write_start(out, &model.start, &states)?;
     out.text("\n")?;
 
-    let entry = |out: &mut _, section: &str, action: u32, state: u32| {
-        let out: &mut dyn Write = out;
-        let mut out = out;
-        out.text(section)?;
-        actions.put(&mut out, action)?;
-        out.text(" : ")?;
-        states.put(&mut out, state)
-    };
     for action in 0..actions.count {
         for state in 0..states.count {
             let (successors, probs) = model.successors(state, action);
             for (&successor, &prob) in successors.iter().zip(probs) {
-                entry(out, "T: ", action, state)?;
-                out.text(" : ")?;
-                states.put(out, successor)?;
-                out.text(" ")?;
-                real(out, prob)?;
-                out.text("\n")?;
+                line(out, "T", &[(&actions, action), (&states, state), (&states, successor)], prob)?;
             }
         }
     }
@@ -99,18 +88,9 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     for action in 0..if every { 1 } else { actions.count } {
         for state in 0..states.count {
             let (observed, probs) = model.observed(action, state);
+            let said = if every { ALL } else { action };
             for (&observation, &prob) in observed.iter().zip(probs) {
-                if every {
-                    out.text("O: * : ")?;
-                    states.put(out, state)?;
-                } else {
-                    entry(out, "O: ", action, state)?;
-                }
-                out.text(" : ")?;
-                observations.put(out, observation)?;
-                out.text(" ")?;
-                real(out, prob)?;
-                out.text("\n")?;
+                line(out, "O", &[(&actions, said), (&states, state), (&observations, observation)], prob)?;
             }
         }
     }
@@ -119,42 +99,44 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     for action in 0..actions.count {
         let row = |state: u32| process.choices.first(state as usize) + action as usize;
         let plain = |state: u32| process.rewards.row(row(state)).0.is_empty();
-        let reward = process.action_reward(row(0));
-        if (0..states.count).all(|state| plain(state) && process.action_reward(row(state)) == reward) {
-            if reward != 0.0 {
-                out.text("R: ")?;
-                actions.put(out, action)?;
-                out.text(" : * : * : * ")?;
-                real(out, reward)?;
-                out.text("\n")?;
+        let reward = |out: &mut _, state: u32, successor: u32, reward: f64| {
+            // Nothing is 0, too.
+            if reward == 0.0 {
+                return Ok(());
             }
+            let of = [(&actions, action), (&states, state), (&states, successor), (&observations, ALL)];
+            line(out, "R", &of, reward)
+        };
+        let first = process.action_reward(row(0));
+        if (0..states.count).all(|state| plain(state) && process.action_reward(row(state)) == first) {
+            reward(out, ALL, ALL, first)?;
             continue;
         }
         for state in 0..states.count {
-            let reward = process.action_reward(row(state));
+            let own = process.action_reward(row(state));
             if plain(state) {
-                if reward != 0.0 {
-                    entry(out, "R: ", action, state)?;
-                    out.text(" : * : * ")?;
-                    real(out, reward)?;
-                    out.text("\n")?;
-                }
+                reward(out, state, ALL, own)?;
                 continue;
             }
             let (successors, _) = model.successors(state, action);
-            for (&successor, own) in successors.iter().zip(process.rewards_of(row(state))) {
-                if own + reward != 0.0 {
-                    entry(out, "R: ", action, state)?;
-                    out.text(" : ")?;
-                    states.put(out, successor)?;
-                    out.text(" : * ")?;
-                    real(out, own + reward)?;
-                    out.text("\n")?;
-                }
+            for (&successor, following) in successors.iter().zip(process.rewards_of(row(state))) {
+                reward(out, state, successor, own + following)?;
             }
         }
     }
     Ok(())
+}
+
+/// Writes what a section says of some things.
+fn line(out: &mut impl Write, section: &str, of: &[(&Things<'_>, u32)], value: f64) -> io::Result<()> {
+    out.text(section)?;
+    for (i, (things, thing)) in of.iter().enumerate() {
+        out.text(if i == 0 { ": " } else { " : " })?;
+        things.put(out, *thing)?;
+    }
+    out.text(" ")?;
+    real(out, value)?;
+    out.text("\n")
 }
 
 /// The start, as short as it can be said.
