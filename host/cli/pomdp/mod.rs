@@ -6,9 +6,14 @@ use clap::Subcommand;
 
 use super::{Error, Outcome};
 
+mod act;
+mod bound;
+mod evaluate;
 mod file;
 mod generate;
 mod info;
+mod policy;
+mod simulate;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +25,10 @@ pub enum PomdpCommand {
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
     Generate(generate::Family),
     Info(info::Arguments),
+    Evaluate(evaluate::Arguments),
+    Simulate(simulate::Arguments),
+    Act(act::Arguments),
+    Bound(bound::Arguments),
 }
 
 /// Runs a command.
@@ -27,5 +36,9 @@ pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
         PomdpCommand::Generate(family) => generate::run(&family, out),
         PomdpCommand::Info(arguments) => info::run(&arguments, out),
+        PomdpCommand::Evaluate(arguments) => evaluate::run(&arguments, out),
+        PomdpCommand::Simulate(arguments) => simulate::run(&arguments, out),
+        PomdpCommand::Act(arguments) => act::run(&arguments, out),
+        PomdpCommand::Bound(arguments) => bound::run(&arguments, out),
     }
 }
