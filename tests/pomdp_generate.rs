@@ -222,7 +222,10 @@ fn random_mazes_are_whole() {
             next.extend((0..5).flat_map(|a| model.successors(state, a).0));
         }
     }
-    assert!(seen.iter().all(|&seen| seen));
+    // The goal, which is left at once, is seen in the orientation only in which it is entered.
+    let (goal, free) = (4 * (84 + 83 - 1), 84 + 83 - 1);
+    assert_eq!(seen[..goal].iter().filter(|&&seen| seen).count(), 4 * free);
+    assert_eq!(seen[goal..].iter().filter(|&&seen| seen).count(), 1);
 }
 
 #[test]

@@ -187,3 +187,60 @@ fn pictures_show_what_there_is() {
         assert!(draw_bounds("tiger", moments, Format::Png).unwrap().starts_with(b"\x89PNG"));
     }
 }
+
+/// What the binary prints, and its exit code.
+fn warpkov(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov")).args(arguments).output().unwrap();
+    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn commands_print_what_the_library_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model_file, policy_file, plot] =
+        ["tiger.pomdp", "tiger.alpha", "tiger.svg"].map(|name| folder.path().join(name).display().to_string());
+    assert_eq!(warpkov(&["pomdp", "generate", "tiger", "--out", &model_file]).0, Some(0));
+    let model = Tiger::default().generate().unwrap();
+    let policy = tiger_policy(&model);
+    let text: String = (0..policy.len())
+        .map(|i| format!("{}\n{:?} {:?}\n\n", policy.actions[i], policy.vector(i)[0], policy.vector(i)[1]))
+        .collect();
+    std::fs::write(&policy_file, text).unwrap();
+    let files = [model_file.as_str(), "--policy", &policy_file];
+    let run = |command: &str, more: &[&str]| warpkov(&[&["pomdp", command], &files[..], more].concat());
+    let json = |command: &str, more: &[&str]| -> serde_json::Value {
+        let (code, text) = run(command, &[more, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+
+    let options = Options { episodes: 200, steps: Some(50), seed: 9 };
+    let expected = Simulator::new(&model, &policy, &options).unwrap().evaluate();
+    let found = json("evaluate", &["--episodes", "200", "--steps", "50", "--seed", "9"]);
+    assert_eq!(found["mean"].as_f64(), Some(expected.mean));
+    assert_eq!((found["steps"].as_u64(), found["cut"].as_u64()), (Some(10_000), Some(200)));
+
+    let episode = json("simulate", &["--steps", "5"]);
+    assert_eq!(episode["steps"].as_array().unwrap().len(), 5);
+    assert_eq!(episode["steps"][0]["action"], "listen");
+    assert!(run("simulate", &["--steps", "5"]).1.contains("cut after 5 steps"));
+
+    let twice = ["--after", "listen:tiger-left", "--after", "0:0"];
+    assert_eq!(json("act", &twice)["action"], "open-right");
+    assert_eq!(json("act", &["--belief", "tiger-right=1"])["action"], "open-left");
+    assert_eq!(json("act", &[])["action"], "listen");
+    assert!(run("act", &[]).1.contains("* listen"));
+    let (code, text) = run("act", &["--after", "bark:0"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("\"bark\" is no action of the model, expected a name or a number below 3"), "{text}");
+
+    let bound = json("bound", &["--plot", &plot]);
+    assert!((bound["attained"].as_f64().unwrap() - 19.3713).abs() < 1e-3, "{bound}");
+    assert_eq!(bound["supported"], bound["vectors"]);
+    assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+    std::fs::write(&policy_file, "0\n30 30\n").unwrap();
+    let (code, text) = run("bound", &[]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("Attained          -20.0000") && text.contains("Supported         0 of 1"), "{text}");
+}

@@ -56,11 +56,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let sign = model.process.objective.sign();
     let model = model.to_maximize();
     let outlooks = lookahead(&model, &policy, &belief);
-    let best = outlooks.iter().fold(None, |best: Option<&_>, next| match best {
-        Some(best) if best.value >= next.value => Some(best),
-        _ => Some(next),
-    });
-    let best = best.map_or(0, |best: &warpkov::pomdp::lookahead::Outlook| best.action);
+    // The first of the best.
+    let best = outlooks.iter().rev().max_by(|a, b| a.value.total_cmp(&b.value)).map_or(0, |best| best.action);
     let value = sign * policy.best(&belief).map_or(f64::NEG_INFINITY, |best| best.1);
     let lines: Vec<Line> = outlooks
         .iter()

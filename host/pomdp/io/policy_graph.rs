@@ -34,7 +34,8 @@ impl PolicyGraph {
     #[must_use]
     pub fn new(model: &Pomdp, vectors: &AlphaVectors) -> Option<Self> {
         let sign = model.process.objective.sign();
-        let vectors = &AlphaVectors { values: vectors.values.iter().map(|value| sign * value).collect(), ..vectors.clone() };
+        let vectors =
+            &AlphaVectors { values: vectors.values.iter().map(|value| sign * value).collect(), ..vectors.clone() };
         let (start, _) = vectors.best(&model.start)?;
         let count = model.observation_count as usize;
         let mut reached = vec![false; vectors.len()];

@@ -31,7 +31,10 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
     let states = list.integer("vectorLength")?;
     let seen = list.attribute("numObsValue").map_or(Ok(1), |_| list.integer("numObsValue"))?;
     if seen != 1 {
-        return Err(Fault::new(list.at, format!("vectors of {seen} values that are seen, expected those of a flat model, 1")));
+        return Err(Fault::new(
+            list.at,
+            format!("vectors of {seen} values that are seen, expected those of a flat model, 1"),
+        ));
     }
     let (mut vectors, mut values) = (AlphaVectors::new(states), Vec::new());
     for vector in &list.children {

@@ -252,7 +252,9 @@ impl Table {
         let first = self.index(parents, values, variables) * size;
         let distribution = &self.numbers[first..first + size];
         let sum: f64 = distribution.iter().sum();
-        if (sum - 1.0).abs() <= SUM_TOLERANCE && distribution.iter().all(|prob| (0.0..=1.0 + SUM_TOLERANCE).contains(prob)) {
+        if (sum - 1.0).abs() <= SUM_TOLERANCE
+            && distribution.iter().all(|prob| (0.0..=1.0 + SUM_TOLERANCE).contains(prob))
+        {
             return Ok(distribution);
         }
         let name = |slot: usize| &variables.slots[slot].name;
@@ -261,7 +263,10 @@ impl Table {
             .map(|&slot| format!("{} = {}", name(slot), variables.slots[slot].values[values[slot]]))
             .collect();
         let given = if given.is_empty() { String::new() } else { format!(" given {}", given.join(", ")) };
-        Err(Fault::new(self.at, format!("the probabilities of {}{given} are {distribution:?}, expected a sum of 1", name(self.target()))))
+        Err(Fault::new(
+            self.at,
+            format!("the probabilities of {}{given} are {distribution:?}, expected a sum of 1", name(self.target())),
+        ))
     }
 }
 
@@ -341,7 +346,8 @@ impl Joint {
             return Ok(());
         };
         let (target, stride) = (table.target(), self.strides[&table.target()]);
-        for (value, prob) in table.distribution(values, variables)?.iter().enumerate().filter(|(_, prob)| **prob > 0.0) {
+        for (value, prob) in table.distribution(values, variables)?.iter().enumerate().filter(|(_, prob)| **prob > 0.0)
+        {
             values[target] = value;
             self.extend(depth + 1, (index + value * stride, weight * prob), values, variables, outcomes)?;
         }
@@ -485,8 +491,13 @@ fn model(root: &Element) -> Result<Pomdp, Fault> {
     }
 
     let (transitions, observations) = (scaled(transitions.into()), scaled(observations.into()));
-    let (rewards, action_rewards) =
-        rewards(root, variables, &transitions, &observations, [&action_slots, &before_slots, &after_slots, &observed_slots])?;
+    let (rewards, action_rewards) = rewards(
+        root,
+        variables,
+        &transitions,
+        &observations,
+        [&action_slots, &before_slots, &after_slots, &observed_slots],
+    )?;
     let process = Mdp {
         states,
         choices: Choices::Uniform(action_count),
@@ -530,7 +541,9 @@ fn rewards(
     let states = (0..before_slots.len()).map(|i| variables.size(before_slots[i])).product::<usize>();
     let action_count = transitions.rows() / states;
     let mut values = vec![0; variables.slots.len()];
-    let sum = |tables: &[Table], values: &[usize]| tables.iter().fold(0.0, |sum, table| sum + table.number(values, variables));
+    let sum = |tables: &[Table], values: &[usize]| {
+        tables.iter().fold(0.0, |sum, table| sum + table.number(values, variables))
+    };
     let (mut rewards, mut action_rewards, mut row) = (Rows::new(), Vec::new(), Vec::new());
     for state in 0..states {
         assign(before_slots, variables, state, &mut values);

@@ -77,7 +77,9 @@ impl<'t> Element<'t> {
             let text = str::from_utf8(text).map_err(|error| Fault::new(start + error.valid_up_to(), "no UTF-8"))?;
             let words_of = text.split_ascii_whitespace();
             // A word is a part of the text, and so are their addresses.
-            words.extend(words_of.map(|word| Word { at: start + word.as_ptr().addr() - text.as_ptr().addr(), text: word }));
+            words.extend(
+                words_of.map(|word| Word { at: start + word.as_ptr().addr() - text.as_ptr().addr(), text: word }),
+            );
         }
         Ok(words)
     }
