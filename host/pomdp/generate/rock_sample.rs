@@ -39,7 +39,7 @@ impl Default for RockSample {
     }
 }
 
-/// Places of the rocks as in the files that results are published for.
+/// Known places of the rocks and the start, as the DESPOT simulator has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
     /// RockSample\[4,4\], 257 states.
@@ -71,7 +71,7 @@ impl RockSample {
             Layout::R5x5 => (5, (0, 2), &[(2, 4), (0, 4), (3, 3), (2, 2), (4, 1)]),
             Layout::R5x7 => (5, (0, 2), &[(1, 0), (2, 1), (1, 2), (2, 2), (4, 2), (0, 3), (3, 4)]),
             Layout::R7x8 => (7, (0, 3), &[(2, 0), (0, 1), (3, 1), (6, 3), (2, 4), (3, 4), (5, 5), (1, 6)]),
-            // That of [11,11] without the rock at (2, 4).
+            // Ours: that of [11,11] without the rock at (2, 4).
             Layout::R10x10 => {
                 (10, (0, 5), &[(0, 3), (0, 7), (1, 8), (3, 3), (3, 8), (4, 3), (5, 8), (6, 1), (9, 3), (9, 9)])
             }
