@@ -222,10 +222,11 @@ fn random_mazes_are_whole() {
             next.extend((0..5).flat_map(|a| model.successors(state, a).0));
         }
     }
-    // The goal, which is left at once, is seen in the orientation only in which it is entered.
-    let (goal, free) = (4 * (84 + 83 - 1), 84 + 83 - 1);
-    assert_eq!(seen[..goal].iter().filter(|&&seen| seen).count(), 4 * free);
-    assert_eq!(seen[goal..].iter().filter(|&&seen| seen).count(), 1);
+    // The goal, which is left at once, is seen in those orientations only in which it is entered: from above or from the left.
+    let goal = 4 * (84 + 83 - 1);
+    assert!(seen[..goal].iter().all(|&seen| seen));
+    assert!(seen[goal + 1] || seen[goal + 2]);
+    assert!(!seen[goal] && !seen[goal + 3]);
 }
 
 #[test]
