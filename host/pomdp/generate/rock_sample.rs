@@ -139,7 +139,7 @@ impl RockSample {
             _ if s == gone => 0.0,
             2 if s / kinds % size + 1 == size => exit,
             4 => match rock_at[(s / kinds) as usize] {
-                Some(rock) if s % kinds & rock != 0 => good,
+                Some(rock) if (s % kinds) & rock != 0 => good,
                 Some(_) => bad,
                 None => 0.0,
             },
@@ -152,7 +152,7 @@ impl RockSample {
             let (dx, dy) = (x.abs_diff(cell % size), y.abs_diff(cell / size));
             let distance = f64::from(dx * dx + dy * dy).sqrt();
             let correct = f64::midpoint(1.0, libm::exp2(-distance / d0));
-            let truth = u32::from(s % kinds & 1 << rock == 0);
+            let truth = u32::from((s % kinds) & (1 << rock) == 0);
             [(truth, correct), (1 - truth, 1.0 - correct)]
         };
         let matrices = Matrices {
