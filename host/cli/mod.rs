@@ -111,6 +111,9 @@ pub enum Error {
     /// A partially observable model cannot be generated.
     #[error(transparent)]
     PomdpGenerate(#[from] warpkov::pomdp::generate::Error),
+    /// A policy cannot be simulated.
+    #[error(transparent)]
+    Simulate(#[from] warpkov::pomdp::simulate::Error),
     /// A solution cannot be read.
     #[error(transparent)]
     Solution(#[from] mdp::compare::ReadError),

@@ -3,11 +3,11 @@
 pub mod alpha;
 pub mod backup;
 pub mod belief;
-pub mod controller;
 pub mod generate;
 pub mod io;
 pub mod lookahead;
 pub mod model;
+pub mod plot;
 pub mod simulate;
 pub mod solve;
 pub mod verify;

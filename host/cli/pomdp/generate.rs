@@ -157,7 +157,7 @@ Examples:
   warpkov pomdp generate rock-sample --layout 7,8 --out rocks.json
   warpkov pomdp generate rock-sample --size 3 --rock 0,0 --rock 2,1 --start 0,1 --out small.json")]
 pub struct RockSample {
-    /// The places of a published problem, by its n and k.
+    /// Known places of rocks and start, by n and k.
     #[arg(long, value_enum, value_name = "N,K", required_unless_present = "size",
         conflicts_with_all = ["size", "rock", "start"])]
     layout: Option<Layout>,

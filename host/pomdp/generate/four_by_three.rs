@@ -26,7 +26,7 @@ pub struct FourByThree {
     pub gamma: f64,
 }
 
-/// The source's with γ = 0.95, whose value is 1.89.
+/// The source's with γ = 0.95.
 impl Default for FourByThree {
     fn default() -> Self {
         Self { slip: 0.2, step: -0.04, good: 1.0, bad: -1.0, gamma: 0.95 }

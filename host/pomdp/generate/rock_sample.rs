@@ -39,7 +39,7 @@ impl Default for RockSample {
     }
 }
 
-/// Places of the rocks as in the files that results are published for.
+/// Known places of the rocks and the start, as the DESPOT simulator has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
     /// RockSample\[4,4\], 257 states.
@@ -71,7 +71,7 @@ impl RockSample {
             Layout::R5x5 => (5, (0, 2), &[(2, 4), (0, 4), (3, 3), (2, 2), (4, 1)]),
             Layout::R5x7 => (5, (0, 2), &[(1, 0), (2, 1), (1, 2), (2, 2), (4, 2), (0, 3), (3, 4)]),
             Layout::R7x8 => (7, (0, 3), &[(2, 0), (0, 1), (3, 1), (6, 3), (2, 4), (3, 4), (5, 5), (1, 6)]),
-            // That of [11,11] without the rock at (2, 4).
+            // Ours: that of [11,11] without the rock at (2, 4).
             Layout::R10x10 => {
                 (10, (0, 5), &[(0, 3), (0, 7), (1, 8), (3, 3), (3, 8), (4, 3), (5, 8), (6, 1), (9, 3), (9, 9)])
             }
@@ -139,7 +139,7 @@ impl RockSample {
             _ if s == gone => 0.0,
             2 if s / kinds % size + 1 == size => exit,
             4 => match rock_at[(s / kinds) as usize] {
-                Some(rock) if s % kinds & rock != 0 => good,
+                Some(rock) if (s % kinds) & rock != 0 => good,
                 Some(_) => bad,
                 None => 0.0,
             },
@@ -152,7 +152,7 @@ impl RockSample {
             let (dx, dy) = (x.abs_diff(cell % size), y.abs_diff(cell / size));
             let distance = f64::from(dx * dx + dy * dy).sqrt();
             let correct = f64::midpoint(1.0, libm::exp2(-distance / d0));
-            let truth = u32::from(s % kinds & 1 << rock == 0);
+            let truth = u32::from((s % kinds) & (1 << rock) == 0);
             [(truth, correct), (1 - truth, 1.0 - correct)]
         };
         let matrices = Matrices {
