@@ -4,3 +4,4 @@ pub mod alpha;
 pub mod backup;
 pub mod belief;
 pub mod model;
+pub mod reference;

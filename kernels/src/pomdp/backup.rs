@@ -9,13 +9,13 @@ use crate::device::{Global, GlobalMut, Real, kernel, thread};
 
 /// B_KP from Ĝ\*_A^B and G_A^B.
 ///
-/// *Thread mapping*: one thread per element. *Safety*: `best` has |B| elements below |A|, `g_ab` |B||A||S|, `b_kp` |B||S|.
+/// *Thread mapping*: one thread per element. *Safety*: `chosen` has |B| elements below |A|, `g_ab` |B||A||S|, `b_kp` |B||S|.
 #[kernel(T = [f32, f64])]
 pub fn backup<T: Real>(
     states: u32,
     actions: u32,
     beliefs: u32,
-    best: Global<u32>,
+    chosen: Global<u32>,
     g_ab: Global<T>,
     b_kp: GlobalMut<T>,
 ) {
@@ -24,6 +24,6 @@ pub fn backup<T: Real>(
     if l < beliefs as usize * states {
         let j = l / states;
         let s = l - j * states;
-        b_kp.set(l, g_ab.get(j * actions * states + best.get(j) as usize * states + s));
+        b_kp.set(l, g_ab.get(j * actions * states + chosen.get(j) as usize * states + s));
     }
 }

@@ -14,7 +14,7 @@ use super::argmax;
 
 /// Ĝ\*_AO from Ĝ_AO.
 ///
-/// *Thread mapping*: one thread per element, which compares n. *Safety*: `scores` has |B||Ω||A|n elements, `best` |B||A||Ω|.
+/// *Thread mapping*: one thread per element, which compares n. *Safety*: `scores` has |B||Ω||A|n elements, `winners` |B||A||Ω|.
 #[kernel(T = [f32, f64])]
 pub fn best<T: Real>(
     actions: u32,
@@ -22,7 +22,7 @@ pub fn best<T: Real>(
     vectors: u32,
     beliefs: u32,
     scores: Global<T>,
-    best: GlobalMut<u32>,
+    winners: GlobalMut<u32>,
 ) {
     let (actions, observations, vectors) = (actions as usize, observations as usize, vectors as usize);
     let l = thread::index_1d() as usize;
@@ -32,6 +32,6 @@ pub fn best<T: Real>(
         let a = rest / observations;
         let o = rest - a * observations;
         let first = j * actions * vectors * observations + o * actions * vectors + a * vectors;
-        best.set(l, argmax(vectors, scores, first));
+        winners.set(l, argmax(vectors, scores, first));
     }
 }

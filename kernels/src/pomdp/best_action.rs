@@ -10,11 +10,11 @@ use super::argmax;
 
 /// Ĝ\*_A^B from Ĝ_A^B.
 ///
-/// *Thread mapping*: one thread per belief. *Safety*: `scores` has |B||A| elements, `best` |B|.
+/// *Thread mapping*: one thread per belief. *Safety*: `scores` has |B||A| elements, `chosen` |B|.
 #[kernel(T = [f32, f64])]
-pub fn best_action<T: Real>(actions: u32, beliefs: u32, scores: Global<T>, best: GlobalMut<u32>) {
+pub fn best_action<T: Real>(actions: u32, beliefs: u32, scores: Global<T>, chosen: GlobalMut<u32>) {
     let j = thread::index_1d() as usize;
     if j < beliefs as usize {
-        best.set(j, argmax(actions as usize, scores, j * actions as usize));
+        chosen.set(j, argmax(actions as usize, scores, j * actions as usize));
     }
 }

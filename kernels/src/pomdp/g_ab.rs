@@ -13,8 +13,8 @@ use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 /// G_A^B from R, Ĝ\*_AO and G_AO.
 ///
-/// *Thread mapping*: one thread per element, which sums over observations. *Safety*: `reward` has |A||S| elements, `best`
-/// |B||A||Ω|, `g_ao` n|Ω||A||S|, `g_ab` |B||A||S|.
+/// *Thread mapping*: one thread per element, which sums over observations. *Safety*: `reward` has |A||S| elements, `winners`
+/// |B||A||Ω|, `g_ao` n|Ω||A||S|, `sums` |B||A||S|.
 #[kernel(T = [f32, f64])]
 pub fn g_ab<T: Real>(
     states: u32,
@@ -23,9 +23,9 @@ pub fn g_ab<T: Real>(
     beliefs: u32,
     gamma: f64,
     reward: Global<T>,
-    best: Global<u32>,
+    winners: Global<u32>,
     g_ao: Global<T>,
-    g_ab: GlobalMut<T>,
+    sums: GlobalMut<T>,
 ) {
     let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
     let l = thread::index_1d() as usize;
@@ -37,11 +37,11 @@ pub fn g_ab<T: Real>(
         let mut sum = 0.0;
         let mut k = 0;
         while k < observations {
-            let i = best.get(j * actions * observations + a * observations + k) as usize;
+            let i = winners.get(j * actions * observations + a * observations + k) as usize;
             let winner = i * actions * states * observations + k * actions * states + a * states + s;
             sum += g_ao.get(winner).to_f64();
             k += 1;
         }
-        g_ab.set(l, T::from_f64(math::fma(gamma, sum, reward.get(a * states + s).to_f64())));
+        sums.set(l, T::from_f64(math::fma(gamma, sum, reward.get(a * states + s).to_f64())));
     }
 }

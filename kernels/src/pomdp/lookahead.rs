@@ -125,12 +125,12 @@ pub fn t_ao_sparse<T: Real>(
 
 /// x · M\[k\] for each row k of M.
 ///
-/// *Thread mapping*: one thread per row, which sums over states. *Safety*: `x` has |S| elements, `m` `rows`·|S|, `products`
+/// *Thread mapping*: one thread per row, which sums over states. *Safety*: `x` has |S| elements, `m` `rows`·|S|, `found`
 /// `rows`.
 #[kernel(T = [f32, f64])]
-pub fn products<T: Real>(states: u32, rows: u32, x: Global<T>, m: Global<T>, products: GlobalMut<T>) {
+pub fn products<T: Real>(states: u32, rows: u32, x: Global<T>, m: Global<T>, found: GlobalMut<T>) {
     let l = thread::index_1d() as usize;
     if l < rows as usize {
-        products.set(l, T::from_f64(dot(states as usize, x, 0, m, l * states as usize)));
+        found.set(l, T::from_f64(dot(states as usize, x, 0, m, l * states as usize)));
     }
 }

@@ -36,7 +36,10 @@ pub mod best;
 pub mod best_action;
 pub mod g_ab;
 pub mod g_ao;
+pub mod gather;
 pub mod lookahead;
+pub mod product;
+pub mod project;
 pub mod scores;
 
 use crate::device::{Global, Real};

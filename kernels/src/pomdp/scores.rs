@@ -15,7 +15,7 @@ use super::dot;
 /// Ĝ_AO from B and G_AO.
 ///
 /// *Thread mapping*: one thread per element, which sums over states. *Safety*: `belief` has |B||S| elements, `g_ao`
-/// n|Ω||A||S|, `scores` |B||Ω||A|n.
+/// n|Ω||A||S|, `products` |B||Ω||A|n.
 #[kernel(T = [f32, f64])]
 pub fn scores<T: Real>(
     states: u32,
@@ -25,7 +25,7 @@ pub fn scores<T: Real>(
     beliefs: u32,
     belief: Global<T>,
     g_ao: Global<T>,
-    scores: GlobalMut<T>,
+    products: GlobalMut<T>,
 ) {
     let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
     let vectors = vectors as usize;
@@ -38,6 +38,6 @@ pub fn scores<T: Real>(
         let a = rest / vectors;
         let i = rest - a * vectors;
         let first = i * actions * observations * states + o * actions * states + a * states;
-        scores.set(l, T::from_f64(dot(states, belief, j * states, g_ao, first)));
+        products.set(l, T::from_f64(dot(states, belief, j * states, g_ao, first)));
     }
 }
