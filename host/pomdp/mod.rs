@@ -5,3 +5,4 @@ pub mod backup;
 pub mod belief;
 pub mod model;
 pub mod reference;
+pub mod trace;

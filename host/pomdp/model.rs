@@ -217,6 +217,30 @@ impl Pomdp {
     }
 }
 
+/// A matrix with rows s·A + a by its columns: row a·S + s' holds the states s with an entry for s', ascending, and these entries.
+#[must_use]
+pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
+    let (states, actions) = (states as usize, actions as usize);
+    let entries = || {
+        (0..states * actions).flat_map(|row| {
+            let (col, val) = matrix.row(row);
+            col.iter()
+                .zip(val)
+                .map(move |(&next, &val)| (row % actions * states + next as usize, (row / actions) as u32, val))
+        })
+    };
+    let mut row_ptr = vec![0; states * actions + 1];
+    entries().for_each(|(column, ..)| row_ptr[column + 1] += 1);
+    (0..states * actions).for_each(|column| row_ptr[column + 1] += row_ptr[column]);
+    let (mut places, mut col, mut val) = (row_ptr.clone(), vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
+    for (column, state, value) in entries() {
+        let place = places[column] as usize;
+        places[column] += 1;
+        (col[place], val[place]) = (state, value);
+    }
+    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+}
+
 /// Rows that nearly sum to 1, made to; others as they are.
 fn scaled(matrix: Csr) -> Csr {
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();

@@ -15,7 +15,7 @@ use warpkov_kernels::pomdp::scores::scores;
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
-use super::model::Pomdp;
+use super::model::{Pomdp, by_columns};
 use crate::backend::Precise;
 use crate::mdp::model::Csr;
 
@@ -157,21 +157,16 @@ impl Operands {
     /// T by columns: row a·S + s' holds the states s that action a takes to s', ascending, and T(s, a, s').
     #[must_use]
     pub fn predecessors(&self) -> Csr {
-        let mut columns = vec![Vec::new(); (self.actions * self.states) as usize];
-        for state in 0..self.states {
-            for action in 0..self.actions {
-                for (next, prob) in self.successors(state, action) {
-                    columns[(action * self.states + next) as usize].push((state, prob));
-                }
+        match &self.transitions {
+            Transitions::Sparse(matrix) => by_columns(matrix, self.states, self.actions),
+            Transitions::Deterministic(_) => {
+                let rows = || (0..self.states).flat_map(|s| (0..self.actions).map(move |a| self.successors(s, a)[0]));
+                let (col, val): (Vec<_>, Vec<_>) = rows().unzip();
+                let row_ptr: Vec<u64> = (0..=col.len() as u64).collect();
+                let matrix = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+                by_columns(&matrix, self.states, self.actions)
             }
         }
-        let mut row_ptr = vec![0];
-        row_ptr.extend(columns.iter().scan(0, |end, column| {
-            *end += column.len() as u64;
-            Some(*end)
-        }));
-        let (col, val): (Vec<_>, Vec<_>) = columns.into_iter().flatten().unzip();
-        Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
     }
 }
 

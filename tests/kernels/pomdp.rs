@@ -2,12 +2,16 @@
 //! path against those.
 
 use warpkov::backend::Precise;
+use warpkov::backend::device::pomdp::{Backups, Limits, Product};
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::pomdp::alpha::AlphaVectors;
+use warpkov::pomdp::backup::Backup;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
-use warpkov_kernels::launch::Device;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::lessons::tensor_product;
+use warpkov_kernels::pomdp::product::{DENSE_SHARED, DENSE_THREADS, STEP, TILE, best_of_dense, vector_of};
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;
@@ -22,6 +26,12 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("pomdp_full_backup::f64", full_backups::<f64, _>);
     suite.add("pomdp_lookahead::f32", lookaheads::<f32, _>);
     suite.add("pomdp_lookahead::f64", lookaheads::<f64, _>);
+    suite.add("mma_tf32", tensor_core);
+    suite.add("best_of_dense", dense_products);
+    suite.add("pomdp_backups::f32", fast_backups::<f32, _>);
+    suite.add("pomdp_backups::f64", fast_backups::<f64, _>);
+    suite.add("pomdp_best::f32", best_vectors::<f32, _>);
+    suite.add("pomdp_best::f64", best_vectors::<f64, _>);
 }
 
 fn expect_tensors<T: Precise>(got: &Tensors, expected: &Tensors) -> Outcome {
@@ -179,4 +189,127 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     same("T_inv", &[inverse.clone()], &[Some(vec![1, 0, 0, 1])])?;
     let by_inverse = one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], inverse.as_deref())?;
     same("lookahead", &[by_inverse], &[one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], None)?])
+}
+
+/// D = A·B + C of one warp: exact for small integers, and of other factors only ten bits of the fraction count.
+fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(72);
+    let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
+    let (mut a, b, c) = (integers(128), integers(64), integers(128));
+    // 1 + 2⁻¹¹ counts as 1.
+    a[0] = 1.0 + f32::powi(2.0, -11);
+    let mut d = device.zeros::<f32>(128)?;
+    let (da, db, dc) = (device.upload(&a)?, device.upload(&b)?, device.upload(&c)?);
+    // SAFETY: the matrices have 16 × 8, 8 × 8 and 16 × 8 elements.
+    unsafe { tensor_product(device, Shape::new(1, 32), &da, &db, &dc, &mut d)? };
+    a[0] = 1.0;
+    let dot = |row: usize, column: usize| (0..8).map(|k| a[8 * row + k] * b[8 * k + column]).sum::<f32>();
+    let expected: Vec<_> = (0..128).map(|place| c[place] + dot(place / 8, place % 8)).collect();
+    same("D", &device.to_vec(&d)?, &expected)
+}
+
+/// Tiles that are not full, several of them, and vectors that are there twice.
+fn dense_products<D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(73);
+    for (rows, vectors, states) in [(1, 1, 1), (130, 200, 37), (3 + 10 * scale, 128 + scale, 100)] {
+        let stride = states.next_multiple_of(STEP);
+        let mut matrix = |count: usize| {
+            let mut padded = vec![0f32; count.next_multiple_of(TILE) * stride];
+            padded.chunks_mut(stride).take(count).for_each(|row| {
+                row[..states].iter_mut().for_each(|x| *x = (2.0 * random.unit() - 1.0) as f32);
+            });
+            padded
+        };
+        let (x, mut alpha) = (matrix(rows), matrix(vectors));
+        // The second half repeats the first, and must never win.
+        let half = vectors / 2;
+        let (first, second) = alpha.split_at_mut((vectors - half) * stride);
+        second[..half * stride].copy_from_slice(&first[..half * stride]);
+        let (dx, da) = (device.upload(&x)?, device.upload(&alpha)?);
+        let tiles = rows.div_ceil(TILE) * vectors.div_ceil(TILE);
+        let shape = Shape::new(tiles as u32, DENSE_THREADS).with_shared(DENSE_SHARED);
+        let (m, n) = (rows as u32, vectors as u32);
+        let dot = |r: usize, i: usize| -> f64 {
+            (0..states).map(|s| f64::from(x[r * stride + s]) * f64::from(alpha[i * stride + s])).sum()
+        };
+        let best: Vec<f64> =
+            (0..rows).map(|r| (0..vectors).map(|i| dot(r, i)).fold(f64::NEG_INFINITY, f64::max)).collect();
+        for (terms, digits) in [(1, 2e-3), (3, 2e-6)] {
+            let mut keys = device.zeros::<u64>(rows)?;
+            // SAFETY: whole tiles of both, padded with zeros; a block for each pair of tiles.
+            unsafe {
+                match terms {
+                    1 => best_of_dense::<1, D>(device, shape, m, n, stride as u32, &dx, &da, &mut keys)?,
+                    _ => best_of_dense::<3, D>(device, shape, m, n, stride as u32, &dx, &da, &mut keys)?,
+                }
+            }
+            let found: Vec<_> = device.to_vec(&keys)?.into_iter().map(|key| vector_of(key) as usize).collect();
+            let worth: Vec<f64> = found.iter().enumerate().map(|(r, &i)| dot(r, i)).collect();
+            // Each product errs by 2⁻¹⁰ of itself at most, or by 2⁻²¹, and there are as many as states.
+            close("the winner's score", &worth, &best, digits * states as f64, 0.0)?;
+            same("the lower of equal ones", &[found.iter().any(|&i| i >= vectors - half)], &[false])?;
+        }
+    }
+    Ok(())
+}
+
+const PRODUCTS: [Product; 3] = [Product::Sparse, Product::Dense { exact: true }, Product::Dense { exact: false }];
+
+/// The fast path, in batches of different sizes, against the definitions.
+fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(74);
+    let wide = (40, 2, 3, 5, 3, 130 + 600 * scale.min(2), 4 * scale);
+    for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES.into_iter().chain([wide]) {
+        let model = random.pomdp(states, actions, observations, longest, seen);
+        let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs, states, 40));
+        let operands = Operands::new(&model, &vectors, &beliefs);
+        let expected = full_backup_cpu(&operands);
+        for product in PRODUCTS {
+            let small = Limits { elements: 2 * (states * actions * observations) as usize, entries: 30 };
+            for limits in [Limits::default(), small] {
+                let mut tested = Backups::<T, D>::new(device, &model, Some(product), limits)?;
+                // In two parts, so that Γ grows.
+                let half = vectors.len() / 2;
+                tested.set_vectors(&vectors)?;
+                tested.set_vectors(&vectors.retain(|i| i < half))?;
+                tested.add_vectors(&vectors.retain(|i| i >= half))?;
+                let found = tested.backup(&beliefs)?;
+                let values: Vec<_> = beliefs.iter().enumerate().map(|(j, b)| b.dot(found.vector(j))).collect();
+                let best = expected.action_scores.chunks(actions as usize);
+                let best: Vec<_> =
+                    best.map(|scores| scores.iter().copied().fold(f64::NEG_INFINITY, f64::max)).collect();
+                if product == (Product::Dense { exact: false }) {
+                    // Another choice than the best, where they are worth the same in ten bits.
+                    close("b · backup(b)", &values, &best, 4e-3, 0.0)?;
+                } else {
+                    same("actions", &found.actions, &expected.best_action)?;
+                    close("backup(b)", &found.values, &expected.backup, 32.0 * epsilon::<T>(), 0.0)?;
+                }
+                same("again", &[tested.backup(&beliefs)?], &[found])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(75);
+    let model = random.pomdp(30, 2, 2, 3, 2);
+    let beliefs = random.beliefs(9, 30, 12);
+    let mut tested = Backups::<T, D>::new(device, &model, None, Limits::default())?;
+    for count in [1, 5, 700] {
+        let once = random.vectors(count, 30);
+        // Twice the same: the first of equal ones is best.
+        let twice = AlphaVectors {
+            states: 30,
+            values: [&once.values[..], &once.values].concat(),
+            actions: [&once.actions[..], &once.actions].concat(),
+        };
+        tested.set_vectors(&twice)?;
+        let (found, values): (Vec<_>, Vec<_>) = tested.best(&beliefs)?.into_iter().unzip();
+        let expected: Vec<_> = beliefs.iter().filter_map(|belief| once.best(belief)).collect();
+        same("vectors", &found, &expected.iter().map(|best| best.0 as u32).collect::<Vec<_>>())?;
+        close("V(b)", &values, &expected.iter().map(|best| best.1).collect::<Vec<_>>(), 16.0 * epsilon::<T>(), 0.0)?;
+    }
+    Ok(())
 }
