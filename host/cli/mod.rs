@@ -18,6 +18,7 @@ mod file;
 mod generate;
 mod info;
 mod number;
+mod pomdp;
 mod solve;
 
 /// Solves Markov models on NVIDIA GPUs, or on all CPU cores where there is none.
@@ -46,6 +47,9 @@ enum Command {
     /// Markov decision processes.
     #[command(subcommand, arg_required_else_help = true, after_help = MDP_EXAMPLES)]
     Mdp(MdpCommand),
+    /// Partially observable Markov decision processes.
+    #[command(subcommand, arg_required_else_help = true, after_help = pomdp::EXAMPLES)]
+    Pomdp(pomdp::PomdpCommand),
     /// Measures solvers on the models of the literature.
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
     Bench(bench::Suite),
@@ -98,6 +102,9 @@ pub enum Error {
     /// A model cannot be read or written.
     #[error(transparent)]
     Model(#[from] mdp::io::Error),
+    /// A partially observable model cannot be read or written.
+    #[error(transparent)]
+    PomdpModel(#[from] warpkov::pomdp::io::Error),
     /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] mdp::generate::Error),
@@ -169,6 +176,7 @@ pub fn run() -> Result<Outcome, Error> {
     let out = io::stdout().lock();
     match Arguments::parse().command {
         Command::Mdp(command) => run_mdp(command, out),
+        Command::Pomdp(command) => pomdp::run(command, out),
         Command::Bench(bench::Suite::Mdp(arguments)) => bench::run(&arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),

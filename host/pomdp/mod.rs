@@ -3,6 +3,7 @@
 pub mod alpha;
 pub mod backup;
 pub mod belief;
+pub mod io;
 pub mod model;
 pub mod reference;
 pub mod trace;

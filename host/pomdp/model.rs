@@ -12,6 +12,9 @@ use crate::mdp::validate;
 /// How far what should sum to 1 may be from it: as in files of five digits.
 pub const SUM_TOLERANCE: f64 = 1e-5;
 
+/// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
+const ROUNDING: f64 = 1e-12;
+
 /// Names of what a model has, each list empty or with one name for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Names {
@@ -203,7 +206,9 @@ impl Pomdp {
         if (sum - 1.0).abs() > SUM_TOLERANCE {
             return Err(Invalid::Start(format!("sums to {sum}, expected 1")));
         }
-        probs.iter_mut().for_each(|prob| *prob /= sum);
+        if (sum - 1.0).abs() > ROUNDING {
+            probs.iter_mut().for_each(|prob| *prob /= sum);
+        }
         for (what, names, expected) in [
             ("states", &self.names.states, states as u32),
             ("actions", &self.names.actions, actions as u32),
@@ -242,9 +247,9 @@ pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
 }
 
 /// Rows that nearly sum to 1, made to; others as they are.
-fn scaled(matrix: Csr) -> Csr {
+pub(crate) fn scaled(matrix: Csr) -> Csr {
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
-    let near = |sum: f64| sum != 1.0 && (sum - 1.0).abs() <= SUM_TOLERANCE;
+    let near = |sum: f64| (ROUNDING..=SUM_TOLERANCE).contains(&(sum - 1.0).abs());
     if !(0..matrix.rows()).any(|row| near(sum(row))) {
         return matrix;
     }
