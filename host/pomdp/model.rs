@@ -156,6 +156,25 @@ impl Pomdp {
         Self { process: self.process.to_maximize().into_owned(), ..self.clone() }
     }
 
+    /// The model, [valid](Self::validated) but for rows of O, which are left as they are if scaling makes them distributions.
+    ///
+    /// # Errors
+    /// Those of [`validated`](Self::validated).
+    pub fn with_any_observations(self) -> Result<Self, Invalid> {
+        let mut val = self.observations.val.to_vec();
+        for ends in self.observations.row_ptr.windows(2) {
+            if let Some(row) = val.get_mut(ends[0] as usize..ends[1] as usize) {
+                let sum: f64 = row.iter().sum();
+                if sum > 0.0 {
+                    row.iter_mut().for_each(|p| *p /= sum);
+                }
+            }
+        }
+        let scaled = Csr { val: val.into(), ..self.observations.clone() };
+        let valid = Self { observations: scaled, ..self.clone() }.validated()?;
+        Ok(Self { observations: self.observations.sorted(), ..valid })
+    }
+
     /// The model, if it is one.
     ///
     /// Every row of T and of O and the start belief are distributions: entries in [0, 1] that sum to 1 within

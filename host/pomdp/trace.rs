@@ -193,7 +193,8 @@ impl Trace {
             let place = rest / stride;
             let from = if k == 0 { "l".to_owned() } else { rest.to_string() };
             if inner.is_empty() {
-                lines.push(format!("{} = {from} = {place}", axis.index));
+                let from = if k == 0 { "l = " } else { "" };
+                lines.push(format!("{} = {from}{place}", axis.index));
             } else {
                 let symbols: String = inner.iter().map(|axis| axis.symbol).collect();
                 lines.push(format!("{} = {from} / ({symbols}) = {rest} / {stride} = {place}", axis.index));
@@ -407,4 +408,116 @@ fn write_lookahead(out: &mut impl Write, belief: usize, lookahead: &Lookahead) -
         )?;
     }
     writeln!(out, "  a* = {}", lookahead.best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pomdp::reference::full_backup_cpu;
+
+    /// The example of G. Losapio, "Understanding kernel computations" (2022).
+    fn example() -> Trace {
+        let operands = Operands {
+            states: 2,
+            actions: 2,
+            observation_count: 2,
+            gamma: 1.0,
+            transitions: Transitions::Deterministic(vec![0, 1, 1, 1]),
+            observations: [0.1, 0.2].repeat(4),
+            rewards: vec![0.0, 1.0, 1.0, 0.0],
+            vectors: vec![1.0, 2.0, 0.0, 3.0],
+            beliefs: vec![0.7, 0.3, 0.4, 0.6],
+        };
+        Trace { tensors: full_backup_cpu(&operands), operands, lookahead: None }
+    }
+
+    fn derivation(text: &str) -> Vec<String> {
+        let trace = example();
+        trace.derivation(trace.element(text).unwrap())
+    }
+
+    /// "Kernel computation example" of section 2. The source writes Γ[i|S| + s] there, which is the same as s = s' = 1.
+    #[test]
+    fn g_ao_is_derived_as_in_the_source() {
+        let expected = [
+            "l = 13",
+            "i = l / (|Ω||A||S|) = 13 / 8 = 1",
+            "    13 − 1·8 = 5",
+            "o = 5 / (|A||S|) = 5 / 4 = 1",
+            "    5 − 1·4 = 1",
+            "a = 1 / (|S|) = 1 / 2 = 0",
+            "    1 − 0·2 = 1",
+            "s = 1",
+            "T[a|S| + s] = T[1] = s' = 1",
+            "    O[o|A||S| + a|S| + s'] = O[5] = 0.2",
+            "    Γ[i|S| + s'] = Γ[3] = 3",
+            "0.2·3",
+            "G_AO[1][1][0][1] = G_AO[13] = 0.6",
+        ];
+        assert_eq!(derivation("G_AO[1][1][0][1]"), expected);
+        assert_eq!(derivation("g_ao[13]"), expected);
+        // Where s' is not s: T(0, 1) = 1.
+        assert!(derivation("g_ao[1][0][1][0]").contains(&"    Γ[i|S| + s'] = Γ[3] = 3".to_owned()));
+    }
+
+    /// Those of sections 3 to 7: the numbers that are read, and the last line.
+    #[test]
+    fn later_tensors_are_derived_as_in_the_source() {
+        for (element, reads, last) in [
+            (
+                "^G_AO[14]",
+                &["B[2 … 3] = [0.4 0.6]", "G_AO[6 … 7] = [0.4 0.4]"][..],
+                "Ĝ_AO[1][1][1][0] = Ĝ_AO[14] = 0.4",
+            ),
+            ("best[4]", &["Ĝ_AO[8 … 9] = [0.28 0.36]"], "Ĝ*_AO[1][0][0] = Ĝ*_AO[4] = 1"),
+            (
+                "G_A^B[0][1][1]",
+                &[
+                    "R[a|S| + s] = R[3] = 0",
+                    "Ĝ*_AO[2 … 3] = [1 1]",
+                    "    G_AO[1·|A||S||Ω| + 0·|A||S| + a|S| + s] = G_AO[11] = 0.6",
+                    "    G_AO[1·|A||S||Ω| + 1·|A||S| + a|S| + s] = G_AO[15] = 0.6",
+                ],
+                "G_A^B[0][1][1] = G_A^B[3] = 1.2",
+            ),
+            ("Ĝ_A^B[3]", &["B[2 … 3] = [0.4 0.6]", "G_A^B[6 … 7] = [2.2 1.2]"], "Ĝ_A^B[1][1] = Ĝ_A^B[3] = 1.6"),
+            ("best_action[1]", &["j = l = 1", "Ĝ_A^B[2 … 3] = [1.32 1.6]"], "Ĝ*_A^B[1] = Ĝ*_A^B[1] = 1"),
+            (
+                "B_KP[0][1]",
+                &["a* = Ĝ*_A^B[j] = Ĝ*_A^B[0] = 1", "G_A^B[j|A||S| + a*|S| + s] = G_A^B[3] = 1.2"],
+                "B_KP[0][1] = B_KP[1] = 1.2",
+            ),
+        ] {
+            let lines = derivation(element);
+            for read in reads {
+                assert!(lines.iter().any(|line| line == read), "{element}: {read} is not in {lines:#?}");
+            }
+            assert_eq!(lines.last().map(String::as_str), Some(last));
+        }
+    }
+
+    #[test]
+    fn what_is_no_element_is_refused() {
+        let message = |text: &str| example().element(text).unwrap_err().to_string();
+        assert!(message("H[0]").contains("expected the name of a tensor, g_ao, scores"));
+        assert!(message("g_ao[16]").contains("expected an index below 16"));
+        assert!(message("g_ao[0][2][0][0]").contains("o = 2, expected less than 2"));
+        assert!(message("g_ab[0][1]").contains("expected G_A^B[j][a][s], or one index"));
+        assert!(message("g_ab[x]").contains("expected numbers in brackets"));
+        assert!(message("g_ab").contains("expected numbers in brackets"));
+    }
+
+    #[test]
+    fn tensors_are_printed_as_in_the_source() {
+        let mut out = Vec::new();
+        example().write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(
+            "  i = 1\n          o = 0           o = 1\n    a = 0      0  0.6        0  0.6\n    a = 1    0.6  0.6      0.6  0.6\n"
+        ), "{text}");
+        assert!(text.contains("  j = 0\n    a = 0    0.2  1.8\n    a = 1    2.2  1.2\n"), "{text}");
+        let json = example().to_json();
+        assert_eq!(json["tensors"][2]["values"], json!([[[0, 0], [1, 1]], [[1, 1], [1, 1]]]));
+        assert_eq!(json["tensors"][6]["shape"], json!([2, 2]));
+    }
 }

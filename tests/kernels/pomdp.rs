@@ -211,7 +211,7 @@ fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
 /// Tiles that are not full, several of them, and vectors that are there twice.
 fn dense_products<D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(73);
-    for (rows, vectors, states) in [(1, 1, 1), (130, 200, 37), (3 + 10 * scale, 128 + scale, 100)] {
+    for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 100)] {
         let stride = states.next_multiple_of(STEP);
         let mut matrix = |count: usize| {
             let mut padded = vec![0f32; count.next_multiple_of(TILE) * stride];

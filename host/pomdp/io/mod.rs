@@ -1,5 +1,6 @@
 //! Models in files: Cassandra's `.pomdp`, the factored POMDPX, and JSON for scripts.
 
+pub mod beliefs;
 mod cassandra;
 mod json;
 mod place;
@@ -143,7 +144,7 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     let file = path.display().to_string();
     let text = File::open(path).and_then(Text::of);
     let text = text.map_err(|source| Error::Read { file: file.clone(), source })?;
-    parse(&text, file, format.or(Format::of_name(path)))
+    valid(&text, file, format.or(Format::of_name(path)))
 }
 
 /// Reads a model from a stream; `name` is what messages call it.
@@ -153,18 +154,35 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
 pub fn read_from(mut reader: impl Read, name: &str, format: Option<Format>) -> Result<Pomdp, Error> {
     let (file, mut text) = (name.to_owned(), Vec::new());
     match reader.read_to_end(&mut text) {
-        Ok(_) => parse(&text, file, format),
+        Ok(_) => valid(&text, file, format),
         Err(source) => Err(Error::Read { file, source }),
     }
 }
 
-/// Reads the model that `text` holds.
+/// Reads the arrays of a model from `path`. In JSON, rows of O need not sum to 1: such a model cannot be solved, but what the
+/// [reference](super::reference) computes is defined for it.
+///
+/// # Errors
+/// Those of [`read()`].
+pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
+    let file = path.display().to_string();
+    let text = File::open(path).and_then(Text::of);
+    let text = text.map_err(|source| Error::Read { file: file.clone(), source })?;
+    let model = parse(&text, file.clone(), format.or(Format::of_name(path)))?;
+    model.with_any_observations().map_err(|source| Error::Invalid { file, source })
+}
+
+/// Reads the valid model that `text` holds.
+fn valid(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
+    parse(text, file.clone(), format)?.validated().map_err(|source| Error::Invalid { file, source })
+}
+
+/// Reads the model that `text` holds, not yet validated.
 fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
-    let model = match format.unwrap_or_else(|| Format::of_content(text)) {
-        Format::Pomdp => cassandra::read(text, file.clone())?,
-        Format::Json => json::read(text, file.clone())?,
-    };
-    model.validated().map_err(|source| Error::Invalid { file, source })
+    match format.unwrap_or_else(|| Format::of_content(text)) {
+        Format::Pomdp => cassandra::read(text, file),
+        Format::Json => json::read(text, file),
+    }
 }
 
 /// What a file holds.

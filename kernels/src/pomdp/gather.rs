@@ -13,7 +13,7 @@ use crate::device::{Global, GlobalMut, Real, kernel, math, thread, warp};
 /// *Thread mapping*: a warp per belief and action, a lane per state of the belief, then per observation. *Safety*:
 /// `belief_ptr` has `beliefs + 1` elements; `reward`, at s·A + a, S·A; `scores` B·A·Ω, 0 where there is no row; `values` B·A.
 #[kernel(T = [f32, f64])]
-pub fn action_values<T: Real>(
+pub fn belief_values<T: Real>(
     actions: u32,
     observations: u32,
     beliefs: u32,

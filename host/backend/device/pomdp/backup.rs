@@ -2,7 +2,7 @@
 
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
-use warpkov_kernels::pomdp::gather::{action_values, gather};
+use warpkov_kernels::pomdp::gather::{belief_values, gather};
 use warpkov_kernels::pomdp::product::{
     DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, TILE, best_of_dense, best_of_sparse, rescore,
 };
@@ -433,7 +433,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let (t, o) = (&self.transitions, &self.seen);
         // SAFETY: as above; every winner is a vector, every chosen action one of the model's.
         unsafe {
-            action_values(
+            belief_values(
                 device,
                 Shape::cover(pairs as u64 * 32, THREADS),
                 actions,
