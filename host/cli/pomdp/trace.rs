@@ -20,7 +20,7 @@ use super::{Error, Outcome};
 /// Shows a full backup tensor by tensor, and the step of lookahead from a belief.
 ///
 /// The kernels are those of the plain path, one thread per element, which the fast one is tested against. In the model, rows
-/// of O need not sum to 1: the tensors are what their definitions make of any numbers.
+/// of O need not sum to 1: the tensors are what their definitions make of any numbers. Costs are negative rewards here.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -65,9 +65,11 @@ enum Type {
 
 /// Reads, runs the kernels, prints.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let model = formats::read_arrays(&arguments.model, None)?.to_maximize();
-    let vectors = formats::alpha::read(&arguments.alphas, model.states(), model.actions())?;
+    let model = formats::read_arrays(&arguments.model, None)?;
+    let mut vectors = formats::read_vectors(&arguments.alphas, None, Some(&model))?;
     let beliefs = formats::beliefs::read(&arguments.beliefs, model.states())?;
+    vectors.values.iter_mut().for_each(|value| *value *= model.process.objective.sign());
+    let model = model.to_maximize();
     if vectors.is_empty() {
         return Err(Error::Usage(format!("{}: no vector, expected at least one", arguments.alphas.display())));
     }

@@ -41,7 +41,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// About 2 GiB in all.
+    /// A few GiB in all.
     fn default() -> Self {
         Self { elements: 1 << 28, entries: 1 << 27 }
     }
