@@ -74,7 +74,10 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         return Err(Error::Usage(format!("{}: no vector, expected at least one", arguments.alphas.display())));
     }
     if let Some(j) = arguments.lookahead.filter(|&j| j >= beliefs.len()) {
-        return Err(Error::Usage(format!("--lookahead {j}: expected a number below {}, as many beliefs", beliefs.len())));
+        return Err(Error::Usage(format!(
+            "--lookahead {j}: expected a number below {}, as many beliefs",
+            beliefs.len()
+        )));
     }
     let operands = Operands::new(&model, &vectors, &beliefs);
     let trace = match arguments.device {
