@@ -99,7 +99,7 @@ pub fn best_of_sparse<T: Real>(
     }
     let (start, end) = (row_ptr.get(row) as usize, row_ptr.get(row + 1) as usize);
     let t = thread::thread_idx_x();
-    let mut best = Scored { score: T::NEG_INFINITY, vector: u32::MAX };
+    let mut best = Scored { score: T::NEG_INFINITY, vector: 0 };
     let mut first = t;
     while first < vectors {
         let mut sums = [T::ZERO; PER_THREAD];

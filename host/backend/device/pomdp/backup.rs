@@ -52,7 +52,10 @@ const SPARSE_WORK: f64 = 64.0;
 
 /// Point-based backups on a device, with vectors in precision T. The model and Γ stay there.
 ///
-/// What is returned does not depend on how beliefs are batched, and is the same at every run.
+/// What is returned does not depend on the limits, and is the same at every run.
+///
+/// # Panics
+/// Where a backup is asked for and Γ is empty, or a belief or vector is not of the model's states.
 pub struct Backups<'d, T: Precise, D: Device> {
     device: &'d D,
     states: u32,
@@ -179,6 +182,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             limits,
             work: Work::new(device)?,
         })
+    }
+
+    /// Beliefs, uploaded once it is certain that kernels may read what they name.
+    fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T, D>, D::Error> {
+        assert!(!self.vector_actions.is_empty(), "there is no vector to back up");
+        let mut states = beliefs.iter().flat_map(|belief| &belief.states);
+        assert!(states.all(|&state| state < self.states), "a belief in a state that the model does not have");
+        Beliefs::upload(self.device, beliefs)
     }
 
     /// Entries of the sparse rows of a belief.
@@ -411,7 +422,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// The new vectors of a batch.
     fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut AlphaVectors) -> Result<(), D::Error> {
         let Self { device, states, actions, observations, gamma, .. } = *self;
-        let beliefs = Beliefs::upload(device, batch)?;
+        let beliefs = self.upload(batch)?;
         let codes = self.codes(beliefs.count);
         self.work.winners.cleared(device, codes)?;
         self.work.scores.cleared(device, codes)?;
@@ -489,6 +500,7 @@ impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        assert_eq!(vectors.states, self.states, "vectors of another model");
         self.vectors.add(self.device, &vectors.values)?;
         self.vector_actions.extend(&vectors.actions);
         Ok(())
@@ -497,8 +509,8 @@ impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
     fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, D::Error> {
         let mut out = AlphaVectors::new(self.states);
         let mut rest = beliefs;
+        let product = self.choose(beliefs);
         while !rest.is_empty() {
-            let product = self.choose(rest);
             let (batch, later) = rest.split_at(self.batch(rest, product));
             self.back_up(batch, product, &mut out)?;
             rest = later;
@@ -508,7 +520,7 @@ impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
 
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
         let device = self.device;
-        let uploaded = Beliefs::<T, D>::upload(device, beliefs)?;
+        let uploaded = self.upload(beliefs)?;
         let codes: Vec<u32> = (0..uploaded.count).collect();
         let codes = device.upload(&codes)?;
         let (alpha, stride) = self.vectors.columns(device)?;
