@@ -513,7 +513,7 @@ mod tests {
         example().write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains(
-            "  i = 1\n          o = 0           o = 1\n    a = 0      0  0.6        0  0.6\n    a = 1    0.6  0.6      0.6  0.6\n"
+            "  i = 1\n          o = 0         o = 1\n    a = 0      0  0.6        0  0.6\n    a = 1    0.6  0.6      0.6  0.6\n"
         ), "{text}");
         assert!(text.contains("  j = 0\n    a = 0    0.2  1.8\n    a = 1    2.2  1.2\n"), "{text}");
         let json = example().to_json();
