@@ -365,7 +365,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let (stride, vectors) = (self.vectors.padded_stride(), self.vectors.count());
         let at_a_time = (self.limits.elements / stride as usize).clamp(TILE, 1 << 24) / TILE * TILE;
         let Work { ranks, row_code, predicted, expanded, best, winners, scores, .. } = &mut self.work;
-        let (alpha, padded) = self.vectors.rows_and_padded(device)?;
+        self.vectors.pad(device)?;
+        let (alpha, padded) = (self.vectors.rows(), self.vectors.padded());
         let mut first = 0;
         while first < rows {
             let count = (rows - first).min(at_a_time as u32);

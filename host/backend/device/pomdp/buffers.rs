@@ -190,8 +190,13 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         Ok((&columns.buffer, columns.capacity))
     }
 
-    /// Γ\[i\]\[s\] in f32, in whole tiles of [`padded_stride`](Self::padded_stride) elements a row.
-    pub fn padded(&mut self, device: &D) -> Result<&D::Buffer<f32>, D::Error> {
+    /// Γ\[i\]\[s\] in f32, in whole tiles of rows of [`padded_stride`](Self::padded_stride) elements: as of the last [`pad`](Self::pad).
+    pub fn padded(&self) -> &D::Buffer<f32> {
+        &self.padded.buffer
+    }
+
+    /// Makes [`padded`](Self::padded) what it says.
+    pub fn pad(&mut self, device: &D) -> Result<(), D::Error> {
         let stride = self.padded_stride();
         let Self { states, rows, padded, .. } = self;
         padded.reserve(device, rows.capacity, stride as usize)?;
@@ -220,12 +225,6 @@ impl<T: Precise, D: Device> Vectors<T, D> {
             }
             padded.count = rows.count;
         }
-        Ok(&padded.buffer)
-    }
-
-    /// Γ\[i\]\[s\] and the same padded, both at one time.
-    pub fn rows_and_padded(&mut self, device: &D) -> Result<(&D::Buffer<T>, &D::Buffer<f32>), D::Error> {
-        self.padded(device)?;
-        Ok((&self.rows.buffer, &self.padded.buffer))
+        Ok(())
     }
 }
