@@ -8,6 +8,8 @@ pub mod io;
 pub mod lookahead;
 pub mod model;
 pub mod plot;
+pub mod reference;
 pub mod simulate;
 pub mod solve;
+pub mod trace;
 pub mod verify;

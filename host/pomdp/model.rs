@@ -159,6 +159,25 @@ impl Pomdp {
         Self { process: self.process.to_maximize().into_owned(), ..self.clone() }
     }
 
+    /// The model, [valid](Self::validated) but for rows of O, which are left as they are if scaling makes them distributions.
+    ///
+    /// # Errors
+    /// Those of [`validated`](Self::validated).
+    pub fn with_any_observations(self) -> Result<Self, Invalid> {
+        let mut val = self.observations.val.to_vec();
+        for ends in self.observations.row_ptr.windows(2) {
+            if let Some(row) = val.get_mut(ends[0] as usize..ends[1] as usize) {
+                let sum: f64 = row.iter().sum();
+                if sum > 0.0 {
+                    row.iter_mut().for_each(|p| *p /= sum);
+                }
+            }
+        }
+        let scaled = Csr { val: val.into(), ..self.observations.clone() };
+        let valid = Self { observations: scaled, ..self.clone() }.validated()?;
+        Ok(Self { observations: self.observations.sorted(), ..valid })
+    }
+
     /// The model, if it is one.
     ///
     /// Every row of T and of O and the start belief are distributions: entries in [0, 1] that sum to 1 within
@@ -233,6 +252,30 @@ fn fits(matrix: &Csr) -> bool {
     let (ends, entries) = (&matrix.row_ptr[..], matrix.col.len());
     let bounds = (ends.first(), ends.last()) == (Some(&0), Some(&(entries as u64)));
     bounds && ends.is_sorted() && entries == matrix.val.len()
+}
+
+/// A matrix with rows s·A + a by its columns: row a·S + s' holds the states s with an entry for s', ascending, and these entries.
+#[must_use]
+pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
+    let (states, actions) = (states as usize, actions as usize);
+    let entries = || {
+        (0..states * actions).flat_map(|row| {
+            let (col, val) = matrix.row(row);
+            col.iter()
+                .zip(val)
+                .map(move |(&next, &val)| (row % actions * states + next as usize, (row / actions) as u32, val))
+        })
+    };
+    let mut row_ptr = vec![0; states * actions + 1];
+    entries().for_each(|(column, ..)| row_ptr[column + 1] += 1);
+    (0..states * actions).for_each(|column| row_ptr[column + 1] += row_ptr[column]);
+    let (mut places, mut col, mut val) = (row_ptr.clone(), vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
+    for (column, state, value) in entries() {
+        let place = places[column] as usize;
+        places[column] += 1;
+        (col[place], val[place]) = (state, value);
+    }
+    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
 }
 
 /// Rows that nearly sum to 1, made to; others as they are.

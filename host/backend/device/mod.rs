@@ -3,6 +3,7 @@
 pub mod divided;
 mod krylov;
 mod mdp;
+pub mod pomdp;
 pub mod scan;
 mod slices;
 mod streamed;

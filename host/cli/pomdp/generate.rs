@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use warpkov::pomdp::generate;
 use warpkov::pomdp::generate::{Layout, Map};
-use warpkov::pomdp::io::Format;
+use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::{Error, Outcome, file};
@@ -290,7 +290,7 @@ impl Family {
 /// Generates, then writes.
 pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
     let Output { out: target, to } = family.output();
-    let format = file::output_format(target, *to)?;
+    let format = file::output_format(target, *to, Some(Kind::Model))?;
     file::write(target, format, &family.generate()?, out)?;
     Ok(Outcome::Success)
 }

@@ -16,6 +16,7 @@ mod info;
 mod policy;
 mod simulate;
 mod solve;
+mod trace;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +37,7 @@ pub enum PomdpCommand {
     Simulate(simulate::Arguments),
     Act(act::Arguments),
     Bound(bound::Arguments),
+    Trace(trace::Arguments),
 }
 
 /// Runs a command.
@@ -49,5 +51,6 @@ pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
         PomdpCommand::Simulate(arguments) => simulate::run(&arguments, out),
         PomdpCommand::Act(arguments) => act::run(&arguments, out),
         PomdpCommand::Bound(arguments) => bound::run(&arguments, out),
+        PomdpCommand::Trace(arguments) => trace::run(&arguments, out),
     }
 }

@@ -2,6 +2,7 @@
 //! as SARSOP's XML, and the controllers that they make as `.pg` and DOT.
 
 mod alpha;
+pub mod beliefs;
 mod cassandra;
 mod json;
 mod place;
@@ -215,15 +216,30 @@ pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Resul
     parse(&Text::from(reader, name)?, name.to_owned(), format)
 }
 
+/// Reads the arrays of a model from `path`. In JSON, rows of O need not sum to 1: such a model cannot be solved, but what the
+/// [reference](super::reference) computes is defined for it.
+///
+/// # Errors
+/// Those of [`read()`].
+pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
+    let file = path.display().to_string();
+    let model = unchecked(&Text::at(path)?, file.clone(), format.or(Format::of_name(path)))?;
+    model.with_any_observations().map_err(|source| Error::Invalid { file, source })
+}
+
 /// Reads the model that `text` holds.
 fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
-    let model = match format.unwrap_or_else(|| Format::of_content(text, Kind::Model)) {
-        Format::Pomdp => cassandra::read(text, file.clone())?,
-        Format::Pomdpx => pomdpx::read(text, file.clone())?,
-        Format::Json => json::read(text, file.clone())?,
-        format => return Err(other_kind(file, format, Kind::Model)),
-    };
-    model.validated().map_err(|source| Error::Invalid { file, source })
+    unchecked(text, file.clone(), format)?.validated().map_err(|source| Error::Invalid { file, source })
+}
+
+/// Reads the model that `text` holds, not yet validated.
+fn unchecked(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
+    match format.unwrap_or_else(|| Format::of_content(text, Kind::Model)) {
+        Format::Pomdp => cassandra::read(text, file),
+        Format::Pomdpx => pomdpx::read(text, file),
+        Format::Json => json::read(text, file),
+        format => Err(other_kind(file, format, Kind::Model)),
+    }
 }
 
 /// Reads the alpha vectors in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
