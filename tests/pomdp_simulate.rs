@@ -3,10 +3,12 @@
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::generate::{Layout, RockSample, Tag, Tiger};
-use warpkov::pomdp::lookahead::{lookahead, update};
+use warpkov::pomdp::lookahead::lookahead;
 use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::plot::{Moment, draw_bounds, draw_vectors};
+use warpkov::pomdp::plot::{draw_bounds, draw_vectors};
+use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::simulate::{Error, Options, Simulator, check};
+use warpkov::pomdp::solve::options::Round;
 use warpkov::pomdp::verify::verify;
 
 /// SARSOP's bounds on the tiger's V*(b₀), γ = 0.95.
@@ -120,15 +122,16 @@ fn lookahead_is_one_step() {
     assert!(outlooks[1..].iter().all(|open| (open.value - (-45.0 + 0.95 * value)).abs() < 1e-9));
     assert_eq!(outlooks[0].observations.len(), 2);
     // To hear the tiger on the left twice: .85² / (.85² + .15²).
-    let once = update(&model, &model.start, 0, 0).unwrap();
-    let twice = update(&model, &once, 0, 0).unwrap();
+    let mut projection = Projection::default();
+    let once = projection.update(&model, &model.start, 0, 0).unwrap();
+    let twice = projection.update(&model, &once, 0, 0).unwrap();
     assert!((once.probs[0] - 0.85).abs() < 1e-15 && (twice.probs[0] - 0.7225 / 0.745).abs() < 1e-15);
     let outlooks = lookahead(&model, &policy, &twice);
     assert!(outlooks[2].value > outlooks[0].value && outlooks[0].value > outlooks[1].value);
     // In Tag the robot that goes west from the lower left corner cannot see another cell.
     let tag = Tag::default().generate().unwrap();
-    assert_eq!(update(&tag, &Belief::at(5), 3, 1), None);
-    assert_eq!(update(&tag, &Belief::at(29), 3, 29), Some(Belief::at(29)));
+    assert_eq!(projection.update(&tag, &Belief::at(5), 3, 1), None);
+    assert_eq!(projection.update(&tag, &Belief::at(29), 3, 29), Some(Belief::at(29)));
 }
 
 #[test]
@@ -180,11 +183,13 @@ fn pictures_show_what_there_is() {
     let message = draw_vectors(&tag, &always(&tag, 0), Format::Svg).unwrap_err().to_string();
     assert_eq!(message, "cannot draw the plot: the model has 870 states, and vectors are drawn over the belief of 2");
     let moments = [(0.0, -20.0, f64::INFINITY), (0.5, 10.0, 25.0), (1.0, 19.37, 19.38)];
-    let moments = moments.map(|(seconds, lower, upper)| Moment { seconds, lower, upper });
-    for moments in [&moments[..], &moments[..1], &[]] {
-        let svg = String::from_utf8(draw_bounds("tiger", moments, Format::Svg).unwrap()).unwrap();
+    let round =
+        |(seconds, lower, upper)| Round { seconds, lower, upper, iterations: 1, backups: 1, beliefs: 1, vectors: 1 };
+    let rounds = moments.map(round);
+    for rounds in [&rounds[..], &rounds[..1], &[]] {
+        let svg = String::from_utf8(draw_bounds("tiger", rounds, Format::Svg).unwrap()).unwrap();
         assert!(svg.contains("lower bound") && svg.contains("upper bound"));
-        assert!(draw_bounds("tiger", moments, Format::Png).unwrap().starts_with(b"\x89PNG"));
+        assert!(draw_bounds("tiger", rounds, Format::Png).unwrap().starts_with(b"\x89PNG"));
     }
 }
 

@@ -7,7 +7,7 @@
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 use super::model::Pomdp;
-use crate::backend::cpu::Projection;
+use super::projection::Projection;
 
 /// An action in a belief.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -26,10 +26,10 @@ pub struct Outlook {
 #[must_use]
 pub fn lookahead(model: &Pomdp, policy: &AlphaVectors, belief: &Belief) -> Vec<Outlook> {
     let rewards = model.expected_rewards();
-    let (actions, gamma) = (model.actions(), model.gamma());
+    let gamma = model.gamma();
     let mut projection = Projection::default();
     let outlook = |action: u32| {
-        let reward: f64 = belief.iter().map(|(s, p)| p * rewards[(s * actions + action) as usize]).sum();
+        let reward = model.reward(&rewards, belief, action);
         let mut observations = Vec::new();
         projection.each(model, belief, action, |observation, prob, after| {
             let value = policy.best(&after).map_or(f64::NEG_INFINITY, |best| best.1);
@@ -38,17 +38,5 @@ pub fn lookahead(model: &Pomdp, policy: &AlphaVectors, belief: &Belief) -> Vec<O
         let future: f64 = observations.iter().map(|(_, prob, value)| prob * value).sum();
         Outlook { action, value: reward + gamma * future, reward, observations }
     };
-    (0..actions).map(outlook).collect()
-}
-
-/// b^{a,o}; `None` where o cannot follow a in b.
-#[must_use]
-pub fn update(model: &Pomdp, belief: &Belief, action: u32, observation: u32) -> Option<Belief> {
-    let mut found = None;
-    Projection::default().each(model, belief, action, |seen, _, after| {
-        if seen == observation {
-            found = Some(after);
-        }
-    });
-    found
+    (0..model.actions()).map(outlook).collect()
 }

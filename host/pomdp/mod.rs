@@ -8,6 +8,7 @@ pub mod io;
 pub mod lookahead;
 pub mod model;
 pub mod plot;
+pub mod projection;
 pub mod reference;
 pub mod simulate;
 pub mod solve;

@@ -26,6 +26,12 @@ pub struct Names {
     pub observations: Vec<String>,
 }
 
+/// What number `index` is called, or the number where it has no name.
+#[must_use]
+pub fn name(names: &[String], index: u32) -> String {
+    names.get(index as usize).cloned().unwrap_or_else(|| index.to_string())
+}
+
 /// A finite partially observable Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.
 #[derive(Clone, Default)]
 pub struct Pomdp {
@@ -151,6 +157,19 @@ impl Pomdp {
     #[must_use]
     pub fn expected_rewards(&self) -> Vec<f64> {
         self.process.expected_rewards()
+    }
+
+    /// r(b, a) = Σ b(s) r(s, a), of `rewards` r(s, a) at s·A + a.
+    #[must_use]
+    pub fn reward(&self, rewards: &[f64], belief: &Belief, action: u32) -> f64 {
+        let actions = self.actions();
+        belief.iter().map(|(state, prob)| prob * rewards[state as usize * actions as usize + action as usize]).sum()
+    }
+
+    /// Whether no action leads out of a state.
+    #[must_use]
+    pub fn is_absorbing(&self, state: u32) -> bool {
+        (0..self.actions()).all(|action| self.successors(state, action).0 == [state])
     }
 
     /// The same model as one to be maximised: rewards are negated where they are costs.

@@ -1,7 +1,8 @@
 //! Pictures: the vectors of a value function over the belief, where there are two states, and how bounds close in time.
 
 use super::alpha::AlphaVectors;
-use super::model::Pomdp;
+use super::model::{Pomdp, name};
+use super::solve::options::Round;
 use crate::mdp::plot::lines::{COLOURS, Line, Lines};
 use crate::mdp::plot::{Format, PlotError, encode};
 
@@ -17,7 +18,6 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
         let message = format!("the model has {} states, and vectors are drawn over the belief of 2", model.states());
         return Err(PlotError::Draw(message));
     }
-    let name = |names: &[String], index: usize| names.get(index).cloned().unwrap_or_else(|| index.to_string());
     let colour = |action: u32| COLOURS[action as usize % COLOURS.len()];
     let mut lines: Vec<Line> = (0..policy.len())
         .map(|i| {
@@ -38,41 +38,30 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
         lines.push(Line { points: vec![(before.0, before.1.1), (b, next.1)], colour, width: 4 });
         before = (b, next);
     }
-    let legend = (0..model.actions()).map(|a| (name(&model.names.actions, a as usize), colour(a))).collect();
+    let legend = (0..model.actions()).map(|a| (name(&model.names.actions, a), colour(a))).collect();
     let abscissa = format!("b({})", name(&model.names.states, 1));
     let title = format!("V(b), the upper surface of {} vectors, γ = {}", policy.len(), model.gamma());
     encode(&Lines { title, abscissa: &abscissa, lines, legend }, format)
 }
 
-/// A moment of a run, in seconds since its start, and the bounds on V\*(b₀) that it had; an upper one may be infinite.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Moment {
-    /// Since the start.
-    pub seconds: f64,
-    /// At most V\*(b₀).
-    pub lower: f64,
-    /// At least V\*(b₀).
-    pub upper: f64,
-}
-
-/// Draws bounds against time; what has been reached holds until the next moment.
+/// Draws bounds against time; what has been reached holds until the next round.
 ///
 /// # Errors
 /// As [`crate::mdp::plot::draw`].
-pub fn draw_bounds(title: &str, moments: &[Moment], format: Format) -> Result<Vec<u8>, PlotError> {
-    let steps = |of: fn(&Moment) -> f64| {
-        let mut points: Vec<(f64, f64)> = Vec::with_capacity(2 * moments.len());
-        for moment in moments {
+pub fn draw_bounds(title: &str, rounds: &[Round], format: Format) -> Result<Vec<u8>, PlotError> {
+    let steps = |of: fn(&Round) -> f64| {
+        let mut points: Vec<(f64, f64)> = Vec::with_capacity(2 * rounds.len());
+        for round in rounds {
             if let Some(&(_, last)) = points.last() {
-                points.push((moment.seconds, last));
+                points.push((round.seconds, last));
             }
-            points.push((moment.seconds, of(moment)));
+            points.push((round.seconds, of(round)));
         }
         points
     };
     let lines = vec![
-        Line { points: steps(|moment| moment.upper), colour: COLOURS[1], width: 3 },
-        Line { points: steps(|moment| moment.lower), colour: COLOURS[0], width: 3 },
+        Line { points: steps(|round| round.upper), colour: COLOURS[1], width: 3 },
+        Line { points: steps(|round| round.lower), colour: COLOURS[0], width: 3 },
     ];
     let legend = vec![("upper bound".to_owned(), COLOURS[1]), ("lower bound".to_owned(), COLOURS[0])];
     encode(&Lines { title: title.to_owned(), abscissa: "seconds", lines, legend }, format)

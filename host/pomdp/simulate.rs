@@ -17,8 +17,9 @@ use rayon::prelude::*;
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 use super::model::Pomdp;
-use crate::backend::cpu::{Projection, Vectors};
-use crate::mdp::generate::{random, unit};
+use super::projection::Projection;
+use crate::backend::cpu::Vectors;
+use crate::mdp::generate::{draw, random};
 
 /// The 97.5 % quantile of the normal distribution.
 const QUANTILE: f64 = 1.959_963_984_540_054;
@@ -172,9 +173,8 @@ impl<'m> Simulator<'m> {
         let rewards = model.expected_rewards();
         let actions = model.actions();
         let ended = |state: u32| {
-            (0..actions).all(|action| {
-                model.successors(state, action).0 == [state] && rewards[(state * actions + action) as usize] == 0.0
-            })
+            let earns_nothing = |action| rewards[(state * actions + action) as usize] == 0.0;
+            model.is_absorbing(state) && (0..actions).all(earns_nothing)
         };
         let ends = (0..model.states()).into_par_iter().map(ended).collect();
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
@@ -212,23 +212,16 @@ impl<'m> Simulator<'m> {
     pub fn episode(&self, projection: &mut Projection, episode: u64, mut show: impl FnMut(&Step)) -> bool {
         let mut random = random(self.seed, episode);
         let mut belief = self.model.start.clone();
-        let mut state = draw(&belief.states, &belief.probs, &mut random);
+        let mut state = one_of((&belief.states, &belief.probs), &mut random);
         for _ in 0..self.horizon {
             if self.ends[state as usize] {
                 return true;
             }
             let Some((vector, value)) = self.vectors.best_from(&belief, 0) else { return true };
             let action = self.vectors.alpha().actions[vector as usize];
-            let (successors, probs) = self.model.successors(state, action);
-            let next = draw(successors, probs, &mut random);
-            let (observations, probs) = self.model.observed(action, next);
-            let observation = draw(observations, probs, &mut random);
-            let mut after = None;
-            projection.each(self.model, &belief, action, |seen, _, next| {
-                if seen == observation {
-                    after = Some(next);
-                }
-            });
+            let next = one_of(self.model.successors(state, action), &mut random);
+            let observation = one_of(self.model.observed(action, next), &mut random);
+            let after = projection.update(self.model, &belief, action, observation);
             let reward = self.reward(state, action, next);
             show(&Step { belief, value, state, action, reward, next, observation });
             // What happens with probability 0 by rounding alone leaves no belief but the truth.
@@ -247,15 +240,7 @@ impl<'m> Simulator<'m> {
     }
 }
 
-/// One of `items`, by their probabilities.
-fn draw(items: &[u32], probs: &[f64], random: &mut impl Rng) -> u32 {
-    let mut left = unit(random);
-    for (&item, prob) in items.iter().zip(probs) {
-        left -= prob;
-        if left < 0.0 {
-            return item;
-        }
-    }
-    // The probabilities may sum to a little less than 1.
-    items.last().copied().unwrap_or_default()
+/// One of some things, by their probabilities.
+fn one_of((things, probs): (&[u32], &[f64]), random: &mut impl Rng) -> u32 {
+    draw(random, things.iter().copied().zip(probs.iter().copied())).unwrap_or_default()
 }

@@ -26,7 +26,8 @@ use super::alpha::AlphaVectors;
 use super::belief::Belief;
 use super::io::PolicyGraph;
 use super::model::Pomdp;
-use crate::backend::cpu::{Projection, Vectors, assemble};
+use super::projection::Projection;
+use crate::backend::cpu::{Vectors, assemble};
 
 /// How much less than α' the iteration may end with, of the largest value.
 const REST: f64 = 1e-9;

@@ -33,6 +33,7 @@ impl Random {
     }
 
     /// A matrix whose rows are distributions over 1 to `longest` columns.
+    #[allow(dead_code, reason = "not every test that shares this file needs it")]
     pub fn distributions(&mut self, count: usize, columns: u32, longest: u32) -> Csr {
         self.rows(count, columns, longest, |_| 1.0).0.csr()
     }

@@ -8,6 +8,7 @@ use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backup::Backup;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
+use crate::pomdp::projection::Projection;
 
 /// Vectors side by side in a block: as many `f32` as a cache line holds.
 const LANES: usize = 16;
@@ -129,58 +130,6 @@ fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
     sums
 }
 
-/// p(o|b, a) · b^{a,o} for the observations that can follow, ascending.
-#[derive(Default)]
-pub struct Projection {
-    /// Weight of each state that was reached; all 0 between uses.
-    weights: Vec<f64>,
-    /// The states that were.
-    reached: Vec<u32>,
-    /// For each observation what it leaves of them.
-    parts: Vec<Belief>,
-}
-
-impl Projection {
-    /// Calls `take` with each observation o that can follow action `action` in `belief`, ascending, with p(o|b, a), and with
-    /// b^{a,o}.
-    pub fn each(&mut self, model: &Pomdp, belief: &Belief, action: u32, mut take: impl FnMut(u32, f64, Belief)) {
-        self.weights.resize(model.states() as usize, 0.0);
-        self.parts.resize(model.observation_count as usize, Belief::default());
-        self.reached.clear();
-        for (state, prob) in belief.iter() {
-            let (successors, probs) = model.successors(state, action);
-            for (&successor, &p) in successors.iter().zip(probs) {
-                let weight = &mut self.weights[successor as usize];
-                if *weight == 0.0 {
-                    self.reached.push(successor);
-                }
-                *weight += prob * p;
-            }
-        }
-        self.reached.sort_unstable();
-        self.reached.dedup();
-        for &state in &self.reached {
-            let weight = std::mem::take(&mut self.weights[state as usize]);
-            let (observations, probs) = model.observed(action, state);
-            for (&observation, &p) in observations.iter().zip(probs) {
-                if weight * p > 0.0 {
-                    let part = &mut self.parts[observation as usize];
-                    part.states.push(state);
-                    part.probs.push(weight * p);
-                }
-            }
-        }
-        for (observation, part) in (0..).zip(&mut self.parts) {
-            if !part.states.is_empty() {
-                let mut part = std::mem::take(part);
-                let prob: f64 = part.probs.iter().sum();
-                part.probs.iter_mut().for_each(|p| *p /= prob);
-                take(observation, prob, part);
-            }
-        }
-    }
-}
-
 /// What builds a vector: T and O of one action, and which vector of Γ follows each observation.
 ///
 /// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
@@ -236,8 +185,7 @@ impl<'m> PointBased<'m> {
         let actions = model.actions();
         let mut best: Option<(f64, u32, Vec<u32>)> = None;
         for action in 0..actions {
-            let reward = |(s, p): (u32, f64)| p * self.rewards[(s * actions + action) as usize];
-            let mut value: f64 = belief.iter().map(reward).sum();
+            let mut value = model.reward(&self.rewards, belief, action);
             let mut next = vec![u32::MAX; model.observation_count as usize];
             // The vector of the likeliest observation follows those that cannot be seen.
             let mut likeliest = (0.0, 0);

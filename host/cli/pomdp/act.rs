@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::lookahead::{lookahead, update};
-use warpkov::pomdp::model::{Pomdp, SUM_TOLERANCE};
+use warpkov::pomdp::lookahead::lookahead;
+use warpkov::pomdp::model::{Pomdp, SUM_TOLERANCE, name};
+use warpkov::pomdp::projection::Projection;
 
-use super::policy::{WithPolicy, name};
+use super::policy::WithPolicy;
 use super::{Error, Outcome};
 
 /// Says what to do: the best action, with the values of all, one step ahead of the policy's vectors.
@@ -135,7 +136,7 @@ fn after(model: &Pomdp, belief: &Belief, step: &str) -> Result<Belief, Error> {
         parts.ok_or_else(|| Error::Usage(format!("--after: found {step:?}, expected ACTION:OBSERVATION")))?;
     let action = index(action, &model.names.actions, model.actions(), "action")?;
     let seen = index(seen, &model.names.observations, model.observation_count, "observation")?;
-    update(model, belief, action, seen).ok_or_else(|| {
+    Projection::default().update(model, belief, action, seen).ok_or_else(|| {
         Error::Usage(format!("--after {step}: this cannot be seen after that, from what was known before"))
     })
 }

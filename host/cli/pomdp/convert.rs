@@ -38,7 +38,7 @@ Examples:
 /// Reads, then writes.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let Arguments { input, output, to, model } = arguments;
-    let format = file::output_format(output, *to, None)?;
+    let format = file::output_format(output, *to, &[Kind::Model, Kind::Vectors, Kind::Graph])?;
     match format.kind() {
         Kind::Model => {
             if model.is_some() {

@@ -31,10 +31,9 @@ impl Input {
     }
 }
 
-/// The format to write `file` in, one of `kind` if that is given: the one asked for, else the extension's, else JSON on the
-/// standard output.
-pub fn output_format(file: &ModelFile, asked: Option<Format>, kind: Option<Kind>) -> Result<Format, Error> {
-    let fits = |format: &Format| format.is_written() && kind.is_none_or(|kind| format.kind() == kind);
+/// The format to write `file` in, one of `kinds`: the one asked for, else the extension's, else JSON on the standard output.
+pub fn output_format(file: &ModelFile, asked: Option<Format>, kinds: &[Kind]) -> Result<Format, Error> {
+    let fits = |format: &Format| format.is_written() && kinds.contains(&format.kind());
     let format = match (file, asked) {
         (_, Some(format)) => format,
         (ModelFile::Standard, None) => Format::Json,
@@ -51,8 +50,12 @@ pub fn output_format(file: &ModelFile, asked: Option<Format>, kind: Option<Kind>
         return Err(Error::Usage(format!("{format} is read and not written")));
     }
     if !fits(&format) {
-        let kind = kind.map_or_else(String::new, |kind| format!(", expected {kind}"));
-        return Err(Error::Usage(format!("a file in {format} holds {}{kind}", format.kind())));
+        let kinds: Vec<_> = kinds.iter().map(Kind::to_string).collect();
+        return Err(Error::Usage(format!(
+            "a file in {format} holds {}, expected {}",
+            format.kind(),
+            kinds.join(" or ")
+        )));
     }
     if let ModelFile::At(path) = file {
         folder_exists(path)?;

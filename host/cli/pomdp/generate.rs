@@ -290,7 +290,7 @@ impl Family {
 /// Generates, then writes.
 pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
     let Output { out: target, to } = family.output();
-    let format = file::output_format(target, *to, Some(Kind::Model))?;
+    let format = file::output_format(target, *to, &[Kind::Model])?;
     file::write(target, format, &family.generate()?, out)?;
     Ok(Outcome::Success)
 }

@@ -1,4 +1,4 @@
-//! Policies named on the command line, and what commands print of them.
+//! Policies named on the command line.
 
 use std::path::PathBuf;
 
@@ -34,9 +34,4 @@ impl WithPolicy {
         simulate::check(&model, &policy).map_err(wrong)?;
         Ok((model, policy))
     }
-}
-
-/// What number `index` is called, or the number where it has no name.
-pub fn name(names: &[String], index: u32) -> String {
-    names.get(index as usize).cloned().unwrap_or_else(|| index.to_string())
 }

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::backend::cpu::Projection;
+use warpkov::pomdp::model::name;
+use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::simulate::{Options, Simulator, Step};
 
 use super::evaluate::Extent;
-use super::policy::{WithPolicy, name};
+use super::policy::WithPolicy;
 use super::{Error, Outcome};
 
 /// Shows one episode under a policy, step by step.

@@ -2,17 +2,17 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use warpkov::pomdp::io::{Format, Kind, Policy, write_policy};
+use clap::Args;
+use warpkov::pomdp::io::{Kind, Policy, write_policy};
 use warpkov::pomdp::solve::options::{Expansion, Limits, Round, Scheme, SolveOptions, Status};
 use warpkov::pomdp::solve::{report, solve_with};
 
-use super::file::Input;
+use super::file::{Input, output_format};
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, extension, folder_exists};
+use crate::cli::file::ModelFile;
 use crate::cli::number;
 use crate::cli::solve::{handle_interrupts, interrupted};
 
@@ -72,7 +72,9 @@ Examples:
 
 /// Reads the model, solves it, prints the report.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let out_format = arguments.out.as_deref().map(policy_format).transpose()?;
+    let policy_format =
+        |path: &PathBuf| output_format(&ModelFile::At(path.clone()), None, &[Kind::Vectors, Kind::Graph]);
+    let out_format = arguments.out.as_ref().map(policy_format).transpose()?;
     let model = arguments.input.read()?;
     let options = SolveOptions {
         expansion: arguments.expansion,
@@ -111,18 +113,6 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         Status::Interrupted => Outcome::Interrupted,
         Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
     })
-}
-
-/// The format of a policy that is to be written to `path`, if it can be.
-fn policy_format(path: &Path) -> Result<Format, Error> {
-    folder_exists(path)?;
-    let written = |format: &Format| format.kind() != Kind::Model && format.is_written();
-    if let Some(format) = Format::of_name(path).filter(written) {
-        return Ok(format);
-    }
-    let formats = Format::value_variants().iter().filter(|format| written(format));
-    let known: Vec<_> = formats.flat_map(|format| format.extensions()).copied().collect();
-    extension(path, &known).map(|_| Format::Alpha)
 }
 
 /// Writes a line a second, and breaks after Ctrl-C.

@@ -163,6 +163,20 @@ pub(crate) fn unit(random: &mut impl Rng) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
+/// One of these, by their probabilities, which sum to 1 but for rounding; `None` of none.
+pub(crate) fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
+    let mut left = unit(random);
+    let mut last = None;
+    for (outcome, prob) in outcomes {
+        last = Some(outcome);
+        left -= prob;
+        if left < 0.0 {
+            break;
+        }
+    }
+    last
+}
+
 /// `count` different numbers in 0..n, in the order of the first steps of a shuffle.
 fn choose(random: &mut impl Rng, n: u32, count: usize) -> Vec<u32> {
     if count == 0 {

@@ -14,7 +14,8 @@ use std::io::{self, Write};
 use crate::mdp::io::lines::Put;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::Pomdp;
+use crate::pomdp::model::{self, Pomdp};
+use crate::pomdp::projection::Projection;
 
 /// A controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,25 +39,26 @@ impl PolicyGraph {
             &AlphaVectors { values: vectors.values.iter().map(|value| sign * value).collect(), ..vectors.clone() };
         let (start, _) = vectors.best(&model.start)?;
         let count = model.observation_count as usize;
+        let mut projection = Projection::default();
         let mut reached = vec![false; vectors.len()];
         let mut next = vec![None; vectors.len() * count];
         let mut queue = VecDeque::from([(start, model.start.clone())]);
         reached[start] = true;
         let best = |belief: &Belief| vectors.best(belief).map_or(0, |best| best.0);
         while let Some((node, witness)) = queue.pop_front() {
-            for (observation, belief) in after(model, &witness, vectors.actions[node]) {
+            projection.each(model, &witness, vectors.actions[node], |observation, _, belief| {
                 let follower = best(&belief);
                 next[node * count + observation as usize] = Some(follower as u32);
                 if !std::mem::replace(&mut reached[follower], true) {
                     queue.push_back((follower, belief));
                 }
-            }
+            });
         }
         for node in (0..vectors.len()).filter(|&node| !reached[node]) {
             let witness = Belief::at(corner(vectors, node));
-            for (observation, belief) in after(model, &witness, vectors.actions[node]) {
+            projection.each(model, &witness, vectors.actions[node], |observation, _, belief| {
                 next[node * count + observation as usize] = Some(best(&belief) as u32);
-            }
+            });
         }
         Some(Self { start: start as u32, reached, actions: vectors.actions.clone(), next })
     }
@@ -79,10 +81,7 @@ impl PolicyGraph {
 
     /// Writes the nodes that can be reached as a graph in DOT, with the names of `model`.
     pub(super) fn write_dot(&self, out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
-        let name = |names: &[String], i: u32| match names.get(i as usize) {
-            Some(name) => name.replace('\\', "\\\\").replace('"', "\\\""),
-            None => i.to_string(),
-        };
+        let name = |names: &[String], i: u32| model::name(names, i).replace('\\', "\\\\").replace('"', "\\\"");
         out.text("digraph policy {\n  node [shape=box, style=rounded];\n  start [shape=point];\n")?;
         writeln!(out, "  start -> {};", self.start)?;
         let count = model.observation_count as usize;
@@ -113,32 +112,4 @@ fn corner(vectors: &AlphaVectors, node: usize) -> u32 {
         }
     }
     (1..margin.len()).fold(0, |best, state| if margin[state] > margin[best] { state } else { best }) as u32
-}
-
-/// The beliefs that follow `action`, by what can be observed.
-fn after(model: &Pomdp, belief: &Belief, action: u32) -> BTreeMap<u32, Belief> {
-    let mut predicted: BTreeMap<u32, f64> = BTreeMap::new();
-    for (state, weight) in belief.iter() {
-        let (successors, probs) = model.successors(state, action);
-        for (&successor, prob) in successors.iter().zip(probs) {
-            *predicted.entry(successor).or_default() += weight * prob;
-        }
-    }
-    let mut beliefs: BTreeMap<u32, Belief> = BTreeMap::new();
-    for (successor, weight) in predicted {
-        let (observed, probs) = model.observed(action, successor);
-        for (&observation, prob) in observed.iter().zip(probs) {
-            let joint = weight * prob;
-            if joint > 0.0 {
-                let belief = beliefs.entry(observation).or_default();
-                belief.states.push(successor);
-                belief.probs.push(joint);
-            }
-        }
-    }
-    for belief in beliefs.values_mut() {
-        let sum: f64 = belief.probs.iter().sum();
-        belief.probs.iter_mut().for_each(|prob| *prob /= sum);
-    }
-    beliefs
 }

@@ -5,12 +5,13 @@ use rayon::prelude::*;
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::graph::{Child, Edge, Graph, MERGED, NONE};
-use crate::backend::cpu::{Projection, Vectors, assemble};
+use crate::backend::cpu::{Vectors, assemble};
 use crate::mdp::SolveError;
 use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
+use crate::pomdp::projection::Projection;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -207,8 +208,7 @@ impl<'m> Search<'m> {
         let actions = self.model.actions();
         let mut edges = Vec::with_capacity(actions as usize);
         for action in 0..actions {
-            let reward = |(s, p): (u32, f64)| p * self.rewards[s as usize * actions as usize + action as usize];
-            let reward = belief.iter().map(reward).sum();
+            let reward = self.model.reward(&self.rewards, &belief, action);
             let mut children = Vec::new();
             projection.each(self.model, &belief, action, |observation, prob, next| {
                 children.push(Child { observation, node: self.intern(next), prob });

@@ -3,8 +3,7 @@
 use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
-use super::draw;
-use crate::mdp::generate::{below, unit};
+use crate::mdp::generate::{below, draw, unit};
 
 /// Part of the discounted time that may lie beyond the end of a walk.
 const BEYOND: f64 = 0.01;
@@ -22,7 +21,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
     let mut nodes = vec![node];
     let Some(mut state) = draw(random, model.start.iter()) else { return nodes };
     for _ in 0..steps {
-        if (0..actions).all(|action| model.successors(state, action).0 == [state]) {
+        if model.is_absorbing(state) {
             break;
         }
         let factor = |action: u32| {

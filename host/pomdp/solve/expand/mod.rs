@@ -18,7 +18,6 @@ use rand_chacha::rand_core::Rng;
 
 use super::options::Expansion;
 use super::search::Search;
-use crate::mdp::generate::unit;
 
 /// An expansion, and what it remembers.
 pub struct Expand {
@@ -51,18 +50,4 @@ impl Expand {
         nodes.iter().for_each(|&node| search.add_point(node));
         nodes
     }
-}
-
-/// One of these, with its probability; of some whose probabilities sum to 1.
-fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
-    let mut left = unit(random);
-    let mut last = None;
-    for (outcome, prob) in outcomes {
-        last = Some(outcome);
-        left -= prob;
-        if left < 0.0 {
-            break;
-        }
-    }
-    last
 }

@@ -3,8 +3,7 @@
 use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
-use super::draw;
-use crate::mdp::generate::{below, unit};
+use crate::mdp::generate::{below, draw, unit};
 
 /// Up to `count` nodes of a walk that begins anew at b₀ after each step with probability 1 − γ.
 pub fn walk(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
