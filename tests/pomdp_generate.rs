@@ -85,6 +85,9 @@ fn rock_samples_are_of_the_published_sizes() {
         assert_eq!(sizes(&model), (states, actions, 2, rows, rows + checks));
         assert_eq!(model.start.states.len(), 1 << k);
     }
+    // ZMDP's [4,4] has η = e^(−d).
+    let four = RockSample::new(Layout::R4x4);
+    assert!(((-1.0 / four.half_efficiency_distance).exp2() - (-1.0_f64).exp()).abs() < 1e-15);
     let ten = RockSample::new(Layout::R10x10);
     assert_eq!((ten.size, ten.rocks.len()), (10, 10));
 }

@@ -170,9 +170,9 @@ pub struct RockSample {
     /// Where the rover starts.
     #[arg(long, value_name = "X,Y", value_parser = place, requires = "size")]
     start: Option<(u32, u32)>,
-    /// Distance at which the sensor's efficiency is a half, in cells.
-    #[arg(long, value_name = "D", default_value = "20", value_parser = number::positive)]
-    half_efficiency_distance: f64,
+    /// Distance at which the sensor's efficiency is a half, in cells [default: the layout's own, or 20].
+    #[arg(long, value_name = "D", value_parser = number::positive)]
+    half_efficiency_distance: Option<f64>,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
     gamma: f64,
@@ -270,7 +270,6 @@ impl Family {
                 generate::Tag { flees, gamma, ..generate::Tag::default() }.generate()?
             }
             Self::RockSample(ref arguments) => {
-                let RockSample { half_efficiency_distance, gamma, .. } = *arguments;
                 let known = generate::RockSample::new(arguments.layout.unwrap_or(Layout::R7x8));
                 let places = match (arguments.size, arguments.start) {
                     (Some(size), Some(start)) => {
@@ -278,7 +277,9 @@ impl Family {
                     }
                     _ => known,
                 };
-                generate::RockSample { half_efficiency_distance, gamma, ..places }.generate()?
+                let half_efficiency_distance =
+                    arguments.half_efficiency_distance.unwrap_or(places.half_efficiency_distance);
+                generate::RockSample { half_efficiency_distance, gamma: arguments.gamma, ..places }.generate()?
             }
             Self::Olfactory(Olfactory { width, height, source, peak, width_at_source, spread, gamma, .. }) => {
                 generate::Olfactory { width, height, source, peak, width_at_source, spread, gamma }.generate()?

@@ -12,6 +12,9 @@ use crate::pomdp::model::{Names, Pomdp};
 /// rover leaves, which earns `exit`. To sample a good rock earns `good` and makes it bad, a bad one earns `bad`; where there
 /// is no rock nothing happens. Check i shows whether rock i is good, truly with probability (1 + η)/2 where η = 2^(−d/d₀) at
 /// the Euclidean distance d. Observations: good, bad; all other actions show bad.
+///
+/// In ZMDP's and SARSOP's files a move off the grid elsewhere and a sample without a rock end the process and cost 100; V\*(b₀)
+/// is the same, as nobody gains by either.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RockSample {
     /// n, cells in a row and in a column, 1 to 1000.
@@ -39,7 +42,8 @@ impl Default for RockSample {
     }
 }
 
-/// Known places of the rocks and the start, as the DESPOT simulator has them.
+/// Known places of the rocks and the start. Those up to \[10,10\] are ZMDP's, of the source's first author; SARSOP's published
+/// bounds are of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
     /// RockSample\[4,4\], 257 states.
@@ -63,7 +67,8 @@ pub enum Layout {
 }
 
 impl RockSample {
-    /// The source's rewards and sensor, d₀ = 20 and γ = 0.95, on a known layout.
+    /// The source's rewards, and γ = 0.95, on a known layout, with the sensor that goes with it: η = e^(−d) for \[4,4\], that
+    /// is d₀ = ln 2; d₀ = 4 for \[5,5\]; d₀ = 20 for all others.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         let (size, start, rocks): (u32, (u32, u32), &[(u32, u32)]) = match layout {
@@ -71,7 +76,6 @@ impl RockSample {
             Layout::R5x5 => (5, (0, 2), &[(2, 4), (0, 4), (3, 3), (2, 2), (4, 1)]),
             Layout::R5x7 => (5, (0, 2), &[(1, 0), (2, 1), (1, 2), (2, 2), (4, 2), (0, 3), (3, 4)]),
             Layout::R7x8 => (7, (0, 3), &[(2, 0), (0, 1), (3, 1), (6, 3), (2, 4), (3, 4), (5, 5), (1, 6)]),
-            // Ours: that of [11,11] without the rock at (2, 4).
             Layout::R10x10 => {
                 (10, (0, 5), &[(0, 3), (0, 7), (1, 8), (3, 3), (3, 8), (4, 3), (5, 8), (6, 1), (9, 3), (9, 9)])
             }
@@ -79,11 +83,16 @@ impl RockSample {
                 (11, (0, 5), &[(0, 3), (0, 7), (1, 8), (2, 4), (3, 3), (3, 8), (4, 3), (5, 8), (6, 1), (9, 3), (9, 9)])
             }
         };
+        let half_efficiency_distance = match layout {
+            Layout::R4x4 => std::f64::consts::LN_2,
+            Layout::R5x5 => 4.0,
+            _ => 20.0,
+        };
         Self {
             size,
             rocks: rocks.to_vec(),
             start,
-            half_efficiency_distance: 20.0,
+            half_efficiency_distance,
             good: 10.0,
             bad: -10.0,
             exit: 10.0,
