@@ -249,3 +249,35 @@ fn commands_print_what_the_library_finds() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("Attained          -20.0000") && text.contains("Supported         0 of 1"), "{text}");
 }
+
+/// Bounds against time, and SARSOP's bracket in the report.
+#[test]
+fn solve_plots_its_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, policy, svg, png) = (at("tiger.pomdp"), at("tiger.alpha"), at("bounds.svg"), at("bounds.png"));
+    assert_eq!(warpkov(&["pomdp", "generate", "tiger", "--out", &model]).0, Some(0));
+    let (code, text) = warpkov(&["pomdp", "solve", &model, "--out", &policy, "--plot", &svg, "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let number = |name: &str| report[name].as_f64().unwrap();
+    assert_eq!(report["stopped_by"], "gap");
+    assert!(number("lower") <= TIGER[1] && number("upper") >= TIGER[0] && number("gap") <= 1e-3, "{text}");
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("lower bound") && drawn.contains("tiger.pomdp: V*(b₀) from 19.37"));
+    // One object that says where the run stood, and vectors worth what it says.
+    let rounds = report["rounds"].as_array().unwrap();
+    assert_eq!(rounds.last().unwrap()["lower"], report["lower"]);
+    let (code, text) = warpkov(&["pomdp", "bound", &model, "--policy", &policy, "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let bound: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!((bound["value"].as_f64().unwrap() - number("lower")).abs() < 1e-9, "{text}");
+    assert!(bound["attained"].as_f64().unwrap() >= number("lower") - 1e-6, "{text}");
+    // A limit is no success; what there is is drawn all the same.
+    let (code, _) = warpkov(&["pomdp", "solve", &model, "--iterations", "1", "--plot", &png]);
+    assert_eq!(code, Some(1));
+    assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+    let (code, text) = warpkov(&["pomdp", "solve", &model, "--plot", &at("bounds.pdf")]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("the name must end in .svg or .png"), "{text}");
+}

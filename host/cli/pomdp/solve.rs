@@ -2,17 +2,19 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use warpkov::mdp::plot::Format;
 use warpkov::pomdp::io::{Kind, Policy, write_policy};
-use warpkov::pomdp::solve::options::{Expansion, Limits, Round, Scheme, SolveOptions, Status};
+use warpkov::pomdp::plot::draw_bounds;
+use warpkov::pomdp::solve::options::{Expansion, Limits, Round, Scheme, Solution, SolveOptions, Status};
 use warpkov::pomdp::solve::{report, solve_with};
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
-use crate::cli::file::ModelFile;
+use crate::cli::file::{ModelFile, plot_format, write_whole};
 use crate::cli::number;
 use crate::cli::solve::{handle_interrupts, interrupted};
 
@@ -55,6 +57,9 @@ pub struct Arguments {
     /// Write the vectors to this file: .alpha, or .policy as SARSOP does; or their controller: .pg, or .dot for Graphviz.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Draw both bounds against time to this file, .svg or .png.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -67,7 +72,7 @@ const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp solve tiger.pomdp
   warpkov pomdp solve hallway2.pomdp --time 10 --json | jq '.lower, .upper'
-  warpkov pomdp solve tag.json --time 5 --out tag.alpha
+  warpkov pomdp solve tag.json --time 5 --out tag.alpha --plot tag.svg
   warpkov pomdp solve tag.json --expansion ssea --backups full --time 60";
 
 /// Reads the model, solves it, prints the report.
@@ -75,6 +80,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let policy_format =
         |path: &PathBuf| output_format(&ModelFile::At(path.clone()), None, &[Kind::Vectors, Kind::Graph]);
     let out_format = arguments.out.as_ref().map(policy_format).transpose()?;
+    let plot_format = arguments.plot.as_deref().map(plot_format).transpose()?;
     let model = arguments.input.read()?;
     let options = SolveOptions {
         expansion: arguments.expansion,
@@ -91,15 +97,19 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         },
     };
     let solution = solve_with(&model, &options, &mut observer(arguments.quiet))?;
-    // Neither a full disk nor a closed pipe may cost the other half of the results.
+    let name = match &arguments.input.file {
+        ModelFile::Standard => "-".to_owned(),
+        ModelFile::At(path) => path.display().to_string(),
+    };
+    // Neither a full disk nor a closed pipe may cost the other results.
     let written = match (&arguments.out, out_format) {
         (Some(path), Some(format)) => {
-            let name = match &arguments.input.file {
-                ModelFile::Standard => "-".to_owned(),
-                ModelFile::At(path) => path.display().to_string(),
-            };
             write_policy(path, format, Policy { vectors: &solution.vectors, model: Some(&model), name: &name })
         }
+        _ => Ok(()),
+    };
+    let drawn = match (&arguments.plot, plot_format) {
+        (Some(path), Some(format)) => draw(path, format, &name, &solution),
         _ => Ok(()),
     };
     if arguments.json {
@@ -108,11 +118,20 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         report::write_text(&mut out, &model, &solution)?;
     }
     written?;
+    drawn?;
     Ok(match solution.status {
         Status::Gap => Outcome::Success,
         Status::Interrupted => Outcome::Interrupted,
         Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
     })
+}
+
+/// Draws the bounds of the model called `name` against time.
+fn draw(path: &Path, format: Format, name: &str, solution: &Solution) -> Result<(), Error> {
+    let end = solution.end();
+    let title = format!("{name}: V*(b₀) from {:.4} to {:.4}, {} vectors", end.lower, end.upper, end.vectors);
+    let picture = draw_bounds(&title, &solution.rounds, format)?;
+    write_whole(path, |out| out.write_all(&picture))
 }
 
 /// Writes a line a second, and breaks after Ctrl-C.
