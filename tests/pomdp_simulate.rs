@@ -264,7 +264,9 @@ fn solve_plots_its_bounds() {
     assert_eq!(report["stopped_by"], "gap");
     assert!(number("lower") <= TIGER[1] && number("upper") >= TIGER[0] && number("gap") <= 1e-3, "{text}");
     let drawn = std::fs::read_to_string(&svg).unwrap();
-    assert!(drawn.starts_with("<svg") && drawn.contains("lower bound") && drawn.contains("tiger.pomdp: V*(b₀) from 19.37"));
+    assert!(
+        drawn.starts_with("<svg") && drawn.contains("lower bound") && drawn.contains("tiger.pomdp: V*(b₀) from 19.37")
+    );
     // One object that says where the run stood, and vectors worth what it says.
     let rounds = report["rounds"].as_array().unwrap();
     assert_eq!(rounds.last().unwrap()["lower"], report["lower"]);

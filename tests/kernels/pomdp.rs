@@ -186,7 +186,7 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     // A permutation has an inverse, and both ways of updating agree.
     let permuted = Operands { transitions: Transitions::Deterministic(vec![1, 0, 0, 1]), ..example() };
     let inverse = permuted.inverse();
-    same("T_inv", &[inverse.clone()], &[Some(vec![1, 0, 0, 1])])?;
+    same("T_inv", std::slice::from_ref(&inverse), &[Some(vec![1, 0, 0, 1])])?;
     let by_inverse = one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], inverse.as_deref())?;
     same("lookahead", &[by_inverse], &[one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], None)?])
 }
