@@ -27,7 +27,7 @@ use super::belief::Belief;
 use super::io::PolicyGraph;
 use super::model::Pomdp;
 use super::projection::Projection;
-use crate::backend::cpu::{Vectors, assemble};
+use crate::backend::cpu::{Assembler, Vectors};
 
 /// How much less than α' the iteration may end with, of the largest value.
 const REST: f64 = 1e-9;
@@ -66,8 +66,8 @@ impl Certificate {
 #[must_use]
 pub fn verify(model: &Pomdp, policy: &AlphaVectors, tolerance: f64, rounds: u32) -> Option<Certificate> {
     let graph = PolicyGraph::new(model, policy)?;
-    let (vectors, rewards) = (Vectors::new(policy), model.expected_rewards());
-    let claims = Claims { model, policy, graph: &graph, vectors: &vectors, rewards: &rewards };
+    let (vectors, assembler) = (Vectors::new(policy), Assembler::new(model, &model.expected_rewards()));
+    let claims = Claims { model, policy, graph: &graph, vectors: &vectors, assembler: &assembler };
     let search = |projection: &mut Projection, vector: usize| claims.residual(projection, vector, tolerance, rounds);
     let residuals: Vec<f64> = (0..policy.len()).into_par_iter().map_init(Projection::default, search).collect();
     let (worst, residual) = residuals.iter().copied().enumerate().fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
@@ -89,7 +89,7 @@ struct Claims<'a> {
     policy: &'a AlphaVectors,
     graph: &'a PolicyGraph,
     vectors: &'a Vectors,
-    rewards: &'a [f64],
+    assembler: &'a Assembler<'a>,
 }
 
 impl Claims<'_> {
@@ -107,7 +107,7 @@ impl Claims<'_> {
         let (mut least, mut sum, mut next) = (f64::INFINITY, vec![0.0; alpha.len()], self.followers(vector));
         let mut range = 0.0_f64;
         for round in 1..=rounds.max(1) {
-            let backup = assemble(self.model, self.rewards, self.policy, action, &next);
+            let backup = self.assembler.vector(self.policy, action, &next);
             let mut most = f64::NEG_INFINITY;
             for ((sum, alpha), backup) in sum.iter_mut().zip(alpha).zip(&backup) {
                 let missing = alpha - backup;
@@ -154,7 +154,7 @@ impl Claims<'_> {
             .map(|&node| self.followers(node).iter().map(|&next| number[next as usize]).collect())
             .collect();
         let step = |values: &AlphaVectors| {
-            let node = |node: usize| assemble(self.model, self.rewards, values, values.actions[node], &next[node]);
+            let node = |node: usize| self.assembler.vector(values, values.actions[node], &next[node]);
             let vectors: Vec<Vec<f64>> = (0..next.len()).into_par_iter().map(node).collect();
             AlphaVectors { values: vectors.concat(), ..values.clone() }
         };

@@ -11,5 +11,5 @@ pub use engine::{Engine, EngineOptions, Order};
 pub use krylov::System;
 pub use layout::Storage;
 pub use mdp::{Parallel, Serial};
-pub use pomdp::{PointBased, Vectors, assemble};
+pub use pomdp::{Assembler, PointBased, Vectors};
 pub use sequential::Sequential;

@@ -1,6 +1,7 @@
 //! Point-based backups on the CPU: projections through sparse T and O, scores in `f32`, vectors in `f64`.
 
 use std::convert::Infallible;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
@@ -130,38 +131,78 @@ fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
     sums
 }
 
-/// What builds a vector: T and O of one action, and which vector of Γ follows each observation.
-///
-/// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
-#[must_use]
-pub fn assemble(model: &Pomdp, rewards: &[f64], alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
-    let (states, actions, gamma) = (model.states() as usize, model.actions() as usize, model.gamma());
-    let vectors: Vec<&[f64]> = next.iter().map(|&vector| alpha.vector(vector as usize)).collect();
-    let observed = &model.observations;
-    let first = action as usize * states;
-    let mut after = vec![0.0; states];
-    after.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, after)| {
-        let begin = chunk * CHUNK;
-        let mut entry = observed.row_ptr[first + begin] as usize;
-        let ends = &observed.row_ptr[first + begin + 1..][..after.len()];
-        for ((state, target), &end) in (begin..).zip(after).zip(ends) {
-            let entries = entry..end as usize;
-            entry = end as usize;
-            let pairs = observed.col[entries.clone()].iter().zip(&observed.val[entries]);
-            *target = pairs.fold(0.0, |sum, (&o, p)| sum + p * vectors[o as usize][state]);
-        }
-    });
-    let transitions = &model.process.transitions;
-    let mut vector = vec![0.0; states];
-    vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, vector)| {
-        for (state, target) in (chunk * CHUNK..).zip(vector) {
-            let row = state * actions + action as usize;
-            let (successors, probs) = transitions.row(row);
-            let pairs = successors.iter().zip(probs);
-            *target = rewards[row] + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * after[s as usize]);
-        }
-    });
-    vector
+/// What builds vectors: r and T action by action, as a vector meets them state after state.
+pub struct Assembler<'m> {
+    model: &'m Pomdp,
+    actions: Vec<Rows>,
+}
+
+/// r(s, a) and T(s, a, ·) of one action.
+struct Rows {
+    rewards: Vec<f64>,
+    /// The row of state s ends here, at s.
+    ends: Vec<usize>,
+    successors: Vec<u32>,
+    probs: Vec<f64>,
+}
+
+impl<'m> Assembler<'m> {
+    /// Of a model; `rewards` are r(s, a) at s·A + a.
+    #[must_use]
+    pub fn new(model: &'m Pomdp, rewards: &[f64]) -> Self {
+        let (states, count) = (model.states(), model.actions());
+        let rows = |action: u32| {
+            let mut rows = Rows {
+                rewards: rewards.iter().skip(action as usize).step_by(count as usize).copied().collect(),
+                ends: Vec::with_capacity(states as usize),
+                successors: Vec::new(),
+                probs: Vec::new(),
+            };
+            for state in 0..states {
+                let (successors, probs) = model.successors(state, action);
+                rows.successors.extend_from_slice(successors);
+                rows.probs.extend_from_slice(probs);
+                rows.ends.push(rows.successors.len());
+            }
+            rows
+        };
+        Self { model, actions: (0..count).into_par_iter().map(rows).collect() }
+    }
+
+    /// The vector of an action, and of the vector of Γ that follows each observation:
+    ///
+    /// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
+    #[must_use]
+    pub fn vector(&self, alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
+        let (states, gamma) = (self.model.states() as usize, self.model.gamma());
+        let vectors: Vec<&[f64]> = next.iter().map(|&vector| alpha.vector(vector as usize)).collect();
+        let observed = &self.model.observations;
+        let (ends, col, val) = (&observed.row_ptr[action as usize * states..], &observed.col[..], &observed.val[..]);
+        let mut after = vec![0.0; states];
+        after.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, after)| {
+            let begin = chunk * CHUNK;
+            let mut entry = ends[begin] as usize;
+            for ((state, target), &end) in (begin..).zip(after).zip(&ends[begin + 1..]) {
+                let entries = entry..end as usize;
+                entry = end as usize;
+                let pairs = col[entries.clone()].iter().zip(&val[entries]);
+                *target = pairs.fold(0.0, |sum, (&o, p)| sum + p * vectors[o as usize][state]);
+            }
+        });
+        let Rows { rewards, ends, successors, probs } = &self.actions[action as usize];
+        let mut vector = vec![0.0; states];
+        vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, vector)| {
+            let begin = chunk * CHUNK;
+            let mut entry = if begin == 0 { 0 } else { ends[begin - 1] };
+            for ((target, reward), &end) in vector.iter_mut().zip(&rewards[begin..]).zip(&ends[begin..]) {
+                let entries = entry..end;
+                entry = end;
+                let pairs = successors[entries.clone()].iter().zip(&probs[entries]);
+                *target = reward + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * after[s as usize]);
+            }
+        });
+        vector
+    }
 }
 
 /// Backups on all cores, a belief at a time on each.
@@ -169,6 +210,8 @@ pub struct PointBased<'m> {
     model: &'m Pomdp,
     /// r(s, a) at s·A + a.
     rewards: Vec<f64>,
+    /// Made when it is first needed.
+    assembler: OnceLock<Assembler<'m>>,
     vectors: Vectors,
 }
 
@@ -177,7 +220,7 @@ impl<'m> PointBased<'m> {
     #[must_use]
     pub fn new(model: &'m Pomdp) -> Self {
         let vectors = Vectors::new(&AlphaVectors::new(model.states()));
-        Self { model, rewards: model.expected_rewards(), vectors }
+        Self { model, rewards: model.expected_rewards(), assembler: OnceLock::new(), vectors }
     }
 
     fn backup_of(&self, projection: &mut Projection, belief: &Belief) -> (u32, Vec<f64>) {
@@ -202,7 +245,8 @@ impl<'m> PointBased<'m> {
             }
         }
         let (_, action, next) = best.unwrap_or_default();
-        (action, assemble(model, &self.rewards, self.vectors.alpha(), action, &next))
+        let assembler = self.assembler.get_or_init(|| Assembler::new(model, &self.rewards));
+        (action, assembler.vector(self.vectors.alpha(), action, &next))
     }
 }
 

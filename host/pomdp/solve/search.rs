@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::graph::{Child, Edge, Graph, MERGED, NONE};
-use crate::backend::cpu::{Vectors, assemble};
+use crate::backend::cpu::{Assembler, Vectors};
 use crate::mdp::SolveError;
 use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
@@ -45,6 +45,7 @@ pub struct Search<'m> {
     pub root: u32,
     /// Backups done.
     pub backups: u64,
+    assembler: Assembler<'m>,
     projection: Projection,
     /// |Γ| at most.
     most: usize,
@@ -98,9 +99,11 @@ impl<'m> Search<'m> {
         let mut graph = Graph::default();
         let root = graph.intern(model.start.clone());
         graph.nodes[root as usize].upper = informed_bound(&informed, model.actions() as usize, &model.start);
+        let assembler = Assembler::new(model, &rewards);
         let mut search = Self {
             model,
             rewards,
+            assembler,
             magnitude,
             seen,
             informed,
@@ -319,7 +322,7 @@ impl<'m> Search<'m> {
         for child in children {
             next[child.observation as usize] = vector(child);
         }
-        (action, assemble(self.model, &self.rewards, self.vectors.alpha(), action, &next))
+        (action, self.assembler.vector(self.vectors.alpha(), action, &next))
     }
 
     /// [Prunes](Self::prune) Γ, or the points of the upper bound, if they have grown by a good part.
