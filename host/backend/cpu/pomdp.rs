@@ -17,7 +17,7 @@ const LANES: usize = 16;
 /// States of a vector that one task builds.
 const CHUNK: usize = 16_384;
 
-/// Γ in two forms: vector by vector in `f64` to build from, and state by state in blocks of [`LANES`] vectors in `f32` to
+/// Γ in two forms: vector by vector in `f64` to build from, and state by state in blocks of 16 vectors in `f32` to
 /// score with.
 pub struct Vectors {
     /// α, as they are.

@@ -10,8 +10,8 @@ const MARGIN: f64 = 1e-10;
 /// A vector with its action.
 type Alpha = (u32, Vec<f64>);
 
-/// Γₙ of the horizon n, from Γ₀ = {0}: V\*ₙ(b) = max over α of b·α, up to [`MARGIN`] in every step. The model is one to be
-/// maximised. `None` where there are more than `most` vectors on the way.
+/// Γₙ of the horizon n, from Γ₀ = {0}: V\*ₙ(b) = max over α of b·α, up to 10⁻¹⁰ of the largest value in every step. The model
+/// is one to be maximised. `None` where there are more than `most` vectors on the way.
 #[must_use]
 pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<AlphaVectors> {
     let (states, actions, gamma) = (model.states(), model.actions(), model.gamma());
