@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use warpkov::backend::cpu::PointBased;
+use warpkov::backend::cpu::{Assembler, PointBased};
 use warpkov::mdp::model::{Choices, Csr, Mdp, Objective};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backup::Backup;
@@ -167,7 +167,7 @@ fn first_bounds_are_in_order() {
         let seen = mdp::mdp(&model, &rewards, 1e-9).unwrap();
         let at_once = qmdp::qmdp(&model, &rewards, &seen);
         let informed = fib::fib(&model, &rewards, at_once.clone(), 1e-9);
-        let blind = blind::blind(&model, &rewards, 1e-9);
+        let blind = blind::blind(&model, &rewards, &Assembler::new(&model, &rewards), 1e-9);
         let exact = incremental_pruning(&model, 40, 4096).unwrap();
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
         let later = model.gamma().powi(40) * largest / (1.0 - model.gamma());

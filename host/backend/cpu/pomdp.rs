@@ -174,7 +174,7 @@ impl<'m> Assembler<'m> {
     /// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
     #[must_use]
     pub fn vector(&self, alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
-        let (states, gamma) = (self.model.states() as usize, self.model.gamma());
+        let states = self.model.states() as usize;
         let vectors: Vec<&[f64]> = next.iter().map(|&vector| alpha.vector(vector as usize)).collect();
         let observed = &self.model.observations;
         let (ends, col, val) = (&observed.row_ptr[action as usize * states..], &observed.col[..], &observed.val[..]);
@@ -189,8 +189,15 @@ impl<'m> Assembler<'m> {
                 *target = pairs.fold(0.0, |sum, (&o, p)| sum + p * vectors[o as usize][state]);
             }
         });
+        self.ahead(action, &after)
+    }
+
+    /// r(s, a) + γ Σ_{s'} T(s, a, s') v(s').
+    #[must_use]
+    pub fn ahead(&self, action: u32, values: &[f64]) -> Vec<f64> {
+        let gamma = self.model.gamma();
         let Rows { rewards, ends, successors, probs } = &self.actions[action as usize];
-        let mut vector = vec![0.0; states];
+        let mut vector = vec![0.0; values.len()];
         vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, vector)| {
             let begin = chunk * CHUNK;
             let mut entry = if begin == 0 { 0 } else { ends[begin - 1] };
@@ -198,7 +205,7 @@ impl<'m> Assembler<'m> {
                 let entries = entry..end;
                 entry = end;
                 let pairs = successors[entries.clone()].iter().zip(&probs[entries]);
-                *target = reward + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * after[s as usize]);
+                *target = reward + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * values[s as usize]);
             }
         });
         vector

@@ -89,7 +89,8 @@ impl<'m> Search<'m> {
         let magnitude = largest / (1.0 - model.gamma());
         let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12))?;
         let factors = qmdp::qmdp(model, &rewards, &seen);
-        let blind = blind::blind(model, &rewards, precision / 10.0);
+        let assembler = Assembler::new(model, &rewards);
+        let blind = blind::blind(model, &rewards, &assembler, precision / 10.0);
         let gap = informed_bound(&factors, model.actions() as usize, &model.start)
             - blind.best(&model.start).map_or(-magnitude, |(_, value)| value);
         let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0));
@@ -99,7 +100,6 @@ impl<'m> Search<'m> {
         let mut graph = Graph::default();
         let root = graph.intern(model.start.clone());
         graph.nodes[root as usize].upper = informed_bound(&informed, model.actions() as usize, &model.start);
-        let assembler = Assembler::new(model, &rewards);
         let mut search = Self {
             model,
             rewards,
