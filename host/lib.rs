@@ -26,11 +26,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Where the state is not seen, V\* is a function of the belief b, and is bounded from both sides at the start:
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use warpkov::pomdp::generate::Tiger;
+//! use warpkov::pomdp::solve::options::{SolveOptions, Status};
+//! use warpkov::pomdp::solve::solve_with;
+//!
+//! let model = Tiger::default().generate()?;
+//! let solution = solve_with(&model, &SolveOptions::default(), &mut |_round| ControlFlow::Continue(()))?;
+//! assert_eq!(solution.status, Status::Gap);
+//! assert!((solution.end().lower - 19.3713).abs() < 1e-3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`mdp`] | models, formats, policy iteration, certificates, reports |
 //! | [`backend`] | where it runs: CPU, GPU, emulator |
-//! | [`pomdp`] | partially observable models |
+//! | [`pomdp`] | partially observable models, their formats, point-based solvers, simulation |
 //! | [`output`] | files that are whole or not there |
 //!
 //! The kernels are in the crate [`warpkov_kernels`].

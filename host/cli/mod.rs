@@ -18,6 +18,7 @@ mod file;
 mod generate;
 mod info;
 mod number;
+mod pomdp;
 mod solve;
 
 /// Solves Markov models on NVIDIA GPUs, or on all CPU cores where there is none.
@@ -46,6 +47,9 @@ enum Command {
     /// Markov decision processes.
     #[command(subcommand, arg_required_else_help = true, after_help = MDP_EXAMPLES)]
     Mdp(MdpCommand),
+    /// Partially observable Markov decision processes.
+    #[command(subcommand, arg_required_else_help = true, after_help = pomdp::EXAMPLES)]
+    Pomdp(pomdp::PomdpCommand),
     /// Measures solvers on the models of the literature.
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
     Bench(bench::Suite),
@@ -98,9 +102,18 @@ pub enum Error {
     /// A model cannot be read or written.
     #[error(transparent)]
     Model(#[from] mdp::io::Error),
+    /// A partially observable model cannot be read or written.
+    #[error(transparent)]
+    PomdpModel(#[from] warpkov::pomdp::io::Error),
     /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] mdp::generate::Error),
+    /// A partially observable model cannot be generated.
+    #[error(transparent)]
+    PomdpGenerate(#[from] warpkov::pomdp::generate::Error),
+    /// A policy cannot be simulated.
+    #[error(transparent)]
+    Simulate(#[from] warpkov::pomdp::simulate::Error),
     /// A solution cannot be read.
     #[error(transparent)]
     Solution(#[from] mdp::compare::ReadError),
@@ -131,6 +144,14 @@ impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
         match error {
             mdp::criterion::Error::Backend(error) => Self::Solve(error),
             error => Self::Criterion(error),
+        }
+    }
+}
+
+impl From<warpkov::pomdp::solve::Error> for Error {
+    fn from(error: warpkov::pomdp::solve::Error) -> Self {
+        match error {
+            warpkov::pomdp::solve::Error::Process(error) => Self::Solve(error),
         }
     }
 }
@@ -169,6 +190,7 @@ pub fn run() -> Result<Outcome, Error> {
     let out = io::stdout().lock();
     match Arguments::parse().command {
         Command::Mdp(command) => run_mdp(command, out),
+        Command::Pomdp(command) => pomdp::run(command, out),
         Command::Bench(bench::Suite::Mdp(arguments)) => bench::run(&arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),

@@ -269,18 +269,28 @@ fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Shows progress, and breaks after Ctrl-C.
-pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
+/// Takes note of the first Ctrl-C; the second ends the process.
+pub fn handle_interrupts() {
     // Without a handler Ctrl-C ends the process at once, which is all right too.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             process::exit(130);
         }
     });
+}
+
+/// Whether there was a Ctrl-C.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Shows progress, and breaks after Ctrl-C.
+pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
+    handle_interrupts();
     let progress = Progress::new(states, quiet);
     move |round| {
         progress.observe(round);
-        if INTERRUPTED.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -386,7 +386,7 @@ impl Mdp {
     }
 
     /// R for each entry of row `row` of P: a merge of the two sorted rows.
-    pub(super) fn rewards_of(&self, row: usize) -> impl Iterator<Item = f64> {
+    pub(crate) fn rewards_of(&self, row: usize) -> impl Iterator<Item = f64> {
         let (successors, _) = self.transitions.row(row);
         let (cols, vals) = self.rewards.row(row);
         let mut next = 0;

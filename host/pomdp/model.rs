@@ -12,6 +12,9 @@ use crate::mdp::validate;
 /// How far what should sum to 1 may be from it: as in files of five digits.
 pub const SUM_TOLERANCE: f64 = 1e-5;
 
+/// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
+const ROUNDING: f64 = 1e-12;
+
 /// Names of what a model has, each list empty or with one name for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Names {
@@ -21,6 +24,12 @@ pub struct Names {
     pub actions: Vec<String>,
     /// Of observations.
     pub observations: Vec<String>,
+}
+
+/// What number `index` is called, or the number where it has no name.
+#[must_use]
+pub fn name(names: &[String], index: u32) -> String {
+    names.get(index as usize).cloned().unwrap_or_else(|| index.to_string())
 }
 
 /// A finite partially observable Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.
@@ -59,6 +68,9 @@ pub enum Invalid {
         /// A·S.
         expected: usize,
     },
+    /// O's arrays do not fit together.
+    #[error("O: its rows do not fit its entries; expected row ends from 0 that ascend to the number of entries")]
+    Structure,
     /// An observation that is not there.
     #[error("O of action {action} in state {state}: observation {observation}, expected one below {count}")]
     Observation {
@@ -147,10 +159,42 @@ impl Pomdp {
         self.process.expected_rewards()
     }
 
+    /// r(b, a) = Σ b(s) r(s, a), of `rewards` r(s, a) at s·A + a.
+    #[must_use]
+    pub fn reward(&self, rewards: &[f64], belief: &Belief, action: u32) -> f64 {
+        let actions = self.actions();
+        belief.iter().map(|(state, prob)| prob * rewards[state as usize * actions as usize + action as usize]).sum()
+    }
+
+    /// Whether no action leads out of a state.
+    #[must_use]
+    pub fn is_absorbing(&self, state: u32) -> bool {
+        (0..self.actions()).all(|action| self.successors(state, action).0 == [state])
+    }
+
     /// The same model as one to be maximised: rewards are negated where they are costs.
     #[must_use]
     pub fn to_maximize(&self) -> Self {
         Self { process: self.process.to_maximize().into_owned(), ..self.clone() }
+    }
+
+    /// The model, [valid](Self::validated) but for rows of O, which are left as they are if scaling makes them distributions.
+    ///
+    /// # Errors
+    /// Those of [`validated`](Self::validated).
+    pub fn with_any_observations(self) -> Result<Self, Invalid> {
+        let mut val = self.observations.val.to_vec();
+        for ends in self.observations.row_ptr.windows(2) {
+            if let Some(row) = val.get_mut(ends[0] as usize..ends[1] as usize) {
+                let sum: f64 = row.iter().sum();
+                if sum > 0.0 {
+                    row.iter_mut().for_each(|p| *p /= sum);
+                }
+            }
+        }
+        let scaled = Csr { val: val.into(), ..self.observations.clone() };
+        let valid = Self { observations: scaled, ..self.clone() }.validated()?;
+        Ok(Self { observations: self.observations.sorted(), ..valid })
     }
 
     /// The model, if it is one.
@@ -172,6 +216,9 @@ impl Pomdp {
         }
         if self.observations.rows() != states * actions {
             return Err(Invalid::Rows { found: self.observations.rows(), expected: states * actions });
+        }
+        if !fits(&self.observations) {
+            return Err(Invalid::Structure);
         }
         self.observations = self.observations.sorted();
         for row in 0..self.observations.rows() {
@@ -203,7 +250,9 @@ impl Pomdp {
         if (sum - 1.0).abs() > SUM_TOLERANCE {
             return Err(Invalid::Start(format!("sums to {sum}, expected 1")));
         }
-        probs.iter_mut().for_each(|prob| *prob /= sum);
+        if (sum - 1.0).abs() > ROUNDING {
+            probs.iter_mut().for_each(|prob| *prob /= sum);
+        }
         for (what, names, expected) in [
             ("states", &self.names.states, states as u32),
             ("actions", &self.names.actions, actions as u32),
@@ -217,10 +266,44 @@ impl Pomdp {
     }
 }
 
+/// Whether the arrays of a matrix fit together.
+fn fits(matrix: &Csr) -> bool {
+    let (ends, entries) = (&matrix.row_ptr[..], matrix.col.len());
+    let bounds = (ends.first(), ends.last()) == (Some(&0), Some(&(entries as u64)));
+    bounds && ends.is_sorted() && entries == matrix.val.len()
+}
+
+/// A matrix with rows s·A + a by its columns: row a·S + s' holds the states s with an entry for s', ascending, and these entries.
+#[must_use]
+pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
+    let (states, actions) = (states as usize, actions as usize);
+    let entries = || {
+        (0..states * actions).flat_map(|row| {
+            let (col, val) = matrix.row(row);
+            col.iter()
+                .zip(val)
+                .map(move |(&next, &val)| (row % actions * states + next as usize, (row / actions) as u32, val))
+        })
+    };
+    let mut row_ptr = vec![0; states * actions + 1];
+    entries().for_each(|(column, ..)| row_ptr[column + 1] += 1);
+    (0..states * actions).for_each(|column| row_ptr[column + 1] += row_ptr[column]);
+    let (mut places, mut col, mut val) = (row_ptr.clone(), vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
+    for (column, state, value) in entries() {
+        let place = places[column] as usize;
+        places[column] += 1;
+        (col[place], val[place]) = (state, value);
+    }
+    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+}
+
 /// Rows that nearly sum to 1, made to; others as they are.
-fn scaled(matrix: Csr) -> Csr {
+pub(crate) fn scaled(matrix: Csr) -> Csr {
+    if !fits(&matrix) {
+        return matrix;
+    }
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
-    let near = |sum: f64| sum != 1.0 && (sum - 1.0).abs() <= SUM_TOLERANCE;
+    let near = |sum: f64| (ROUNDING..=SUM_TOLERANCE).contains(&(sum - 1.0).abs());
     if !(0..matrix.rows()).any(|row| near(sum(row))) {
         return matrix;
     }

@@ -1,6 +1,6 @@
 //! One small kernel per primitive of the device library: how each is used, and what the test suite runs on every device.
 
-use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, math, shared, thread, warp};
+use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};
 use crate::shared_array;
 use atomic::{AtomicInteger, AtomicNumber, Ordering, Scope};
 
@@ -198,6 +198,21 @@ pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sum
     thread::fence();
     // A sum of small integers is exact in f64, whatever the order.
     atomic::add((sums, 0), f64::from(value));
+}
+
+/// D = A·B + C on the tensor core, A of 16 × 8, B of 8 × 8, C and D of 16 × 8, all row by row.
+///
+/// *Safety*: the launch has one warp; `a`, `c` and `d` have 128 elements, `b` 64.
+#[kernel]
+pub fn tensor_product(a: Global<f32>, b: Global<f32>, c: Global<f32>, d: GlobalMut<f32>) {
+    let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
+    let of_a = [8 * g + t, 8 * (g + 8) + t, 8 * g + t + 4, 8 * (g + 8) + t + 4].map(|place| a.get(place));
+    let of_b = [8 * t + g, 8 * (t + 4) + g].map(|place| b.get(place));
+    let places = [8 * g + 2 * t, 8 * g + 2 * t + 1, 8 * (g + 8) + 2 * t, 8 * (g + 8) + 2 * t + 1];
+    let sums = mma::tf32_16x8x8(of_a, of_b, places.map(|place| c.get(place)));
+    for (place, sum) in places.into_iter().zip(sums) {
+        d.set(place, sum);
+    }
 }
 
 /// fma and the approximate functions of x: six per element.

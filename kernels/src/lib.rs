@@ -9,6 +9,7 @@
 //! | [`device`] | the device library: threads, shared memory, warps, atomics |
 //! | [`lessons`] | one small kernel per primitive of the device library |
 //! | [`mdp`] | kernels for Markov decision processes |
+//! | [`pomdp`] | kernels for partially observable ones |
 //! | [`primitives`] | kernels that every model class uses: the prefix sum |
 //! | [`launch`] | how a kernel is launched |
 //! | [`emulator`] | how it runs without a GPU |
@@ -29,4 +30,5 @@ pub mod emulator;
 pub mod launch;
 pub mod lessons;
 pub mod mdp;
+pub mod pomdp;
 pub mod primitives;

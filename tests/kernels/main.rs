@@ -19,6 +19,7 @@ mod generate;
 mod gpu;
 mod lessons;
 mod mdp;
+mod pomdp;
 mod random;
 mod streamed;
 mod values;
@@ -65,6 +66,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     let mut suite = Suite { device, with, trials: Vec::new() };
     lessons::add(&mut suite);
     mdp::add(&mut suite);
+    pomdp::add(&mut suite);
     vector::add(&mut suite);
     values::add(&mut suite);
     generate::add(&mut suite);

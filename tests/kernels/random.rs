@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use warpkov::mdp::model::{Choices, Mdp};
+use warpkov::mdp::model::{Choices, Csr, Mdp};
 
 pub struct Random(ChaCha8Rng);
 
@@ -30,6 +30,12 @@ impl Random {
     pub fn mdp(&mut self, states: u32, actions: u32, longest: u32, gamma: f64) -> Mdp {
         let (p, r) = self.rows((states * actions) as usize, states, longest, |_| 1.0);
         Mdp::new(states, actions, gamma, p.csr(), r.csr(), None).expect("a valid model")
+    }
+
+    /// A matrix whose rows are distributions over 1 to `longest` columns.
+    #[allow(dead_code, reason = "not every test that shares this file needs it")]
+    pub fn distributions(&mut self, count: usize, columns: u32, longest: u32) -> Csr {
+        self.rows(count, columns, longest, |_| 1.0).0.csr()
     }
 
     /// A random model in which states have 0 to `actions` actions, some rows end the process with some probability, and
@@ -103,7 +109,7 @@ impl Rows {
         self.row_ptr.push(self.col.len() as u64);
     }
 
-    fn csr(self) -> warpkov::mdp::model::Csr {
-        warpkov::mdp::model::Csr { row_ptr: self.row_ptr.into(), col: self.col.into(), val: self.val.into() }
+    fn csr(self) -> Csr {
+        Csr { row_ptr: self.row_ptr.into(), col: self.col.into(), val: self.val.into() }
     }
 }

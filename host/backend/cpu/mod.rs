@@ -4,10 +4,12 @@ mod engine;
 mod krylov;
 mod layout;
 mod mdp;
+mod pomdp;
 mod sequential;
 
 pub use engine::{Engine, EngineOptions, Order};
 pub use krylov::System;
 pub use layout::Storage;
 pub use mdp::{Parallel, Serial};
+pub use pomdp::{Assembler, PointBased, Vectors};
 pub use sequential::Sequential;

@@ -4,6 +4,7 @@ pub mod divided;
 mod krylov;
 mod mdp;
 mod patterns;
+pub mod pomdp;
 pub mod scan;
 mod slices;
 mod streamed;

@@ -107,38 +107,38 @@ pub enum Error {
 }
 
 /// A number that must be within a range.
-fn number(name: &'static str, found: f64, valid: bool, expected: &'static str) -> Result<(), Error> {
+pub(crate) fn number(name: &'static str, found: f64, valid: bool, expected: &'static str) -> Result<(), Error> {
     if valid { Ok(()) } else { Err(Error::Number { name, found, expected }) }
 }
 
 /// A probability or another part of a whole.
-fn fraction(name: &'static str, x: f64) -> Result<(), Error> {
+pub(crate) fn fraction(name: &'static str, x: f64) -> Result<(), Error> {
     number(name, x, (0.0..=1.0).contains(&x), "a number in [0, 1]")
 }
 
 /// γ of a model in which the process may go on for ever.
-fn discount(gamma: f64) -> Result<(), Error> {
+pub(crate) fn discount(gamma: f64) -> Result<(), Error> {
     number("gamma", gamma, (0.0..1.0).contains(&gamma), "a number in [0, 1)")
 }
 
 /// A reward, or a cost that may be none.
-fn finite(name: &'static str, x: f64) -> Result<(), Error> {
+pub(crate) fn finite(name: &'static str, x: f64) -> Result<(), Error> {
     number(name, x, x.is_finite(), "a finite number")
 }
 
 /// A count.
-fn count(name: &'static str, found: u32, least: u32, most: u32) -> Result<(), Error> {
+pub(crate) fn count(name: &'static str, found: u32, least: u32, most: u32) -> Result<(), Error> {
     let error = || Error::Count { name, found: found.into(), least: least.into(), most: most.into() };
     if (least..=most).contains(&found) { Ok(()) } else { Err(error()) }
 }
 
 /// The cells of a grid, if they can be numbered.
-fn cells(width: u32, height: u32) -> Result<u32, Error> {
+pub(crate) fn cells(width: u32, height: u32) -> Result<u32, Error> {
     width.checked_mul(height).filter(|&cells| cells > 0).ok_or(Error::Size { width, height })
 }
 
 /// The random numbers of one stream.
-fn random(seed: u64, stream: u64) -> ChaCha8Rng {
+pub(crate) fn random(seed: u64, stream: u64) -> ChaCha8Rng {
     // Not `seed_from_u64`, which may change with the library.
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -148,7 +148,7 @@ fn random(seed: u64, stream: u64) -> ChaCha8Rng {
 }
 
 /// A number in 0..n, each as likely as another: of the 2⁶⁴ draws the last 2⁶⁴ mod n are rejected.
-fn below(random: &mut impl Rng, n: u64) -> u64 {
+pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
     let last = u64::MAX - n.wrapping_neg() % n;
     loop {
         let draw = random.next_u64();
@@ -159,8 +159,22 @@ fn below(random: &mut impl Rng, n: u64) -> u64 {
 }
 
 /// A number in [0, 1): a multiple of 2⁻⁵³, each as likely as another.
-fn unit(random: &mut impl Rng) -> f64 {
+pub(crate) fn unit(random: &mut impl Rng) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// One of these, by their probabilities, which sum to 1 but for rounding; `None` of none.
+pub(crate) fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
+    let mut left = unit(random);
+    let mut last = None;
+    for (outcome, prob) in outcomes {
+        last = Some(outcome);
+        left -= prob;
+        if left < 0.0 {
+            break;
+        }
+    }
+    last
 }
 
 /// `count` different numbers in 0..n, in the order of the first steps of a shuffle.
@@ -239,7 +253,10 @@ fn filled(
 }
 
 /// The matrix of these rows: their lengths, the prefix sum, then the entries.
-fn matrix<I: Iterator<Item = (u32, f64)>>(rows: usize, entries: impl Fn(usize) -> I + Sync) -> Result<Csr, Error> {
+pub(crate) fn matrix<I: Iterator<Item = (u32, f64)>>(
+    rows: usize,
+    entries: impl Fn(usize) -> I + Sync,
+) -> Result<Csr, Error> {
     filled(
         rows,
         |row| entries(row).count(),

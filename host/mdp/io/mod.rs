@@ -7,8 +7,8 @@
 mod binary;
 mod drn;
 mod gymnasium;
-mod json;
-mod lines;
+pub(crate) mod json;
+pub(crate) mod lines;
 mod npy;
 mod npz;
 mod petsc;
@@ -34,7 +34,7 @@ use crate::output::atomic_write;
 pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
 
 /// Bytes read or written at a time.
-const BUFFER: usize = 1 << 17;
+pub(crate) const BUFFER: usize = 1 << 17;
 
 /// Why a model is not read or written.
 #[derive(Debug, thiserror::Error)]

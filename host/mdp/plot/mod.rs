@@ -22,6 +22,7 @@ mod bounds;
 mod canvas;
 mod chart;
 mod heat;
+pub(crate) mod lines;
 mod scaling;
 
 /// Size of the picture in pixels.
@@ -84,12 +85,13 @@ pub fn draw_scaling(scaling: &Scaling, format: Format) -> Result<Vec<u8>, PlotEr
 }
 
 /// What can be drawn.
-trait Picture {
+pub(crate) trait Picture {
     /// Draws all of it on a canvas of [`SIZE`] units.
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
 }
 
-fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
+/// Draws a picture.
+pub(crate) fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
     fn drawn<B: DrawingBackend>(backend: B, scale: u32, picture: &impl Picture) -> Result<(), PlotError> {
         let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
         picture.draw_on(&canvas)?;

@@ -11,6 +11,8 @@
 //! | [`warp`] | shuffles, votes, reductions and scans among 32 lanes |
 //! | [`block`] | reductions and scans among the threads of a block |
 //! | [`atomic`] | read-modify-write operations with ordering and scope |
+//! | [`copy`] | asynchronous copies to shared memory |
+//! | [`mma`] | tensor cores |
 //! | [`math`] | fused multiply-add and approximate functions |
 
 /// One expression for each of the two targets.
@@ -29,8 +31,10 @@ macro_rules! target {
 
 pub mod atomic;
 pub mod block;
+pub mod copy;
 pub mod global;
 pub mod math;
+pub mod mma;
 mod number;
 #[cfg(target_arch = "nvptx64")]
 mod nvvm;

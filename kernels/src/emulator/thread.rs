@@ -26,6 +26,7 @@ pub enum WarpOp {
     ReduceAdd,
     ReduceMax,
     ReduceMin,
+    Mma,
 }
 
 /// What a thread waits for.

@@ -6,7 +6,7 @@
 //! (an object of arrays of states), `action_names` (`names`, and `of_row`) and `grid`, the fields of [`Grid`]; and where
 //! there is no `R`, `action_rewards` are all there is. Keys come in any order; others are ignored.
 
-mod scan;
+pub(crate) mod scan;
 mod source;
 
 use std::cell::{Cell, RefCell};
@@ -24,12 +24,18 @@ use super::Error;
 use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
 
 /// Reads and validates a model.
-pub fn read(mut reader: impl Read, file: String) -> Result<Mdp, Error> {
+pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
+    let model: Model = parse(reader, file.clone())?;
+    Mdp::from(model).validated().map_err(|source| Error::Invalid { file, source })
+}
+
+/// Reads an object, and nothing after it.
+pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T, Error> {
     let path = Path::new(Source::new(&mut reader));
     let mut json = serde_json::Deserializer::from_reader(&path.source);
-    let parsed = Object::<Model>::at(&path).deserialize(&mut json).and_then(|model| json.end().map(|()| model));
+    let parsed = Object::at(&path).deserialize(&mut json).and_then(|object| json.end().map(|()| object));
     match parsed {
-        Ok(model) => Mdp::from(model).validated().map_err(|source| Error::Invalid { file, source }),
+        Ok(object) => Ok(object),
         Err(error) if error.is_io() => Err(Error::Read { file, source: error.into() }),
         Err(error) => {
             let Place { line, column } = path.source.place(error.line(), error.column());
@@ -58,7 +64,7 @@ pub(super) fn plain(error: &serde_json::Error) -> String {
 }
 
 /// The document, and where in it the reader is, for messages. What fails leaves it there.
-struct Path<'r> {
+pub(crate) struct Path<'r> {
     source: Source<'r>,
     keys: RefCell<Vec<&'static str>>,
     index: Cell<Option<usize>>,
@@ -85,7 +91,7 @@ impl fmt::Display for Path<'_> {
 }
 
 /// An object of known keys, the first [`REQUIRED`](Self::REQUIRED) of which must be there.
-trait Fields: Default {
+pub(crate) trait Fields: Default {
     const KEYS: &'static [&'static str];
     const REQUIRED: usize;
 
@@ -98,8 +104,9 @@ trait Fields: Default {
     }
 }
 
+/// What an object says of a model.
 #[derive(Default)]
-struct Model {
+pub(crate) struct Model {
     states: u32,
     actions: Option<u32>,
     choices: Option<Vec<u64>>,
@@ -181,8 +188,9 @@ impl From<Model> for Mdp {
     }
 }
 
+/// A matrix in compressed sparse rows.
 #[derive(Default)]
-struct Matrix {
+pub(crate) struct Matrix {
     indptr: Vec<u64>,
     indices: Vec<u32>,
     data: Vec<f64>,
@@ -238,13 +246,13 @@ impl Fields for Grid {
 }
 
 /// Reads an object.
-struct Object<'p, T> {
+pub(crate) struct Object<'p, T> {
     path: &'p Path<'p>,
     fields: PhantomData<T>,
 }
 
 impl<'p, T> Object<'p, T> {
-    fn at(path: &'p Path<'p>) -> Self {
+    pub(crate) fn at(path: &'p Path<'p>) -> Self {
         Self { path, fields: PhantomData }
     }
 }
@@ -338,7 +346,7 @@ impl<T: Copy> Visitor<'_> for Word<'_, T> {
 }
 
 /// A type of numbers.
-trait Numeric: Sized {
+pub(crate) trait Numeric: Sized {
     fn from_integer(number: u64) -> Option<Self>;
 
     /// From a number with a sign, a point or an exponent.
@@ -370,13 +378,13 @@ impl Numeric for f64 {
 }
 
 /// Reads a number.
-struct Number<T> {
+pub(crate) struct Number<T> {
     expected: &'static str,
     number: PhantomData<T>,
 }
 
 impl<T> Number<T> {
-    fn new(expected: &'static str) -> Self {
+    pub(crate) fn new(expected: &'static str) -> Self {
         Self { expected, number: PhantomData }
     }
 }
@@ -410,14 +418,14 @@ impl<T: Numeric> Visitor<'_> for Number<T> {
 }
 
 /// Reads an array of numbers.
-struct Array<'p, T> {
+pub(crate) struct Array<'p, T> {
     path: &'p Path<'p>,
     expected: &'static str,
     element: PhantomData<T>,
 }
 
 impl<'p, T> Array<'p, T> {
-    fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
+    pub(crate) fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
         Self { path, expected, element: PhantomData }
     }
 }
@@ -460,6 +468,12 @@ impl<'de, T: Numeric + Scan> Visitor<'de> for Array<'_, T> {
 
 /// Writes a model.
 pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
+    open(out, mdp)?;
+    writeln!(out, "}}")
+}
+
+/// Writes the object of a model up to its end, where other keys may follow.
+pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     write!(out, "{{\"S\":{}", mdp.states)?;
     match &mdp.choices {
         Choices::Uniform(actions) => field(out, "A", actions)?,
@@ -470,13 +484,8 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     if mdp.objective != Objective::default() {
         field(out, "objective", &mdp.objective)?;
     }
-    for (name, matrix) in [("P", &mdp.transitions), ("R", &mdp.rewards)] {
-        write!(out, ",\n\"{name}\":{{\"indptr\":")?;
-        value(out, &matrix.row_ptr[..])?;
-        field(out, "indices", &matrix.col[..])?;
-        field(out, "data", &matrix.val[..])?;
-        write!(out, "}}")?;
-    }
+    matrix(out, "P", &mdp.transitions)?;
+    matrix(out, "R", &mdp.rewards)?;
     for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
         if !numbers.is_empty() {
             field(out, name, &numbers[..])?;
@@ -494,10 +503,20 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     if let Some(grid) = &mdp.grid {
         field(out, "grid", grid)?;
     }
-    writeln!(out, "}}")
+    Ok(())
 }
 
-fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {
+/// Writes a key and its matrix.
+pub(crate) fn matrix(out: &mut impl Write, name: &str, matrix: &Csr) -> io::Result<()> {
+    write!(out, ",\n\"{name}\":{{\"indptr\":")?;
+    value(out, &matrix.row_ptr[..])?;
+    field(out, "indices", &matrix.col[..])?;
+    field(out, "data", &matrix.val[..])?;
+    write!(out, "}}")
+}
+
+/// Writes a key and its value.
+pub(crate) fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {
     write!(out, ",\n\"{name}\":")?;
     value(out, content)
 }

@@ -1,0 +1,287 @@
+//! Point-based backups on the CPU: projections through sparse T and O, scores in `f32`, vectors in `f64`.
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backup::Backup;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::Pomdp;
+use crate::pomdp::projection::Projection;
+
+/// Vectors side by side in a block: as many `f32` as a cache line holds.
+const LANES: usize = 16;
+
+/// States of a vector that one task builds.
+const CHUNK: usize = 16_384;
+
+/// Γ in two forms: vector by vector in `f64` to build from, and state by state in blocks of 16 vectors in `f32` to
+/// score with.
+pub struct Vectors {
+    /// α, as they are.
+    alpha: AlphaVectors,
+    /// Block k holds at `[s][i]` what vector 16k + i has for s.
+    blocks: Vec<Vec<[f32; LANES]>>,
+}
+
+impl Vectors {
+    /// These.
+    #[must_use]
+    pub fn new(alpha: &AlphaVectors) -> Self {
+        let mut own = Self { alpha: AlphaVectors::new(alpha.states), blocks: Vec::new() };
+        own.extend(alpha);
+        own
+    }
+
+    /// Adds these behind those that are there.
+    fn extend(&mut self, alpha: &AlphaVectors) {
+        for i in 0..alpha.len() {
+            self.push(alpha.actions[i], alpha.vector(i));
+        }
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, action: u32, vector: &[f64]) {
+        let lane = self.alpha.len() % LANES;
+        if lane == 0 {
+            // What no vector has is never the best.
+            self.blocks.push(vec![[f32::NEG_INFINITY; LANES]; vector.len()]);
+        }
+        let block = self.blocks.last_mut().expect("pushed above where there was none");
+        for (entry, value) in block.iter_mut().zip(vector) {
+            entry[lane] = *value as f32;
+        }
+        self.alpha.push(action, vector);
+    }
+
+    /// The vectors.
+    #[must_use]
+    pub fn alpha(&self) -> &AlphaVectors {
+        &self.alpha
+    }
+
+    /// Leaves those that `keep` says yes to, in the same order.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        let (states, count) = (self.alpha.states as usize, self.alpha.len());
+        let mut to = 0;
+        for from in (0..count).filter(|&i| keep(i)) {
+            if to < from {
+                self.alpha.values.copy_within(from * states..(from + 1) * states, to * states);
+                self.alpha.actions[to] = self.alpha.actions[from];
+            }
+            to += 1;
+        }
+        self.alpha.values.truncate(to * states);
+        self.alpha.actions.truncate(to);
+        let kept: Vec<usize> = (0..count).filter(|&i| keep(i)).collect();
+        for (block, sources) in kept.chunks(LANES).enumerate() {
+            for state in 0..states {
+                let mut entry = [f32::NEG_INFINITY; LANES];
+                for (target, &source) in entry.iter_mut().zip(sources) {
+                    *target = self.blocks[source / LANES][state][source % LANES];
+                }
+                self.blocks[block][state] = entry;
+            }
+        }
+        self.blocks.truncate(to.div_ceil(LANES));
+    }
+
+    /// The vectors, without all else.
+    #[must_use]
+    pub fn into_alpha(self) -> AlphaVectors {
+        self.alpha
+    }
+
+    /// Bytes that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.alpha.values.capacity() * size_of::<f64>()
+            + self.blocks.len() * self.alpha.states as usize * size_of::<[f32; LANES]>()
+    }
+
+    /// Of the vectors from the number `first` on, one that is best at `belief`: the first of those, up to rounding in `f32`,
+    /// and its value in `f64`. `None` where there is none. The belief may be one of another sum than 1.
+    #[must_use]
+    pub fn best_from(&self, belief: &Belief, first: usize) -> Option<(u32, f64)> {
+        let mut best = (None, f32::NEG_INFINITY);
+        for (block, entries) in self.blocks.iter().enumerate().skip(first / LANES) {
+            let scores = scores(belief, entries);
+            for (lane, &score) in scores.iter().enumerate() {
+                let vector = block * LANES + lane;
+                if vector >= first && vector < self.alpha.len() && (best.0.is_none() || score > best.1) {
+                    best = (Some(vector), score);
+                }
+            }
+        }
+        best.0.map(|vector| (vector as u32, belief.dot(self.alpha.vector(vector))))
+    }
+}
+
+/// Σ b(s) α(s) of the vectors of a block.
+fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
+    let mut sums = [0.0; LANES];
+    for (state, prob) in belief.iter() {
+        let prob = prob as f32;
+        for (sum, value) in sums.iter_mut().zip(&block[state as usize]) {
+            *sum += prob * value;
+        }
+    }
+    sums
+}
+
+/// What builds vectors: r and T action by action, as a vector meets them state after state.
+pub struct Assembler<'m> {
+    model: &'m Pomdp,
+    actions: Vec<Rows>,
+}
+
+/// r(s, a) and T(s, a, ·) of one action.
+struct Rows {
+    rewards: Vec<f64>,
+    /// The row of state s ends here, at s.
+    ends: Vec<usize>,
+    successors: Vec<u32>,
+    probs: Vec<f64>,
+}
+
+impl<'m> Assembler<'m> {
+    /// Of a model; `rewards` are r(s, a) at s·A + a.
+    #[must_use]
+    pub fn new(model: &'m Pomdp, rewards: &[f64]) -> Self {
+        let (states, count) = (model.states(), model.actions());
+        let rows = |action: u32| {
+            let mut rows = Rows {
+                rewards: rewards.iter().skip(action as usize).step_by(count as usize).copied().collect(),
+                ends: Vec::with_capacity(states as usize),
+                successors: Vec::new(),
+                probs: Vec::new(),
+            };
+            for state in 0..states {
+                let (successors, probs) = model.successors(state, action);
+                rows.successors.extend_from_slice(successors);
+                rows.probs.extend_from_slice(probs);
+                rows.ends.push(rows.successors.len());
+            }
+            rows
+        };
+        Self { model, actions: (0..count).into_par_iter().map(rows).collect() }
+    }
+
+    /// The vector of an action, and of the vector of Γ that follows each observation:
+    ///
+    /// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
+    #[must_use]
+    pub fn vector(&self, alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
+        let states = self.model.states() as usize;
+        let vectors: Vec<&[f64]> = next.iter().map(|&vector| alpha.vector(vector as usize)).collect();
+        let observed = &self.model.observations;
+        let (ends, col, val) = (&observed.row_ptr[action as usize * states..], &observed.col[..], &observed.val[..]);
+        let mut after = vec![0.0; states];
+        after.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, after)| {
+            let begin = chunk * CHUNK;
+            let mut entry = ends[begin] as usize;
+            for ((state, target), &end) in (begin..).zip(after).zip(&ends[begin + 1..]) {
+                let entries = entry..end as usize;
+                entry = end as usize;
+                let pairs = col[entries.clone()].iter().zip(&val[entries]);
+                *target = pairs.fold(0.0, |sum, (&o, p)| sum + p * vectors[o as usize][state]);
+            }
+        });
+        self.ahead(action, &after)
+    }
+
+    /// r(s, a) + γ Σ_{s'} T(s, a, s') v(s').
+    #[must_use]
+    pub fn ahead(&self, action: u32, values: &[f64]) -> Vec<f64> {
+        let gamma = self.model.gamma();
+        let Rows { rewards, ends, successors, probs } = &self.actions[action as usize];
+        let mut vector = vec![0.0; values.len()];
+        vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, vector)| {
+            let begin = chunk * CHUNK;
+            let mut entry = if begin == 0 { 0 } else { ends[begin - 1] };
+            for ((target, reward), &end) in vector.iter_mut().zip(&rewards[begin..]).zip(&ends[begin..]) {
+                let entries = entry..end;
+                entry = end;
+                let pairs = successors[entries.clone()].iter().zip(&probs[entries]);
+                *target = reward + gamma * pairs.fold(0.0, |sum, (&s, p)| sum + p * values[s as usize]);
+            }
+        });
+        vector
+    }
+}
+
+/// Backups on all cores, a belief at a time on each.
+pub struct PointBased<'m> {
+    model: &'m Pomdp,
+    /// r(s, a) at s·A + a.
+    rewards: Vec<f64>,
+    /// Made when it is first needed.
+    assembler: OnceLock<Assembler<'m>>,
+    vectors: Vectors,
+}
+
+impl<'m> PointBased<'m> {
+    /// Backups of a model that is to be maximised; Γ is empty.
+    #[must_use]
+    pub fn new(model: &'m Pomdp) -> Self {
+        let vectors = Vectors::new(&AlphaVectors::new(model.states()));
+        Self { model, rewards: model.expected_rewards(), assembler: OnceLock::new(), vectors }
+    }
+
+    fn backup_of(&self, projection: &mut Projection, belief: &Belief) -> (u32, Vec<f64>) {
+        let (model, gamma) = (self.model, self.model.gamma());
+        let actions = model.actions();
+        let mut best: Option<(f64, u32, Vec<u32>)> = None;
+        for action in 0..actions {
+            let mut value = model.reward(&self.rewards, belief, action);
+            let mut next = vec![u32::MAX; model.observation_count as usize];
+            // The vector of the likeliest observation follows those that cannot be seen.
+            let mut likeliest = (0.0, 0);
+            projection.each(model, belief, action, |observation, prob, after| {
+                if let Some((vector, expected)) = self.vectors.best_from(&after, 0) {
+                    value += gamma * prob * expected;
+                    next[observation as usize] = vector;
+                    likeliest = if prob > likeliest.0 { (prob, vector) } else { likeliest };
+                }
+            });
+            if best.as_ref().is_none_or(|best| value > best.0) {
+                next.iter_mut().filter(|next| **next == u32::MAX).for_each(|next| *next = likeliest.1);
+                best = Some((value, action, next));
+            }
+        }
+        let (_, action, next) = best.unwrap_or_default();
+        let assembler = self.assembler.get_or_init(|| Assembler::new(model, &self.rewards));
+        (action, assembler.vector(self.vectors.alpha(), action, &next))
+    }
+}
+
+impl Backup for PointBased<'_> {
+    type Error = Infallible;
+
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        self.vectors = Vectors::new(vectors);
+        Ok(())
+    }
+
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        self.vectors.extend(vectors);
+        Ok(())
+    }
+
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, Infallible> {
+        let backups =
+            beliefs.par_iter().map_init(Projection::default, |scratch, belief| self.backup_of(scratch, belief));
+        let mut all = AlphaVectors::new(self.model.states());
+        for (action, vector) in backups.collect::<Vec<_>>() {
+            all.push(action, &vector);
+        }
+        Ok(all)
+    }
+
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Infallible> {
+        let best = |belief: &Belief| self.vectors.best_from(belief, 0).unwrap_or((u32::MAX, f64::NEG_INFINITY));
+        Ok(beliefs.par_iter().map(best).collect())
+    }
+}

@@ -1,0 +1,230 @@
+//! Memory that grows, and a model and its vectors in it.
+
+use warpkov_kernels::device::Plain;
+use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_kernels::pomdp::product::{STEP, TILE, place_vectors};
+
+use crate::backend::Precise;
+use crate::mdp::model::Csr;
+
+/// A buffer that is made larger when it must be; what it holds is then lost.
+pub struct Scratch<T: Plain, D: Device>(D::Buffer<T>);
+
+impl<T: Plain, D: Device> Scratch<T, D> {
+    pub fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self(device.zeros(1)?))
+    }
+
+    /// At least `len` elements, whatever they hold.
+    pub fn of(&mut self, device: &D, len: usize) -> Result<&mut D::Buffer<T>, D::Error> {
+        if self.0.len() < len {
+            // The old memory goes before the new is asked for.
+            self.0 = device.zeros(0)?;
+            self.0 = device.zeros(len.next_power_of_two().min(len + (1 << 24)))?;
+        }
+        Ok(&mut self.0)
+    }
+
+    /// At least `len` elements, all bytes zero.
+    pub fn cleared(&mut self, device: &D, len: usize) -> Result<&mut D::Buffer<T>, D::Error> {
+        device.clear(self.of(device, len)?)?;
+        Ok(&mut self.0)
+    }
+
+    /// What it was last made.
+    pub fn get(&self) -> &D::Buffer<T> {
+        &self.0
+    }
+
+    /// The same, to be written.
+    pub fn get_mut(&mut self) -> &mut D::Buffer<T> {
+        &mut self.0
+    }
+}
+
+/// A sparse matrix.
+pub struct Matrix<T: Precise, D: Device> {
+    pub row_ptr: D::Buffer<u64>,
+    pub col: D::Buffer<u32>,
+    pub val: D::Buffer<T>,
+}
+
+impl<T: Precise, D: Device> Matrix<T, D> {
+    pub fn upload(device: &D, matrix: &Csr) -> Result<Self, D::Error> {
+        let (row_ptr, col) = (device.upload(&matrix.row_ptr)?, device.upload(&matrix.col)?);
+        Ok(Self { row_ptr, col, val: device.upload(&T::of(&matrix.val))? })
+    }
+}
+
+/// Γ as a kernel wants it: vectors `0..count` are there.
+struct Layout<T: Plain, D: Device> {
+    buffer: D::Buffer<T>,
+    count: u32,
+    /// Vectors that there is room for.
+    capacity: u32,
+}
+
+impl<T: Plain, D: Device> Layout<T, D> {
+    fn empty(device: &D) -> Result<Self, D::Error> {
+        Ok(Self { buffer: device.zeros(0)?, count: 0, capacity: 0 })
+    }
+
+    /// Room for `needed` vectors of `length`, in whole tiles; if there was not, none is left.
+    fn reserve(&mut self, device: &D, needed: u32, length: usize) -> Result<(), D::Error> {
+        if self.capacity < needed {
+            let capacity = needed.next_multiple_of(TILE as u32);
+            *self = Self::empty(device)?;
+            *self = Self { buffer: device.zeros(capacity as usize * length)?, count: 0, capacity };
+        }
+        Ok(())
+    }
+}
+
+/// Γ on the device, in up to three layouts; two are made when they are first asked for.
+pub struct Vectors<T: Precise, D: Device> {
+    states: u32,
+    /// Γ\[i\]\[s\].
+    rows: Layout<T, D>,
+    /// Γ\[s\]\[i\], the row as long as its capacity.
+    columns: Layout<T, D>,
+    /// Γ\[i\]\[s\] in f32, padded.
+    padded: Layout<f32, D>,
+}
+
+impl<T: Precise, D: Device> Vectors<T, D> {
+    pub fn new(device: &D, states: u32) -> Result<Self, D::Error> {
+        let (rows, columns) = (Layout::empty(device)?, Layout::empty(device)?);
+        Ok(Self { states, rows, columns, padded: Layout::empty(device)? })
+    }
+
+    pub fn count(&self) -> u32 {
+        self.rows.count
+    }
+
+    /// Forgets all vectors, and keeps the memory.
+    pub fn clear(&mut self) {
+        (self.rows.count, self.columns.count, self.padded.count) = (0, 0, 0);
+    }
+
+    /// S in whole steps.
+    pub fn padded_stride(&self) -> u32 {
+        self.states.next_multiple_of(STEP as u32)
+    }
+
+    /// Adds vectors of S elements each.
+    pub fn add(&mut self, device: &D, values: &[f64]) -> Result<(), D::Error> {
+        let (states, old) = (self.states, self.rows.count);
+        let added = (values.len() / states as usize) as u32;
+        let mut none = (device.zeros::<T>(0)?, device.zeros::<f32>(0)?);
+        if old + added > self.rows.capacity {
+            // Twice as much, so that vectors move seldom.
+            let grown = Layout::empty(device)?;
+            let before = std::mem::replace(&mut self.rows, grown);
+            self.rows.reserve(device, (old + added).max(2 * old), states as usize)?;
+            let shape = Shape::cover(u64::from(old) * u64::from(states), 256);
+            let to = &mut self.rows.buffer;
+            // SAFETY: both have `old` vectors at least.
+            unsafe {
+                place_vectors(
+                    device,
+                    shape,
+                    states,
+                    0,
+                    old,
+                    0,
+                    &before.buffer,
+                    states,
+                    to,
+                    0,
+                    &mut none.0,
+                    0,
+                    &mut none.1,
+                )?;
+            }
+        }
+        let source = device.upload(&T::of(values))?;
+        let shape = Shape::cover(values.len() as u64, 256);
+        let to = &mut self.rows.buffer;
+        // SAFETY: there is room for all.
+        unsafe {
+            place_vectors(device, shape, states, old, added, 0, &source, states, to, 0, &mut none.0, 0, &mut none.1)?;
+        }
+        self.rows.count = old + added;
+        Ok(())
+    }
+
+    /// Γ\[i\]\[s\].
+    pub fn rows(&self) -> &D::Buffer<T> {
+        &self.rows.buffer
+    }
+
+    /// Γ\[s\]\[i\], and how long its rows are.
+    pub fn columns(&mut self, device: &D) -> Result<(&D::Buffer<T>, u32), D::Error> {
+        let Self { states, rows, columns, .. } = self;
+        columns.reserve(device, rows.capacity, *states as usize)?;
+        let (first, count) = (columns.count, rows.count - columns.count);
+        if count > 0 {
+            let shape = Shape::cover(u64::from(count) * u64::from(*states), 256);
+            let (stride, to) = (columns.capacity, &mut columns.buffer);
+            let mut none = (device.zeros::<T>(0)?, device.zeros::<f32>(0)?);
+            // SAFETY: the source has these vectors, and there is room for all.
+            unsafe {
+                place_vectors(
+                    device,
+                    shape,
+                    *states,
+                    first,
+                    count,
+                    first,
+                    &rows.buffer,
+                    0,
+                    &mut none.0,
+                    stride,
+                    to,
+                    0,
+                    &mut none.1,
+                )?;
+            }
+            columns.count = rows.count;
+        }
+        Ok((&columns.buffer, columns.capacity))
+    }
+
+    /// Γ\[i\]\[s\] in f32, in whole tiles of rows of [`padded_stride`](Self::padded_stride) elements: as of the last [`pad`](Self::pad).
+    pub fn padded(&self) -> &D::Buffer<f32> {
+        &self.padded.buffer
+    }
+
+    /// Makes [`padded`](Self::padded) what it says.
+    pub fn pad(&mut self, device: &D) -> Result<(), D::Error> {
+        let stride = self.padded_stride();
+        let Self { states, rows, padded, .. } = self;
+        padded.reserve(device, rows.capacity, stride as usize)?;
+        let (first, count) = (padded.count, rows.count - padded.count);
+        if count > 0 {
+            let shape = Shape::cover(u64::from(count) * u64::from(*states), 256);
+            let to = &mut padded.buffer;
+            let mut none = (device.zeros::<T>(0)?, device.zeros::<T>(0)?);
+            // SAFETY: the source has these vectors, and there is room for all.
+            unsafe {
+                place_vectors(
+                    device,
+                    shape,
+                    *states,
+                    first,
+                    count,
+                    first,
+                    &rows.buffer,
+                    0,
+                    &mut none.0,
+                    0,
+                    &mut none.1,
+                    stride,
+                    to,
+                )?;
+            }
+            padded.count = rows.count;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,297 @@
+//! `warpkov pomdp generate`.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use warpkov::pomdp::generate;
+use warpkov::pomdp::generate::{Layout, Map};
+use warpkov::pomdp::io::{Format, Kind};
+use warpkov::pomdp::model::Pomdp;
+
+use super::{Error, Outcome, file};
+use crate::cli::file::ModelFile;
+use crate::cli::number;
+
+/// Examples of the command that lists the families.
+pub const EXAMPLES: &str = "\
+Examples:
+  warpkov pomdp generate tiger --out tiger.json
+  warpkov pomdp generate rock-sample --layout 7,8 --out rocks.json
+  warpkov pomdp generate maze --map hall.txt --out hall.json";
+
+/// Generates a model of a known family.
+#[derive(Subcommand)]
+pub enum Family {
+    Tiger(Tiger),
+    FourByThree(FourByThree),
+    Maze(Maze),
+    Tag(Tag),
+    RockSample(RockSample),
+    Olfactory(Olfactory),
+}
+
+/// Where to write the model.
+#[derive(Args)]
+struct Output {
+    /// Where to write the model, or - for the standard output.
+    #[arg(long, value_name = "FILE|-")]
+    out: ModelFile,
+    /// Format of --out [default: as its extension says; JSON on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Option<Format>,
+}
+
+/// Generates the tiger of Kaelbling, Littman and Cassandra.
+///
+/// Behind one of two doors is a tiger, behind the other a treasure. Listening tells, not always truly, behind which one.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate tiger --out tiger.json", allow_negative_numbers = true)]
+pub struct Tiger {
+    /// Probability that listening tells the truth.
+    #[arg(long, value_name = "P", default_value = "0.85", value_parser = number::probability)]
+    accuracy: f64,
+    /// What listening earns.
+    #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite)]
+    listen: f64,
+    /// What opening the door with the treasure earns.
+    #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite)]
+    treasure: f64,
+    /// What opening the door with the tiger earns.
+    #[arg(long, value_name = "R", default_value = "-100", value_parser = number::finite)]
+    tiger: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Generates the 4 × 3 grid of Russell and Norvig, with observations by Parr and Russell.
+///
+/// Moves slip to either side; what is seen is on which sides of a cell there are walls.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  warpkov pomdp generate four-by-three --out 4x3.json",
+    allow_negative_numbers = true
+)]
+pub struct FourByThree {
+    /// Probability of slipping to a side.
+    #[arg(long, value_name = "P", default_value = "0.2", value_parser = number::probability)]
+    slip: f64,
+    /// What every step earns.
+    #[arg(long, value_name = "R", default_value = "-0.04", value_parser = number::finite)]
+    step: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Generates a maze for a robot that turns and sees walls around it.
+///
+/// The robot knows the maze but not where in it it is. In a map '#' and ' ' are walls, '.' is free, 'G' a goal, and '1' to
+/// '9' are marks that are seen where they are. Without a map or a size it is a corridor with four niches.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov pomdp generate maze --out corridor.json
+  warpkov pomdp generate maze --map hall.txt --out hall.json
+  warpkov pomdp generate maze --width 12 --height 8 --seed 7 --show --out maze.json")]
+pub struct Maze {
+    /// A text file with the map.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["width", "height"])]
+    map: Option<PathBuf>,
+    /// Rooms in a row of a random maze.
+    #[arg(long, value_name = "ROOMS", value_parser = clap::value_parser!(u32).range(1..), requires = "height")]
+    width: Option<u32>,
+    /// Rooms in a column of a random maze.
+    #[arg(long, value_name = "ROOMS", value_parser = clap::value_parser!(u32).range(1..), requires = "width")]
+    height: Option<u32>,
+    /// Seed of the random maze.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    /// Probability that an action does what it says.
+    #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
+    moves: f64,
+    /// Probability that a wall is seen.
+    #[arg(long, value_name = "P", default_value = "0.9", value_parser = number::probability)]
+    sees_wall: f64,
+    /// Probability that an opening is seen.
+    #[arg(long, value_name = "P", default_value = "0.95", value_parser = number::probability)]
+    sees_opening: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    /// Draw the map on the standard error.
+    #[arg(long)]
+    show: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Generates the game of tag of Pineau, Gordon and Thrun: 870 states.
+///
+/// A robot chases an opponent that it sees only in its own cell, and that flees.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate tag --out tag.json")]
+pub struct Tag {
+    /// Probability that the opponent tries to move.
+    #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
+    flees: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Generates RockSample[n,k] of Smith and Simmons.
+///
+/// A rover on n × n cells checks k rocks from afar, samples those that are good, and leaves to the east.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov pomdp generate rock-sample --layout 7,8 --out rocks.json
+  warpkov pomdp generate rock-sample --size 3 --rock 0,0 --rock 2,1 --start 0,1 --out small.json")]
+pub struct RockSample {
+    /// Known places of rocks and start, by n and k.
+    #[arg(long, value_enum, value_name = "N,K", required_unless_present = "size",
+        conflicts_with_all = ["size", "rock", "start"])]
+    layout: Option<Layout>,
+    /// Cells in a row and in a column.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "start")]
+    size: Option<u32>,
+    /// Column and row, from 0, of a rock; may be repeated.
+    #[arg(long, value_name = "X,Y", value_parser = place)]
+    rock: Vec<(u32, u32)>,
+    /// Where the rover starts.
+    #[arg(long, value_name = "X,Y", value_parser = place, requires = "size")]
+    start: Option<(u32, u32)>,
+    /// Distance at which the sensor's efficiency is a half, in cells [default: the layout's own, or 20].
+    #[arg(long, value_name = "D", value_parser = number::positive)]
+    half_efficiency_distance: Option<f64>,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Generates the search for a source of odour in the wind.
+///
+/// An agent that knows where on the grid the source is, but not where it is itself, goes from cell to cell and smells the
+/// source's plume, now and then. Moves are certain; by default there are 13,585 states.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov pomdp generate olfactory --out plume.json
+  warpkov pomdp generate olfactory --width 60 --height 31 --source 8,15 --spread 0.2 --out small.json")]
+pub struct Olfactory {
+    /// Cells in a row.
+    #[arg(long, value_name = "CELLS", default_value_t = 209, value_parser = clap::value_parser!(u32).range(1..))]
+    width: u32,
+    /// Cells in a column.
+    #[arg(long, value_name = "CELLS", default_value_t = 65, value_parser = clap::value_parser!(u32).range(1..))]
+    height: u32,
+    /// Where the source is; the wind blows to larger X.
+    #[arg(long, value_name = "X,Y", default_value = "20,32", value_parser = place)]
+    source: (u32, u32),
+    /// Probability of smelling the source next to it.
+    #[arg(long, value_name = "P", default_value = "0.9", value_parser = number::probability)]
+    peak: f64,
+    /// Half the width of the plume at the source, in cells.
+    #[arg(long, value_name = "CELLS", default_value = "1.5", value_parser = number::positive)]
+    width_at_source: f64,
+    /// By how much that widens with each cell downwind.
+    #[arg(long, value_name = "CELLS", default_value = "0.1", value_parser = number::non_negative)]
+    spread: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.99", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Two whole numbers.
+fn place(text: &str) -> Result<(u32, u32), String> {
+    let place = text.split_once(',').and_then(|(x, y)| Some((x.trim().parse().ok()?, y.trim().parse().ok()?)));
+    place.ok_or_else(|| "expected a column and a row, as in 2,0".to_owned())
+}
+
+impl Maze {
+    fn map(&self) -> Result<Map, Error> {
+        let of_file = |path: &PathBuf| {
+            let file = path.display().to_string();
+            let text = fs::read_to_string(path);
+            let text = text.map_err(|source| warpkov::pomdp::io::Error::Read { file: file.clone(), source })?;
+            text.parse().map_err(|error| Error::Usage(format!("{file}: {error}")))
+        };
+        Ok(match (&self.map, self.width, self.height) {
+            (Some(path), ..) => of_file(path)?,
+            (None, Some(width), Some(height)) => Map::random(width, height, self.seed)?,
+            _ => generate::Maze::default().map,
+        })
+    }
+}
+
+impl Family {
+    fn output(&self) -> &Output {
+        match self {
+            Self::Tiger(arguments) => &arguments.output,
+            Self::FourByThree(arguments) => &arguments.output,
+            Self::Maze(arguments) => &arguments.output,
+            Self::Tag(arguments) => &arguments.output,
+            Self::RockSample(arguments) => &arguments.output,
+            Self::Olfactory(arguments) => &arguments.output,
+        }
+    }
+
+    fn generate(&self) -> Result<Pomdp, Error> {
+        Ok(match *self {
+            Self::Tiger(Tiger { accuracy, listen, treasure, tiger, gamma, .. }) => {
+                generate::Tiger { accuracy, listen, treasure, tiger, gamma }.generate()?
+            }
+            Self::FourByThree(FourByThree { slip, step, gamma, .. }) => {
+                generate::FourByThree { slip, step, gamma, ..generate::FourByThree::default() }.generate()?
+            }
+            Self::Maze(ref arguments) => {
+                let Maze { moves, sees_wall, sees_opening, gamma, show, .. } = *arguments;
+                let map = arguments.map()?;
+                if show {
+                    eprint!("{map}");
+                }
+                let rest = generate::Maze::default();
+                generate::Maze { map, moves, sees_wall, sees_opening, gamma, ..rest }.generate()?
+            }
+            Self::Tag(Tag { flees, gamma, .. }) => {
+                generate::Tag { flees, gamma, ..generate::Tag::default() }.generate()?
+            }
+            Self::RockSample(ref arguments) => {
+                let known = generate::RockSample::new(arguments.layout.unwrap_or(Layout::R7x8));
+                let places = match (arguments.size, arguments.start) {
+                    (Some(size), Some(start)) => {
+                        generate::RockSample { size, start, rocks: arguments.rock.clone(), ..known }
+                    }
+                    _ => known,
+                };
+                let half_efficiency_distance =
+                    arguments.half_efficiency_distance.unwrap_or(places.half_efficiency_distance);
+                generate::RockSample { half_efficiency_distance, gamma: arguments.gamma, ..places }.generate()?
+            }
+            Self::Olfactory(Olfactory { width, height, source, peak, width_at_source, spread, gamma, .. }) => {
+                generate::Olfactory { width, height, source, peak, width_at_source, spread, gamma }.generate()?
+            }
+        })
+    }
+}
+
+/// Generates, then writes.
+pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
+    let Output { out: target, to } = family.output();
+    let format = file::output_format(target, *to, &[Kind::Model])?;
+    file::write(target, format, &family.generate()?, out)?;
+    Ok(Outcome::Success)
+}

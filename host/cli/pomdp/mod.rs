@@ -1,0 +1,56 @@
+//! `warpkov pomdp`.
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use super::{Error, Outcome};
+
+mod act;
+mod bound;
+mod convert;
+mod evaluate;
+mod file;
+mod generate;
+mod info;
+mod policy;
+mod simulate;
+mod solve;
+mod trace;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  warpkov pomdp generate tag --out tag.json
+  warpkov pomdp info hallway.pomdp
+  warpkov pomdp convert tag.pomdpx tag.pomdp
+  warpkov pomdp solve tiger.pomdp --out tiger.alpha
+  warpkov pomdp evaluate tiger.pomdp --policy tiger.alpha";
+
+#[derive(Subcommand)]
+pub enum PomdpCommand {
+    #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
+    Generate(generate::Family),
+    Info(info::Arguments),
+    Convert(convert::Arguments),
+    Solve(solve::Arguments),
+    Evaluate(evaluate::Arguments),
+    Simulate(simulate::Arguments),
+    Act(act::Arguments),
+    Bound(bound::Arguments),
+    Trace(trace::Arguments),
+}
+
+/// Runs a command.
+pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
+    match command {
+        PomdpCommand::Generate(family) => generate::run(&family, out),
+        PomdpCommand::Info(arguments) => info::run(&arguments, out),
+        PomdpCommand::Convert(arguments) => convert::run(&arguments, out),
+        PomdpCommand::Solve(arguments) => solve::run(&arguments, out),
+        PomdpCommand::Evaluate(arguments) => evaluate::run(&arguments, out),
+        PomdpCommand::Simulate(arguments) => simulate::run(&arguments, out),
+        PomdpCommand::Act(arguments) => act::run(&arguments, out),
+        PomdpCommand::Bound(arguments) => bound::run(&arguments, out),
+        PomdpCommand::Trace(arguments) => trace::run(&arguments, out),
+    }
+}

@@ -1,0 +1,102 @@
+//! The 4 × 3 grid: Russell and Norvig, *Artificial Intelligence*, section 17.1; with observations by Parr and Russell,
+//! *Approximating optimal policies for partially observable stochastic domains*, IJCAI (1995).
+
+use super::{Error, Matrices, Sizes, names};
+use crate::mdp::generate::{discount, finite, fraction};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::{Names, Pomdp};
+
+/// Four columns, three rows, and a wall in the second column of the second row: 11 cells, row after row from above.
+///
+/// Actions: north, south, east, west. A move succeeds with 1 − `slip` and goes to either side with `slip` / 2; against a
+/// wall it stays. Observations are exact: left, right, both or neither, which of the two sides have a wall; good and bad,
+/// where the cells at the right end of the first and second row are. Those two pay `good` and `bad` when they are entered,
+/// and whatever is done there leads anywhere else. Every step earns `step` beside that. Starts anywhere but in those two.
+///
+/// V\*(b₀) is between 1.9060 and 1.9071. Cassandra's file of this grid is another model: SARSOP's bounds on it are 1.88988 and
+/// 1.89085, and 1.9039 is what it is worth here if the two cells pay when they are left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FourByThree {
+    /// The probability of going to a side, in [0, 1].
+    pub slip: f64,
+    /// What every step earns; finite.
+    pub step: f64,
+    /// What entering the good cell earns; finite.
+    pub good: f64,
+    /// What entering the bad cell earns; finite.
+    pub bad: f64,
+    /// γ, in [0, 1).
+    pub gamma: f64,
+}
+
+/// The source's with γ = 0.95.
+impl Default for FourByThree {
+    fn default() -> Self {
+        Self { slip: 0.2, step: -0.04, good: 1.0, bad: -1.0, gamma: 0.95 }
+    }
+}
+
+const GOOD: u32 = 3;
+const BAD: u32 = 6;
+const CELLS: u32 = 11;
+/// North, south, east, west; those to the sides of each are the other pair.
+const DIRECTIONS: [(i32, i32); 4] = [(0, -1), (0, 1), (1, 0), (-1, 0)];
+
+/// Places are numbered without the wall, which would be the sixth.
+fn beside(cell: u32, (dx, dy): (i32, i32)) -> Option<u32> {
+    let place = cell as i32 + i32::from(cell >= 5);
+    let (x, y) = (place % 4 + dx, place / 4 + dy);
+    let free = (0..4).contains(&x) && (0..3).contains(&y) && (x, y) != (1, 1);
+    free.then(|| (4 * y + x) as u32).map(|place| place - u32::from(place > 5))
+}
+
+impl FourByThree {
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// If a field is out of its range.
+    pub fn generate(&self) -> Result<Pomdp, Error> {
+        let Self { slip, step, good, bad, gamma } = *self;
+        fraction("slip", slip)?;
+        for (name, reward) in [("step", step), ("good", good), ("bad", bad)] {
+            finite(name, reward)?;
+        }
+        discount(gamma)?;
+        let sizes = Sizes { states: CELLS, actions: 4, observations: 6 };
+        let others = Belief::uniform((0..CELLS).filter(|&cell| cell != GOOD && cell != BAD).collect());
+        let outcomes = |s: u32, a: u32| {
+            if s == GOOD || s == BAD {
+                return others.iter().collect();
+            }
+            let to = |direction: u32| beside(s, DIRECTIONS[direction as usize]).unwrap_or(s);
+            let aside = if a < 2 { [2, 3] } else { [0, 1] };
+            let sides = aside.map(|direction| (to(direction), slip / 2.0));
+            [(to(a), 1.0 - slip)].into_iter().chain(sides).collect::<Vec<_>>()
+        };
+        let transitions = sizes.transitions(outcomes)?;
+        let shown = |_, s: u32| {
+            let wall = |direction: usize| beside(s, DIRECTIONS[direction]).is_none();
+            let seen = match (s, wall(3), wall(2)) {
+                (GOOD, ..) => 4,
+                (BAD, ..) => 5,
+                (_, true, false) => 0,
+                (_, false, true) => 1,
+                (_, true, true) => 2,
+                (_, false, false) => 3,
+            };
+            [(seen, 1.0)]
+        };
+        let entered = |s: u32| match s {
+            GOOD => good,
+            BAD => bad,
+            _ => 0.0,
+        };
+        let action_rewards =
+            sizes.rewards(|s, a| step + outcomes(s, a).iter().map(|&(next, p)| p * entered(next)).sum::<f64>());
+        let matrices =
+            Matrices { transitions, observations: sizes.observations(shown)?, action_rewards, ..Matrices::default() };
+        let actions = names(["north", "south", "east", "west"]);
+        let observations = names(["left", "right", "both", "neither", "good", "bad"]);
+        sizes.model(gamma, matrices, others.clone(), Names { states: Vec::new(), actions, observations })
+    }
+}

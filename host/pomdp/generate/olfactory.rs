@@ -1,0 +1,102 @@
+//! The search for a source of odour that the wind carries away: the kind of problem of Loisy and Eloy, *Searching for a
+//! source without gradients*, Proc. R. Soc. A 478 (2022), and Rigolli, Reddy, Seminara and Vergassola, *Alternation emerges
+//! as a multi-modal strategy for turbulent odor navigation*, eLife 11 (2022), with a Gaussian plume for the odour.
+
+use super::{Error, Matrices, Sizes, inside, names};
+use crate::mdp::generate::{cells, count, discount, finite, number};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::{Names, Pomdp};
+
+/// An agent that knows where on the grid the source is, but not where it is itself.
+///
+/// State y · width + x. Actions: north (y + 1), east, south, west, each to the next cell for sure, or nowhere at the edge:
+/// T is an index, S × A. Observations: nothing, odour, source. The wind blows east. At dx cells downwind of the source and
+/// dy beside its line, odour is perceived with probability
+///
+/// > p(dx, dy) = peak · (σ₀ / σ) · e^(−dy² / 2σ²), with σ = σ₀ + spread · dx for dx ≥ 0,
+///
+/// and upwind with peak · e^(−(dx² + dy²) / 2σ₀²); below 10⁻⁶ never. The source is found surely; to come there earns 1, and
+/// there the search ends. It starts anywhere else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Olfactory {
+    /// Cells in a row.
+    pub width: u32,
+    /// Cells in a column; width · height is at most 10⁸.
+    pub height: u32,
+    /// Where the source is, (x, y).
+    pub source: (u32, u32),
+    /// The probability of perceiving odour next to the source, in [0, 1].
+    pub peak: f64,
+    /// σ₀, half the width of the plume at the source in cells, above 0.
+    pub width_at_source: f64,
+    /// By how much the plume widens per cell downwind, 0 or more.
+    pub spread: f64,
+    /// γ, in [0, 1).
+    pub gamma: f64,
+}
+
+/// 209 × 65 cells: 13,585 states; γ = 0.99.
+impl Default for Olfactory {
+    fn default() -> Self {
+        Self { width: 209, height: 65, source: (20, 32), peak: 0.9, width_at_source: 1.5, spread: 0.1, gamma: 0.99 }
+    }
+}
+
+/// A smaller chance of a perception is none.
+const LEAST: f64 = 1e-6;
+
+impl Olfactory {
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// If a field is out of its range, or the source is not on the grid.
+    pub fn generate(&self) -> Result<Pomdp, Error> {
+        let Self { width, height, source, peak, width_at_source, spread, gamma } = *self;
+        let states = cells(width, height)?;
+        count("the number of cells", states, 2, 100_000_000)?;
+        inside("the source", source, width, height)?;
+        number("peak", peak, (0.0..=1.0).contains(&peak), "a number in [0, 1]")?;
+        let positive = width_at_source > 0.0 && width_at_source.is_finite();
+        number("width_at_source", width_at_source, positive, "a finite number above 0")?;
+        number("spread", spread, spread >= 0.0 && spread.is_finite(), "a finite number, 0 or above")?;
+        finite("gamma", gamma)?;
+        discount(gamma)?;
+        let sizes = Sizes { states, actions: 4, observations: 3 };
+        let found = source.1 * width + source.0;
+        let next = |s: u32, a: u32| {
+            let (x, y) = (s % width, s / width);
+            match a {
+                _ if s == found => s,
+                0 if y + 1 < height => s + width,
+                1 if x + 1 < width => s + 1,
+                2 if y > 0 => s - width,
+                3 if x > 0 => s - 1,
+                _ => s,
+            }
+        };
+        let matrices = Matrices {
+            transitions: sizes.transitions(|s, a| [(next(s, a), 1.0)])?,
+            observations: sizes.observations(|_, s| {
+                let p = self.perceived(s);
+                if s == found { [(2, 1.0), (0, 0.0)] } else { [(0, 1.0 - p), (1, p)] }
+            })?,
+            action_rewards: sizes.rewards(|s, a| f64::from(u8::from(s != found && next(s, a) == found))),
+            ..Matrices::default()
+        };
+        let start = Belief::uniform((0..states).filter(|&s| s != found).collect());
+        let actions = names(["north", "east", "south", "west"]);
+        let observations = names(["nothing", "odour", "source"]);
+        sizes.model(gamma, matrices, start, Names { states: Vec::new(), actions, observations })
+    }
+
+    /// p(dx, dy) in a cell.
+    fn perceived(&self, cell: u32) -> f64 {
+        let dx = f64::from(cell % self.width) - f64::from(self.source.0);
+        let dy = f64::from(cell / self.width) - f64::from(self.source.1);
+        let near = self.width_at_source;
+        let sigma = near + self.spread * dx.max(0.0);
+        let squares = dx.min(0.0) * dx.min(0.0) + dy * dy;
+        let p = self.peak * (near / sigma) * libm::exp(-squares / (2.0 * sigma * sigma));
+        if p < LEAST { 0.0 } else { p }
+    }
+}

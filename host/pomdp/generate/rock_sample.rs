@@ -1,0 +1,179 @@
+//! RockSample: Smith and Simmons, *Heuristic search value iteration for POMDPs*, UAI (2004), section 6.
+
+use super::{Error, Matrices, Sizes, inside, names};
+use crate::mdp::generate::{count, discount, finite, number};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::{Names, Pomdp};
+
+/// A rover on a square of `size` × `size` cells with k rocks, each good or bad.
+///
+/// State ((y · size) + x) · 2ᵏ + Σ 2ⁱ·goodᵢ, and one at the end for a rover that has left. Actions: north (y + 1), south,
+/// east (x + 1), west, sample, check0 to check(k−1). A move off the grid has no effect, but east of the last column the
+/// rover leaves, which earns `exit`. To sample a good rock earns `good` and makes it bad, a bad one earns `bad`; where there
+/// is no rock nothing happens. Check i shows whether rock i is good, truly with probability (1 + η)/2 where η = 2^(−d/d₀) at
+/// the Euclidean distance d. Observations: good, bad; all other actions show bad.
+///
+/// In ZMDP's and SARSOP's files a move off the grid elsewhere and a sample without a rock end the process and cost 100; V\*(b₀)
+/// is the same, as nobody gains by either.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RockSample {
+    /// n, cells in a row and in a column, 1 to 1000.
+    pub size: u32,
+    /// Where the rocks are, (x, y); 0 to 24 of them.
+    pub rocks: Vec<(u32, u32)>,
+    /// Where the rover starts, (x, y).
+    pub start: (u32, u32),
+    /// d₀, the distance at which the sensor's efficiency is ½, above 0.
+    pub half_efficiency_distance: f64,
+    /// What a good rock earns; finite.
+    pub good: f64,
+    /// What a bad rock earns; finite.
+    pub bad: f64,
+    /// What leaving earns; finite.
+    pub exit: f64,
+    /// γ, in [0, 1).
+    pub gamma: f64,
+}
+
+/// RockSample\[7,8\].
+impl Default for RockSample {
+    fn default() -> Self {
+        Self::new(Layout::R7x8)
+    }
+}
+
+/// Known places of the rocks and the start. Those up to \[10,10\] are ZMDP's, of the source's first author; SARSOP's published
+/// bounds are of its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Layout {
+    /// RockSample\[4,4\], 257 states.
+    #[value(name = "4,4")]
+    R4x4,
+    /// RockSample\[5,5\], 801 states.
+    #[value(name = "5,5")]
+    R5x5,
+    /// RockSample\[5,7\], 3201 states.
+    #[value(name = "5,7")]
+    R5x7,
+    /// RockSample\[7,8\], 12,545 states.
+    #[value(name = "7,8")]
+    R7x8,
+    /// RockSample\[10,10\], 102,401 states.
+    #[value(name = "10,10")]
+    R10x10,
+    /// RockSample\[11,11\], 247,809 states.
+    #[value(name = "11,11")]
+    R11x11,
+}
+
+impl RockSample {
+    /// The source's rewards, and γ = 0.95, on a known layout, with the sensor that goes with it: η = e^(−d) for \[4,4\], that
+    /// is d₀ = ln 2; d₀ = 4 for \[5,5\]; d₀ = 20 for all others.
+    #[must_use]
+    pub fn new(layout: Layout) -> Self {
+        let (size, start, rocks): (u32, (u32, u32), &[(u32, u32)]) = match layout {
+            Layout::R4x4 => (4, (0, 2), &[(3, 1), (2, 1), (1, 3), (1, 0)]),
+            Layout::R5x5 => (5, (0, 2), &[(2, 4), (0, 4), (3, 3), (2, 2), (4, 1)]),
+            Layout::R5x7 => (5, (0, 2), &[(1, 0), (2, 1), (1, 2), (2, 2), (4, 2), (0, 3), (3, 4)]),
+            Layout::R7x8 => (7, (0, 3), &[(2, 0), (0, 1), (3, 1), (6, 3), (2, 4), (3, 4), (5, 5), (1, 6)]),
+            Layout::R10x10 => {
+                (10, (0, 5), &[(0, 3), (0, 7), (1, 8), (3, 3), (3, 8), (4, 3), (5, 8), (6, 1), (9, 3), (9, 9)])
+            }
+            Layout::R11x11 => {
+                (11, (0, 5), &[(0, 3), (0, 7), (1, 8), (2, 4), (3, 3), (3, 8), (4, 3), (5, 8), (6, 1), (9, 3), (9, 9)])
+            }
+        };
+        let half_efficiency_distance = match layout {
+            Layout::R4x4 => std::f64::consts::LN_2,
+            Layout::R5x5 => 4.0,
+            _ => 20.0,
+        };
+        Self {
+            size,
+            rocks: rocks.to_vec(),
+            start,
+            half_efficiency_distance,
+            good: 10.0,
+            bad: -10.0,
+            exit: 10.0,
+            gamma: 0.95,
+        }
+    }
+
+    /// Makes the model. The rover starts with no knowledge of the rocks: each is good with probability ½.
+    ///
+    /// # Errors
+    /// If a field is out of its range, or a place is not on the grid or taken twice.
+    pub fn generate(&self) -> Result<Pomdp, Error> {
+        let Self { size, ref rocks, start, half_efficiency_distance: d0, good, bad, exit, gamma } = *self;
+        count("size", size, 1, 1000)?;
+        count("the number of rocks", u32::try_from(rocks.len()).unwrap_or(u32::MAX), 0, 24)?;
+        inside("the start", start, size, size)?;
+        for (i, &rock) in rocks.iter().enumerate() {
+            inside("the rock", rock, size, size)?;
+            if rocks[..i].contains(&rock) {
+                return Err(Error::Twice { x: rock.0, y: rock.1 });
+            }
+        }
+        number("half_efficiency_distance", d0, d0 > 0.0 && d0.is_finite(), "a finite number above 0")?;
+        for (name, reward) in [("good", good), ("bad", bad), ("exit", exit)] {
+            finite(name, reward)?;
+        }
+        discount(gamma)?;
+
+        let (kinds, cells) = (1_u32 << rocks.len(), size * size);
+        let states = cells.checked_mul(kinds).and_then(|states| states.checked_add(1));
+        let states = states.ok_or(crate::mdp::generate::Error::States)?;
+        let sizes = Sizes { states, actions: 5 + rocks.len() as u32, observations: 2 };
+        let gone = states - 1;
+        let rock_at: Vec<Option<u32>> = (0..cells)
+            .map(|cell| rocks.iter().position(|&(x, y)| y * size + x == cell).map(|rock| 1 << rock))
+            .collect();
+        let next = |s: u32, a: u32| {
+            let (cell, kind) = (s / kinds, s % kinds);
+            let (x, y) = (cell % size, cell / size);
+            let (cell, kind) = match a {
+                _ if s == gone => return gone,
+                0 => (if y + 1 < size { cell + size } else { cell }, kind),
+                1 => (if y > 0 { cell - size } else { cell }, kind),
+                2 if x + 1 == size => return gone,
+                2 => (cell + 1, kind),
+                3 => (if x > 0 { cell - 1 } else { cell }, kind),
+                4 => (cell, kind & !rock_at[cell as usize].unwrap_or(0)),
+                _ => (cell, kind),
+            };
+            cell * kinds + kind
+        };
+        let reward = |s: u32, a: u32| match a {
+            _ if s == gone => 0.0,
+            2 if s / kinds % size + 1 == size => exit,
+            4 => match rock_at[(s / kinds) as usize] {
+                Some(rock) if (s % kinds) & rock != 0 => good,
+                Some(_) => bad,
+                None => 0.0,
+            },
+            _ => 0.0,
+        };
+        let shown = |a: u32, s: u32| {
+            let Some(rock) = a.checked_sub(5).filter(|_| s != gone) else { return [(0, 0.0), (1, 1.0)] };
+            let (x, y) = rocks[rock as usize];
+            let cell = s / kinds;
+            let (dx, dy) = (x.abs_diff(cell % size), y.abs_diff(cell / size));
+            let distance = f64::from(dx * dx + dy * dy).sqrt();
+            let correct = f64::midpoint(1.0, libm::exp2(-distance / d0));
+            let truth = u32::from((s % kinds) & (1 << rock) == 0);
+            [(truth, correct), (1 - truth, 1.0 - correct)]
+        };
+        let matrices = Matrices {
+            transitions: sizes.transitions(|s, a| [(next(s, a), 1.0)])?,
+            observations: sizes.observations(shown)?,
+            action_rewards: sizes.rewards(reward),
+            ..Matrices::default()
+        };
+        let first = (start.1 * size + start.0) * kinds;
+        let checks = (0..rocks.len()).map(|rock| format!("check{rock}"));
+        let actions = names(["north", "south", "east", "west", "sample"]).into_iter().chain(checks).collect();
+        let names = Names { states: Vec::new(), actions, observations: names(["good", "bad"]) };
+        sizes.model(gamma, matrices, Belief::uniform((first..first + kinds).collect()), names)
+    }
+}

@@ -1,0 +1,65 @@
+//! The tiger: Kaelbling, Littman and Cassandra, *Planning and acting in partially observable stochastic domains*,
+//! Artificial Intelligence 101 (1998), section 5.1; Cassandra, Kaelbling and Littman (1994).
+
+use super::{Error, Matrices, Sizes, names};
+use crate::mdp::generate::{discount, finite, fraction};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::{Names, Pomdp};
+
+/// Two doors; behind one of them is a tiger, behind the other a treasure.
+///
+/// States: tiger-left, tiger-right. Actions: listen, open-left, open-right. Observations: tiger-left, tiger-right, the
+/// side that the tiger is heard on. Whoever opens a door meets what is behind it, and both doors are closed again, the
+/// tiger behind either with the same probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiger {
+    /// The probability that listening tells the side, in [0, 1].
+    pub accuracy: f64,
+    /// What listening earns; finite.
+    pub listen: f64,
+    /// What the treasure earns; finite.
+    pub treasure: f64,
+    /// What the tiger earns; finite.
+    pub tiger: f64,
+    /// γ, in [0, 1).
+    pub gamma: f64,
+}
+
+/// The source's rewards with γ = 0.95, whose value is 19.37.
+impl Default for Tiger {
+    fn default() -> Self {
+        Self { accuracy: 0.85, listen: -1.0, treasure: 10.0, tiger: -100.0, gamma: 0.95 }
+    }
+}
+
+impl Tiger {
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// If a field is out of its range.
+    pub fn generate(&self) -> Result<Pomdp, Error> {
+        let Self { accuracy, listen, treasure, tiger, gamma } = *self;
+        fraction("accuracy", accuracy)?;
+        for (name, reward) in [("listen", listen), ("treasure", treasure), ("tiger", tiger)] {
+            finite(name, reward)?;
+        }
+        discount(gamma)?;
+        let sizes = Sizes { states: 2, actions: 3, observations: 2 };
+        let even = [(0, 0.5), (1, 0.5)];
+        let matrices = Matrices {
+            transitions: sizes.transitions(|s, a| if a == 0 { [(s, 1.0), (1 - s, 0.0)] } else { even })?,
+            observations: sizes
+                .observations(|a, s| if a == 0 { [(s, accuracy), (1 - s, 1.0 - accuracy)] } else { even })?,
+            action_rewards: sizes.rewards(|s, a| match a {
+                0 => listen,
+                _ if a == s + 1 => tiger,
+                _ => treasure,
+            }),
+            ..Matrices::default()
+        };
+        let sides = || names(["tiger-left", "tiger-right"]);
+        let actions = names(["listen", "open-left", "open-right"]);
+        let names = Names { states: sides(), actions, observations: sides() };
+        sizes.model(gamma, matrices, Belief::uniform(vec![0, 1]), names)
+    }
+}

@@ -1,0 +1,77 @@
+//! `.alpha`: for each vector a line with its action's number, a line with its values, and a blank line.
+
+use std::io::{self, Write};
+
+use super::Error;
+use super::place::Fault;
+use crate::mdp::io::lines::{self, Put, quoted};
+use crate::pomdp::alpha::AlphaVectors;
+
+/// Reads vectors, all of the length of the first.
+pub fn read(text: &[u8], file: String) -> Result<AlphaVectors, Error> {
+    vectors(text).map_err(|fault| fault.error(file, text))
+}
+
+fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
+    let mut vectors = AlphaVectors::default();
+    let (mut action, mut vector, mut start) = (None, Vec::new(), 0);
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let mut words = words(line, start).peekable();
+        start += line.len();
+        let Some(&(first, _)) = words.peek() else { continue };
+        let Some(number) = action else {
+            let (at, word) = words.next().unwrap_or_default();
+            let number = lines::integer(word).and_then(|number| u32::try_from(number).ok());
+            action = Some(number.ok_or_else(|| unexpected(at, word, "the number of an action"))?);
+            if let Some((at, word)) = words.next() {
+                return Err(unexpected(at, word, "the end of the line, behind the number of an action"));
+            }
+            continue;
+        };
+        vector.clear();
+        for (at, word) in words {
+            vector.push(lines::real(word).ok_or_else(|| unexpected(at, word, "a number"))?);
+        }
+        if vectors.is_empty() {
+            vectors = AlphaVectors::new(vector.len() as u32);
+        }
+        if vector.len() != vectors.states as usize {
+            let (found, expected) = (vector.len(), vectors.states);
+            return Err(Fault::new(first, format!("a vector of {found} numbers, expected {expected} as in the first")));
+        }
+        vectors.push(number, &vector);
+        action = None;
+    }
+    match action {
+        Some(_) => Err(Fault::new(text.len(), "the file ends, expected the vector of an action")),
+        None if vectors.is_empty() => Err(Fault::new(text.len(), "the file ends, expected a vector")),
+        None => Ok(vectors),
+    }
+}
+
+/// The words of a line that begins at `start`, and their places.
+fn words(line: &[u8], start: usize) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = start;
+    line.split(u8::is_ascii_whitespace).filter_map(move |word| {
+        let place = at;
+        at += word.len() + 1;
+        (!word.is_empty()).then_some((place, word))
+    })
+}
+
+fn unexpected(at: usize, word: &[u8], expected: &str) -> Fault {
+    Fault::new(at, format!("found `{}`, expected {expected}", quoted(word)))
+}
+
+/// Writes vectors.
+pub fn write(out: &mut impl Write, vectors: &AlphaVectors) -> io::Result<()> {
+    for (i, &action) in vectors.actions.iter().enumerate() {
+        out.integer(action.into())?;
+        for (state, &value) in vectors.vector(i).iter().enumerate() {
+            out.text(if state == 0 { "\n" } else { " " })?;
+            out.real(value)?;
+        }
+        out.text("\n\n")?;
+    }
+    Ok(())
+}

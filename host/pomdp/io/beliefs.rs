@@ -1,0 +1,72 @@
+//! Beliefs in text: one a line, the probability of every state, separated by blanks; from `#` on a line is a comment.
+
+use std::fs;
+use std::path::Path;
+
+use super::Error;
+use super::place::Fault;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::SUM_TOLERANCE;
+
+/// Reads beliefs over `states` states. Probabilities that nearly sum to 1 are made to.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no belief.
+pub fn read(path: &Path, states: u32) -> Result<Vec<Belief>, Error> {
+    let file = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|source| Error::Read { file: file.clone(), source })?;
+    parse(&text, states).map_err(|fault| fault.error(file, text.as_bytes()))
+}
+
+fn parse(text: &str, states: u32) -> Result<Vec<Belief>, Fault> {
+    let mut beliefs = Vec::new();
+    let at = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let mut probs = Vec::new();
+        for word in line.split_whitespace() {
+            let prob = word.parse().ok().filter(|prob| (0.0..=1.0 + SUM_TOLERANCE).contains(prob));
+            probs.push(prob.ok_or_else(|| Fault::new(at(word), format!("found {word:?}, expected a probability")))?);
+        }
+        let sum: f64 = probs.iter().sum();
+        if probs.len() != states as usize {
+            let found = probs.len();
+            return Err(Fault::new(at(line), format!("{found} probabilities, expected one for each state, {states}")));
+        }
+        if (sum - 1.0).abs() > SUM_TOLERANCE {
+            return Err(Fault::new(at(line), format!("the probabilities sum to {sum}, expected 1")));
+        }
+        // A sum that is off by rounding only is left alone, and so are its numbers.
+        if (sum - 1.0).abs() > 8.0 * f64::EPSILON {
+            probs.iter_mut().for_each(|prob| *prob /= sum);
+        }
+        beliefs.push(Belief::dense(&probs));
+    }
+    Ok(beliefs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_belief_a_line() {
+        let beliefs = parse("# two\n0.25 0.75\n\n0 1 # certain\n", 2).unwrap();
+        assert_eq!(beliefs, [Belief { states: vec![0, 1], probs: vec![0.25, 0.75] }, Belief::at(1)]);
+    }
+
+    #[test]
+    fn what_is_no_belief_is_shown() {
+        let message = |text: &str| {
+            let fault = parse(text, 2).unwrap_err();
+            fault.error("f".to_owned(), text.as_bytes()).to_string()
+        };
+        assert!(message("0.5 0.5\n1 x\n").starts_with("f:2:3: found \"x\", expected a probability"));
+        assert!(message("0.5 -0.5\n").starts_with("f:1:5: found \"-0.5\", expected a probability"));
+        assert!(message("1\n").starts_with("f:1:1: 1 probabilities, expected one for each state, 2"));
+        assert!(message("0.5 0.4\n").starts_with("f:1:1: the probabilities sum to 0.9, expected 1"));
+    }
+}

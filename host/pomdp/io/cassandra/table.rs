@@ -1,0 +1,185 @@
+//! T and O as a file specifies them: entry by entry, row by row or at large, of which the last counts.
+//!
+//! What holds for all actions or all states is kept as it is said, and not row by row. Rows are made when all is read.
+
+use super::{ALL, MOST, Place};
+use crate::mdp::model::Csr;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::io::place::Fault;
+use crate::pomdp::model::SUM_TOLERANCE;
+
+/// What a row is set to as a whole.
+#[derive(Clone, Copy)]
+pub enum Whole {
+    /// The same in every column.
+    Fill(f64),
+    /// 1 in the column of the row's own state, and 0 in all others.
+    Identity,
+    /// The start belief.
+    Start,
+}
+
+/// That an entry, or the whole row, has a value.
+#[derive(Clone, Copy)]
+struct Setting {
+    /// Which rows: a number that depends on what is given.
+    key: u32,
+    /// A column, or one of those below.
+    column: u32,
+    /// Where the file says so: later places count.
+    at: Place,
+    value: f64,
+}
+
+const FILL: u32 = u32::MAX;
+const IDENTITY: u32 = u32::MAX - 1;
+const START: u32 = u32::MAX - 2;
+
+/// A matrix with a row for each action and state.
+pub struct Table {
+    /// T or O.
+    name: &'static str,
+    actions: u32,
+    states: u32,
+    columns: u32,
+    /// By what is a wildcard: nothing, the action, the state, both.
+    settings: [Vec<Setting>; 4],
+}
+
+impl Table {
+    /// Of nothing but zeros. T's rows are in order of states, then actions; O's the other way round.
+    pub fn new(name: &'static str, actions: u32, states: u32, columns: u32) -> Self {
+        Self { name, actions, states, columns, settings: Default::default() }
+    }
+
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.settings.iter().all(Vec::is_empty)
+    }
+
+    fn by_state(&self) -> bool {
+        self.name == "T"
+    }
+
+    fn class(action: u32, state: u32) -> usize {
+        usize::from(action == ALL) | usize::from(state == ALL) << 1
+    }
+
+    /// A number that tells from others, where they have the same wildcards, this action and state.
+    fn key(&self, action: u32, state: u32) -> u32 {
+        match (action, state) {
+            (ALL, ALL) => 0,
+            (ALL, given) | (given, ALL) => given,
+            (action, state) if self.by_state() => state * self.actions + action,
+            (action, state) => action * self.states + state,
+        }
+    }
+
+    /// Sets an entry, or that of all columns.
+    #[inline]
+    pub fn set(&mut self, action: u32, state: u32, column: u32, at: Place, value: f64) {
+        let setting = Setting { key: self.key(action, state), column, at, value };
+        self.settings[Self::class(action, state)].push(setting);
+    }
+
+    /// Sets rows as a whole.
+    pub fn set_row(&mut self, action: u32, state: u32, whole: Whole, at: Place) {
+        let (column, value) = match whole {
+            Whole::Fill(value) => (FILL, value),
+            Whole::Identity => (IDENTITY, 1.0),
+            Whole::Start => (START, 0.0),
+        };
+        if (action, state) == (ALL, ALL) {
+            self.settings.iter_mut().for_each(Vec::clear);
+        }
+        self.set(action, state, column, at, value);
+    }
+
+    /// The matrix, each row of which sums to 1. `describe` says what an action and state are called; `end` is the file's.
+    pub fn rows(mut self, start: &Belief, end: usize, describe: impl Fn(u32, u32) -> String) -> Result<Csr, Fault> {
+        // In a file's order, which the sort keeps.
+        self.settings.iter_mut().for_each(|settings| settings.sort_by_key(|setting| setting.key));
+        let rows = self.actions as usize * self.states as usize;
+        let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
+        let (mut rest, mut merged, mut cells) = (&self.settings[0][..], Vec::new(), Vec::new());
+        for row in 0..rows as u32 {
+            let (action, state) = match self.by_state() {
+                true => (row % self.actions, row / self.actions),
+                false => (row / self.states, row % self.states),
+            };
+            let length = rest.iter().take_while(|setting| setting.key == row).count();
+            let own;
+            (own, rest) = rest.split_at(length);
+            let settings = self.merged(own, action, state, &mut merged);
+            let whole = settings.iter().rposition(|setting| setting.column >= START);
+            cells.clear();
+            let mut fill = 0.0;
+            match whole.map(|whole| settings[whole]) {
+                Some(Setting { column: FILL, value, .. }) => fill = value,
+                Some(Setting { column: IDENTITY, .. }) => cells.push((state, 1.0)),
+                Some(_) => cells.extend(start.iter()),
+                None => {}
+            }
+            let later = &settings[whole.map_or(0, |whole| whole + 1)..];
+            cells.extend(later.iter().map(|setting| (setting.column, setting.value)));
+            if !cells.is_sorted_by(|a, b| a.0 < b.0) {
+                cells.sort_by_key(|cell| cell.0);
+                // Of equal columns the last.
+                cells.dedup_by(|after, before| {
+                    let same = after.0 == before.0;
+                    if same {
+                        before.1 = after.1;
+                    }
+                    same
+                });
+            }
+            let first = col.len();
+            if fill != 0.0 && cells.len() < self.columns as usize {
+                let mut cells = cells.iter().copied().peekable();
+                let dense = (0..self.columns)
+                    .map(|column| cells.next_if(|cell| cell.0 == column).unwrap_or((column, fill)))
+                    .filter(|cell| cell.1 != 0.0);
+                extend(&mut col, &mut val, dense);
+            } else {
+                extend(&mut col, &mut val, cells.iter().copied().filter(|cell| cell.1 != 0.0));
+            }
+            // From +0, where an empty sum would be −0.
+            let sum = val[first..].iter().fold(0.0, |sum, prob| sum + prob);
+            if (sum - 1.0).abs() > SUM_TOLERANCE {
+                let message = format!("{} of {} sums to {sum}, expected 1", self.name, describe(action, state));
+                return Err(match settings.last() {
+                    Some(last) => Fault::new(last.at as usize, format!("{message}; this is the last that sets it")),
+                    None => Fault::new(end, format!("{message}; nothing sets it")),
+                });
+            }
+            if col.len() > MOST as usize {
+                return Err(Fault::new(end, format!("{} has more than {MOST} nonzeros", self.name)));
+            }
+            row_ptr.push(col.len() as u64);
+        }
+        Ok(Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() })
+    }
+
+    /// All settings of a row, as they come in the file.
+    fn merged<'s>(&self, own: &'s [Setting], action: u32, state: u32, merged: &'s mut Vec<Setting>) -> &'s [Setting] {
+        if self.settings[1..].iter().all(Vec::is_empty) {
+            return own;
+        }
+        merged.clear();
+        merged.extend_from_slice(own);
+        for (action, state) in [(ALL, state), (action, ALL), (ALL, ALL)] {
+            let (settings, key) = (&self.settings[Self::class(action, state)], self.key(action, state));
+            let first = settings.partition_point(|setting| setting.key < key);
+            merged.extend(settings[first..].iter().take_while(|setting| setting.key == key));
+        }
+        merged.sort_by_key(|setting| setting.at);
+        merged
+    }
+}
+
+fn extend(col: &mut Vec<u32>, val: &mut Vec<f64>, cells: impl Iterator<Item = (u32, f64)>) {
+    for (column, value) in cells {
+        col.push(column);
+        val.push(value);
+    }
+}

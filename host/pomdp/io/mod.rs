@@ -1,0 +1,410 @@
+//! Models in files: Cassandra's `.pomdp`, the factored POMDPX, and JSON for scripts. And policies: alpha vectors as `.alpha` and
+//! as SARSOP's XML, and the controllers that they make as `.pg` and DOT.
+
+mod alpha;
+pub mod beliefs;
+mod cassandra;
+mod json;
+mod place;
+mod policy_graph;
+mod policy_xml;
+mod pomdpx;
+mod xml;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::ops::Deref;
+use std::path::Path;
+
+use clap::ValueEnum;
+use memmap2::Mmap;
+
+use super::alpha::AlphaVectors;
+use super::model::{Invalid, Pomdp};
+use crate::mdp;
+use crate::mdp::io::BUFFER;
+use crate::mdp::io::lines::no_place;
+use crate::output::atomic_write;
+
+pub use self::cassandra::nameable;
+pub use self::policy_graph::PolicyGraph;
+
+/// Why a file is not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be opened or read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A place in the file is not as its format has it.
+    #[error("{file}:{line}:{column}: {message}{excerpt}")]
+    Place {
+        /// The file's name.
+        file: String,
+        /// Line, from 1.
+        line: u64,
+        /// Column in bytes, from 1; 0 at the start of a line.
+        column: u64,
+        /// What was found, and what was expected.
+        message: String,
+        /// The line with a caret under the place, where its text is at hand: two lines, each after a line feed.
+        excerpt: String,
+    },
+    /// A file as a whole is not as its format has it.
+    #[error("{file}: {message}")]
+    Content {
+        /// The file's name.
+        file: String,
+        /// What was found, and what was expected.
+        message: String,
+    },
+    /// What the file holds is not valid.
+    #[error("{file}: {source}")]
+    Invalid {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: Invalid,
+    },
+}
+
+impl From<mdp::io::Error> for Error {
+    fn from(error: mdp::io::Error) -> Self {
+        match error {
+            mdp::io::Error::Read { file, source } => Self::Read { file, source },
+            mdp::io::Error::Write { file, source } => Self::Write { file, source },
+            mdp::io::Error::Json { file, line, column, message } => {
+                let (line, column) = (line as u64, column as u64);
+                Self::Place { file, line, column, message, excerpt: String::new() }
+            }
+            mdp::io::Error::Line { file, line, message } => {
+                Self::Place { file, line, column: 0, message, excerpt: String::new() }
+            }
+            mdp::io::Error::Safetensors { file, message } | mdp::io::Error::Content { file, message } => {
+                Self::Content { file, message }
+            }
+            mdp::io::Error::Invalid { file, source } => Self::Invalid { file, source: source.into() },
+        }
+    }
+}
+
+/// A format of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Cassandra's .pomdp.
+    Pomdp,
+    /// POMDPX, factored, with tables; read only.
+    Pomdpx,
+    /// JSON, for scripts.
+    Json,
+    /// Alpha vectors as pomdp-solve's .alpha.
+    Alpha,
+    /// Alpha vectors as SARSOP's policy in XML.
+    PolicyXml,
+    /// The controller of a policy as pomdp-solve's .pg; written only.
+    Pg,
+    /// The controller of a policy as a graph for Graphviz; written only.
+    Dot,
+}
+
+/// What files hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A model.
+    Model,
+    /// Alpha vectors.
+    Vectors,
+    /// A controller.
+    Graph,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Model => "a model",
+            Self::Vectors => "alpha vectors",
+            Self::Graph => "a controller",
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+impl Format {
+    /// Extensions of the names of such files; the first is the usual one.
+    #[must_use]
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Pomdp => &["pomdp", "mdp"],
+            Self::Pomdpx => &["pomdpx"],
+            Self::Json => &["json"],
+            Self::Alpha => &["alpha"],
+            Self::PolicyXml => &["policy", "xml"],
+            Self::Pg => &["pg"],
+            Self::Dot => &["dot", "gv"],
+        }
+    }
+
+    /// The format that the extension of `path` tells.
+    #[must_use]
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let found = path.extension()?.to_str()?;
+        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
+        Self::value_variants().iter().copied().find(known)
+    }
+
+    /// What such files hold.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Pomdp | Self::Pomdpx | Self::Json => Kind::Model,
+            Self::Alpha | Self::PolicyXml => Kind::Vectors,
+            Self::Pg | Self::Dot => Kind::Graph,
+        }
+    }
+
+    /// Whether such files are written.
+    #[must_use]
+    pub fn is_written(self) -> bool {
+        self != Self::Pomdpx
+    }
+
+    /// The format of a file of this kind. What looks like nothing else is taken for one of Cassandra's.
+    fn of_content(text: &[u8], kind: Kind) -> Self {
+        match (kind, text.trim_ascii_start()) {
+            (Kind::Model, [b'{', ..]) => Self::Json,
+            (Kind::Model, [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..]) => Self::Pomdpx,
+            (Kind::Model, _) => Self::Pomdp,
+            (_, [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..]) => Self::PolicyXml,
+            _ => Self::Alpha,
+        }
+    }
+}
+
+/// Reads the model in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
+///
+/// A file is mapped to memory while it is read, and must not be changed in place meanwhile.
+///
+/// # Errors
+/// If the file cannot be read, or holds no valid model.
+pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
+    parse(&Text::at(path)?, path.display().to_string(), format.or(Format::of_name(path)))
+}
+
+/// Reads a model from a stream; `name` is what messages call it.
+///
+/// # Errors
+/// Those of [`read()`].
+pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Pomdp, Error> {
+    parse(&Text::from(reader, name)?, name.to_owned(), format)
+}
+
+/// Reads the arrays of a model from `path`. In JSON, rows of O need not sum to 1: such a model cannot be solved, but what the
+/// [reference](super::reference) computes is defined for it.
+///
+/// # Errors
+/// Those of [`read()`].
+pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
+    let file = path.display().to_string();
+    let model = unchecked(&Text::at(path)?, file.clone(), format.or(Format::of_name(path)))?;
+    model.with_any_observations().map_err(|source| Error::Invalid { file, source })
+}
+
+/// Reads the model that `text` holds.
+fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
+    unchecked(text, file.clone(), format)?.validated().map_err(|source| Error::Invalid { file, source })
+}
+
+/// Reads the model that `text` holds, not yet validated.
+fn unchecked(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
+    match format.unwrap_or_else(|| Format::of_content(text, Kind::Model)) {
+        Format::Pomdp => cassandra::read(text, file),
+        Format::Pomdpx => pomdpx::read(text, file),
+        Format::Json => json::read(text, file),
+        format => Err(other_kind(file, format, Kind::Model)),
+    }
+}
+
+/// Reads the alpha vectors in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
+/// What they are worth is in the sign of the model that they are of: costs, where it has costs.
+///
+/// # Errors
+/// If the file cannot be read or holds no alpha vectors, or they are not those of a model like `model`.
+pub fn read_vectors(path: &Path, format: Option<Format>, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
+    parse_vectors(&Text::at(path)?, path.display().to_string(), format.or(Format::of_name(path)), model)
+}
+
+/// Reads alpha vectors from a stream; `name` is what messages call it.
+///
+/// # Errors
+/// Those of [`read_vectors()`].
+pub fn read_vectors_from(
+    reader: impl Read,
+    name: &str,
+    format: Option<Format>,
+    model: Option<&Pomdp>,
+) -> Result<AlphaVectors, Error> {
+    parse_vectors(&Text::from(reader, name)?, name.to_owned(), format, model)
+}
+
+fn parse_vectors(
+    text: &[u8],
+    file: String,
+    format: Option<Format>,
+    model: Option<&Pomdp>,
+) -> Result<AlphaVectors, Error> {
+    let vectors = match format.unwrap_or_else(|| Format::of_content(text, Kind::Vectors)) {
+        Format::Alpha => alpha::read(text, file.clone())?,
+        Format::PolicyXml => policy_xml::read(text, file.clone())?,
+        format => return Err(other_kind(file, format, Kind::Vectors)),
+    };
+    if let Some(model) = model {
+        if vectors.states != model.states() {
+            let message = format!("vectors of {} states, expected {} as in the model", vectors.states, model.states());
+            return Err(Error::Content { file, message });
+        }
+        if let Some(i) = vectors.actions.iter().position(|&action| action >= model.actions()) {
+            let (found, expected) = (vectors.actions[i], model.actions());
+            let message = format!("vector {i} has action {found}, expected one below {expected} as in the model");
+            return Err(Error::Content { file, message });
+        }
+    }
+    Ok(vectors)
+}
+
+fn other_kind(file: String, format: Format, expected: Kind) -> Error {
+    Error::Content { file, message: format!("a file in {format} holds {}, expected {expected}", format.kind()) }
+}
+
+/// What a file holds.
+enum Text {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Text {
+    /// That of a file.
+    fn at(path: &Path) -> Result<Self, Error> {
+        let text = File::open(path).and_then(Self::of);
+        text.map_err(|source| Error::Read { file: path.display().to_string(), source })
+    }
+
+    /// That of a stream.
+    fn from(mut reader: impl Read, name: &str) -> Result<Self, Error> {
+        let mut text = Vec::new();
+        match reader.read_to_end(&mut text) {
+            Ok(_) => Ok(Self::Owned(text)),
+            Err(source) => Err(Error::Read { file: name.to_owned(), source }),
+        }
+    }
+
+    /// Maps a file, or reads what is no regular file.
+    fn of(mut file: File) -> io::Result<Self> {
+        if file.metadata()?.is_file() {
+            // SAFETY: the map is only read, and dropped before `read` returns. That nobody changes the file in place
+            // meanwhile cannot be enforced on any file system; `read` demands it, and what writes here replaces files.
+            if let Ok(map) = unsafe { Mmap::map(&file) } {
+                return Ok(Self::Mapped(map));
+            }
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok(Self::Owned(text))
+    }
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Owned(text) => text,
+        }
+    }
+}
+
+/// Writes a model to `path`, whole or not at all.
+///
+/// # Errors
+/// Those of the file system, and if models are not written in `format`.
+pub fn write(path: &Path, format: Format, model: &Pomdp) -> Result<(), Error> {
+    whole(path, |out| write_to(out, format, model))
+}
+
+/// Writes a model to a stream.
+///
+/// # Errors
+/// Those of `writer`, and if models are not written in `format`.
+pub fn write_to(writer: impl Write, format: Format, model: &Pomdp) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, writer);
+    match format {
+        Format::Pomdp => cassandra::write(&mut out, model)?,
+        Format::Json => json::write(&mut out, model)?,
+        _ => return Err(no_place(format!("no model is written in {format}"))),
+    }
+    out.flush()
+}
+
+/// Alpha vectors, and the model that they are of, whose sign they have.
+#[derive(Clone, Copy)]
+pub struct Policy<'p> {
+    /// The vectors.
+    pub vectors: &'p AlphaVectors,
+    /// The model, without which there is no controller.
+    pub model: Option<&'p Pomdp>,
+    /// What the model is called.
+    pub name: &'p str,
+}
+
+/// Writes a policy to `path`, whole or not at all: its vectors, or the [controller](PolicyGraph) that they make.
+///
+/// # Errors
+/// Those of the file system, and if policies are not written in `format` or it needs the model.
+pub fn write_policy(path: &Path, format: Format, policy: Policy<'_>) -> Result<(), Error> {
+    whole(path, |out| write_policy_to(out, format, policy))
+}
+
+/// Writes a policy to a stream.
+///
+/// # Errors
+/// Those of `writer`, and if policies are not written in `format` or it needs the model.
+pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, writer);
+    let Policy { vectors, model, name } = policy;
+    match (format, model) {
+        (Format::Alpha, _) => alpha::write(&mut out, vectors)?,
+        (Format::PolicyXml, _) => policy_xml::write(&mut out, vectors, name)?,
+        (Format::Pg | Format::Dot, Some(model)) => {
+            let graph = PolicyGraph::new(model, vectors).ok_or_else(|| no_place("no vectors, no policy".to_owned()))?;
+            match format {
+                Format::Pg => graph.write_pg(&mut out)?,
+                _ => graph.write_dot(&mut out, model)?,
+            }
+        }
+        (Format::Pg | Format::Dot, None) => return Err(no_place(format!("{format} needs the model"))),
+        _ => return Err(no_place(format!("no policy is written in {format}"))),
+    }
+    out.flush()
+}
+
+fn whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    atomic_write(path, write).map_err(|source| Error::Write { file: path.display().to_string(), source })
+}

@@ -1,0 +1,580 @@
+//! POMDPX 1.0, the factored XML of SARSOP's authors, with tables (`TBL`).
+//!
+//! States are all combinations of the values of the state variables, the last variable changing fastest, and so are actions; an
+//! observation is a combination of the values of the observation variables and then of the state variables that are fully
+//! observed. Names are those of values, joined by `_`. Rewards are the sum of all reward functions, in expectation over
+//! observations. A state variable may depend on others of the same time, in no circle.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::Error;
+use super::place::Fault;
+use super::xml::{self, Element, Word};
+use crate::mdp::model::{Choices, Csr, Mdp};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::{Names, Pomdp, SUM_TOLERANCE, scaled};
+
+/// States that a model may have.
+const MOST_STATES: u64 = 1 << 24;
+/// Pairs of a state and an action, nonzeros of a matrix, entries of a table.
+const MOST: u64 = 1 << 28;
+/// Variables that a model may have.
+const MOST_VARIABLES: usize = 256;
+/// States that get names.
+const MOST_NAMES: u32 = 1 << 20;
+
+/// Reads a model, not yet validated.
+pub fn read(text: &[u8], file: String) -> Result<Pomdp, Error> {
+    xml::parse(text).and_then(|root| model(&root)).map_err(|fault| fault.error(file, text))
+}
+
+/// A variable at a time.
+struct Slot {
+    name: String,
+    values: Vec<String>,
+}
+
+/// All variables: actions, states before and after, observations.
+struct Variables {
+    slots: Vec<Slot>,
+    actions: Range<usize>,
+    before: Range<usize>,
+    after: Range<usize>,
+    observed: Range<usize>,
+    /// States, after, that are fully observed.
+    seen: Vec<usize>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Variables {
+    fn read(root: &Element) -> Result<Self, Fault> {
+        let list = root.required("Variable")?;
+        let (mut before, mut after, mut actions, mut observed, mut seen) = Default::default();
+        for variable in &list.children {
+            let named = |attribute: &str| match variable.attribute(attribute) {
+                Some(name) => Ok(name.to_owned()),
+                None => Err(Fault::new(variable.at, format!("<{}> has no attribute {attribute}", variable.name))),
+            };
+            let slots: &mut Vec<Slot> = match &variable.name[..] {
+                "StateVar" => {
+                    let values = values(variable, 's')?;
+                    if variable.attribute("fullyObs").is_some_and(|value| value == "true") {
+                        let seen: &mut Vec<usize> = &mut seen;
+                        seen.push(Vec::len(&after));
+                    }
+                    Vec::push(&mut before, Slot { name: named("vnamePrev")?, values: values.clone() });
+                    Vec::push(&mut after, Slot { name: named("vnameCurr")?, values });
+                    continue;
+                }
+                "ActionVar" => &mut actions,
+                "ObsVar" => &mut observed,
+                _ => continue,
+            };
+            let prefix = if variable.name == "ActionVar" { 'a' } else { 'o' };
+            slots.push(Slot { name: named("vname")?, values: values(variable, prefix)? });
+        }
+        for (what, slots) in [("StateVar", &before), ("ActionVar", &actions)] {
+            if slots.is_empty() {
+                return Err(Fault::new(list.at, format!("<Variable> has no <{what}>")));
+            }
+        }
+        let mut slots = Vec::new();
+        let ranges = [actions, before, after, observed].map(|own: Vec<Slot>| {
+            let first = slots.len();
+            slots.extend(own);
+            first..slots.len()
+        });
+        let [actions, before, after, observed] = ranges;
+        if slots.len() > MOST_VARIABLES {
+            return Err(Fault::new(list.at, format!("more than {MOST_VARIABLES} variables")));
+        }
+        let mut by_name = HashMap::new();
+        for (i, slot) in slots.iter().enumerate() {
+            if by_name.insert(slot.name.clone(), i).is_some() {
+                return Err(Fault::new(list.at, format!("two variables have the name \"{}\"", slot.name)));
+            }
+        }
+        let seen = seen.into_iter().map(|i| after.start + i).collect();
+        Ok(Self { slots, actions, before, after, observed, seen, by_name })
+    }
+
+    /// How many values a variable has.
+    fn size(&self, slot: usize) -> usize {
+        self.slots[slot].values.len()
+    }
+
+    /// The variables that `element` names, which must be some of `allowed`.
+    fn named(&self, element: &Element, allowed: &[&Range<usize>]) -> Result<Vec<usize>, Fault> {
+        let words = element.words()?;
+        if let [Word { text: "null", .. }] = words[..] {
+            return Ok(Vec::new());
+        }
+        let named = |word: &Word| {
+            let slot = self.by_name.get(word.text).copied();
+            let slot = slot.filter(|slot| allowed.iter().any(|range| range.contains(slot)));
+            slot.ok_or_else(|| word.unexpected("a variable that may stand here"))
+        };
+        words.iter().map(named).collect()
+    }
+}
+
+/// The values of a variable.
+fn values(variable: &Element, prefix: char) -> Result<Vec<String>, Fault> {
+    if let Some(count) = variable.child("NumValues") {
+        let word = count.word()?;
+        let count: u32 = word.text.parse().unwrap_or(0);
+        if !(1..=MOST_STATES).contains(&count.into()) {
+            return Err(word.unexpected(&format!("a number from 1 to {MOST_STATES}")));
+        }
+        return Ok((0..count).map(|i| format!("{prefix}{i}")).collect());
+    }
+    let list = variable.required("ValueEnum")?;
+    let values: Vec<String> = list.words()?.iter().map(|word| word.text.to_owned()).collect();
+    if values.is_empty() {
+        return Err(Fault::new(list.at, "<ValueEnum> is empty, expected names of values"));
+    }
+    Ok(values)
+}
+
+/// What depends on some variables: a number for each combination of their values, the last variable changing fastest.
+struct Table {
+    at: usize,
+    slots: Vec<usize>,
+    numbers: Vec<f64>,
+}
+
+impl Table {
+    /// Reads the tables of `element`, all of `slots`; of what is there twice the last counts, and what is not there is 0.
+    fn read(element: &Element, slots: Vec<usize>, variables: &Variables, leaf: &str) -> Result<Self, Fault> {
+        let size = slots.iter().try_fold(1, |size: u64, &slot| size.checked_mul(variables.size(slot) as u64));
+        let Some(size) = size.filter(|&size| size <= MOST) else {
+            return Err(Fault::new(element.at, format!("a table of more than {MOST} entries")));
+        };
+        let mut table = Self { at: element.at, numbers: vec![0.0; size as usize], slots };
+        let parameter = element.required("Parameter")?;
+        if let Some(kind) = parameter.attribute("type").filter(|kind| *kind != "TBL") {
+            return Err(Fault::new(parameter.at, format!("a parameter of type \"{kind}\", expected \"TBL\"")));
+        }
+        for entry in parameter.all("Entry") {
+            table.entry(entry, variables, leaf)?;
+        }
+        Ok(table)
+    }
+
+    fn entry(&mut self, entry: &Element, variables: &Variables, leaf: &str) -> Result<(), Fault> {
+        let instance = entry.required("Instance")?;
+        let words = instance.words()?;
+        if words.len() != self.slots.len() {
+            let (found, expected) = (words.len(), self.slots.len());
+            return Err(Fault::new(instance.at, format!("<Instance> has {found} words, expected {expected}")));
+        }
+        let numbers = entry.required(leaf)?;
+        let mut given = numbers.words()?;
+        // Each variable's values that are meant, how far they are apart here, and how far among the numbers given.
+        let mut axes = Vec::new();
+        let (mut stride, mut step) = (1, 1);
+        let mut first = 0;
+        let mut listed = Vec::new();
+        for (&slot, word) in self.slots.iter().zip(&words).rev() {
+            let size = variables.size(slot);
+            match word.text {
+                "*" => axes.push((size, stride, 0)),
+                "-" => {
+                    axes.push((size, stride, step));
+                    step *= size;
+                    listed.push(size);
+                }
+                name => {
+                    let value = variables.slots[slot].values.iter().position(|value| value == name);
+                    let value = value.ok_or_else(|| {
+                        word.unexpected(&format!("a value of {}, `*` or `-`", variables.slots[slot].name))
+                    })?;
+                    first += value * stride;
+                }
+            }
+            stride *= size;
+        }
+        let mut parsed = Vec::new();
+        match (&given[..], &listed[..]) {
+            ([Word { text: "uniform", .. }], [size, ..]) => parsed = vec![1.0 / *size as f64; step],
+            ([Word { text: "identity", .. }], &[columns, rows]) if rows == columns => {
+                parsed = (0..step).map(|i| f64::from(u8::from(i % columns == i / columns))).collect();
+            }
+            _ if given.len() != step => {
+                let (name, found) = (&numbers.name, given.len());
+                return Err(Fault::new(numbers.at, format!("<{name}> has {found} numbers, expected {step}")));
+            }
+            _ => {
+                for word in given.drain(..) {
+                    parsed.push(word.real()?);
+                }
+            }
+        }
+        // All combinations, as an odometer runs through them.
+        let mut counters = vec![0; axes.len()];
+        let (mut target, mut source) = (first, 0);
+        loop {
+            self.numbers[target] = parsed[source];
+            let mut axis = 0;
+            loop {
+                let Some(&(size, stride, step)) = axes.get(axis) else { return Ok(()) };
+                counters[axis] += 1;
+                if counters[axis] < size {
+                    (target, source) = (target + stride, source + step);
+                    break;
+                }
+                (target, source) = (target - (size - 1) * stride, source - (size - 1) * step);
+                counters[axis] = 0;
+                axis += 1;
+            }
+        }
+    }
+
+    fn index(&self, slots: &[usize], values: &[usize], variables: &Variables) -> usize {
+        slots.iter().fold(0, |index, &slot| index * variables.size(slot) + values[slot])
+    }
+
+    /// The number that belongs to these values of all variables.
+    fn number(&self, values: &[usize], variables: &Variables) -> f64 {
+        self.numbers[self.index(&self.slots, values, variables)]
+    }
+
+    /// The last variable.
+    fn target(&self) -> usize {
+        self.slots[self.slots.len() - 1]
+    }
+
+    /// The distribution of the last variable.
+    fn distribution(&self, values: &[usize], variables: &Variables) -> Result<&[f64], Fault> {
+        let size = variables.size(self.target());
+        let parents = &self.slots[..self.slots.len() - 1];
+        let first = self.index(parents, values, variables) * size;
+        let distribution = &self.numbers[first..first + size];
+        let sum: f64 = distribution.iter().sum();
+        if (sum - 1.0).abs() <= SUM_TOLERANCE
+            && distribution.iter().all(|prob| (0.0..=1.0 + SUM_TOLERANCE).contains(prob))
+        {
+            return Ok(distribution);
+        }
+        let name = |slot: usize| &variables.slots[slot].name;
+        let given: Vec<String> = parents
+            .iter()
+            .map(|&slot| format!("{} = {}", name(slot), variables.slots[slot].values[values[slot]]))
+            .collect();
+        let given = if given.is_empty() { String::new() } else { format!(" given {}", given.join(", ")) };
+        Err(Fault::new(
+            self.at,
+            format!("the probabilities of {}{given} are {distribution:?}, expected a sum of 1", name(self.target())),
+        ))
+    }
+}
+
+/// The distributions of variables, each after those that it depends on.
+struct Joint {
+    tables: Vec<Table>,
+    /// How far values of each variable are apart among the combinations of all.
+    strides: HashMap<usize, usize>,
+}
+
+impl Joint {
+    /// Reads the `CondProb`s of `targets`, which may depend on `parents` too.
+    fn read(
+        section: &Element,
+        variables: &Variables,
+        targets: &Range<usize>,
+        parents: &[&Range<usize>],
+        strides: HashMap<usize, usize>,
+    ) -> Result<Self, Fault> {
+        let mut waiting: Vec<Table> = Vec::new();
+        for prob in section.all("CondProb") {
+            let variable = prob.required("Var")?;
+            let [target] = variables.named(variable, &[targets])?[..] else {
+                return Err(Fault::new(variable.at, "<Var> names several variables or none, expected one"));
+            };
+            if waiting.iter().any(|table| table.target() == target) {
+                return Err(Fault::new(prob.at, format!("{} is there twice", variables.slots[target].name)));
+            }
+            let mut slots = match prob.child("Parent") {
+                Some(parent) => variables.named(parent, &[parents, &[targets]].concat())?,
+                None => Vec::new(),
+            };
+            slots.push(target);
+            waiting.push(Table::read(prob, slots, variables, "ProbTable")?);
+        }
+        if let Some(missing) = targets.clone().find(|target| waiting.iter().all(|table| table.target() != *target)) {
+            let (section_name, name) = (&section.name, &variables.slots[missing].name);
+            return Err(Fault::new(section.at, format!("<{section_name}> has no <CondProb> of {name}")));
+        }
+        let mut tables = Vec::new();
+        while let Some(first) = waiting.first() {
+            let depends = |table: &Table| {
+                let parents = &table.slots[..table.slots.len() - 1];
+                waiting.iter().any(|other| parents.contains(&other.target()))
+            };
+            let Some(ready) = waiting.iter().position(|table| !depends(table)) else {
+                return Err(Fault::new(first.at, "variables that depend on each other in a circle"));
+            };
+            tables.push(waiting.remove(ready));
+        }
+        Ok(Self { tables, strides })
+    }
+
+    /// The combinations that have a probability, ascending, with `values` of what they depend on.
+    fn outcomes(
+        &self,
+        values: &mut [usize],
+        variables: &Variables,
+        outcomes: &mut Vec<(u32, f64)>,
+    ) -> Result<(), Fault> {
+        outcomes.clear();
+        self.extend(0, (0, 1.0), values, variables, outcomes)?;
+        outcomes.sort_unstable_by_key(|outcome| outcome.0);
+        Ok(())
+    }
+
+    fn extend(
+        &self,
+        depth: usize,
+        (index, weight): (usize, f64),
+        values: &mut [usize],
+        variables: &Variables,
+        outcomes: &mut Vec<(u32, f64)>,
+    ) -> Result<(), Fault> {
+        let Some(table) = self.tables.get(depth) else {
+            outcomes.push((index as u32, weight));
+            return Ok(());
+        };
+        let (target, stride) = (table.target(), self.strides[&table.target()]);
+        for (value, prob) in table.distribution(values, variables)?.iter().enumerate().filter(|(_, prob)| **prob > 0.0)
+        {
+            values[target] = value;
+            self.extend(depth + 1, (index + value * stride, weight * prob), values, variables, outcomes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Strides of variables in all combinations of their values, the last changing fastest; and how many those are, if no more
+/// than `most`.
+fn strides(slots: &[usize], variables: &Variables, most: u64) -> Option<(HashMap<usize, usize>, u32)> {
+    let mut strides = HashMap::new();
+    let mut stride: u64 = 1;
+    for &slot in slots.iter().rev() {
+        strides.insert(slot, stride as usize);
+        stride = stride.checked_mul(variables.size(slot) as u64).filter(|&stride| stride <= most)?;
+    }
+    Some((strides, stride as u32))
+}
+
+/// Names of all combinations.
+fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
+    if count > MOST_NAMES {
+        return Vec::new();
+    }
+    let joined = |index: usize| {
+        let mut index = index;
+        let mut parts = Vec::new();
+        for &slot in slots.iter().rev() {
+            parts.push(&variables.slots[slot].values[index % variables.size(slot)][..]);
+            index /= variables.size(slot);
+        }
+        parts.reverse();
+        parts.join("_")
+    };
+    (0..count as usize).map(joined).collect()
+}
+
+/// Sets the values of variables to those of a combination.
+fn assign(slots: &[usize], variables: &Variables, mut index: usize, values: &mut [usize]) {
+    for &slot in slots.iter().rev() {
+        values[slot] = index % variables.size(slot);
+        index /= variables.size(slot);
+    }
+}
+
+/// Rows of a matrix, one after the other.
+struct Rows {
+    row_ptr: Vec<u64>,
+    col: Vec<u32>,
+    val: Vec<f64>,
+}
+
+impl Rows {
+    fn new() -> Self {
+        Self { row_ptr: vec![0], col: Vec::new(), val: Vec::new() }
+    }
+
+    fn push(&mut self, entries: impl Iterator<Item = (u32, f64)>) {
+        for (col, val) in entries {
+            self.col.push(col);
+            self.val.push(val);
+        }
+        self.row_ptr.push(self.col.len() as u64);
+    }
+
+    /// An error where there are too many entries.
+    fn check(&self, section: &Element) -> Result<(), Fault> {
+        let most = self.col.len() as u64 <= MOST;
+        if most { Ok(()) } else { Err(Fault::new(section.at, format!("more than {MOST} outcomes"))) }
+    }
+}
+
+impl From<Rows> for Csr {
+    fn from(Rows { row_ptr, col, val }: Rows) -> Self {
+        Self { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    }
+}
+
+fn model(root: &Element) -> Result<Pomdp, Fault> {
+    if root.name != "pomdpx" {
+        return Err(Fault::new(root.at, format!("found <{}>, expected <pomdpx>", root.name)));
+    }
+    let discount = root.required("Discount")?.word()?;
+    let gamma = discount.real()?;
+    if !(0.0..=1.0).contains(&gamma) {
+        return Err(discount.unexpected("γ in [0, 1]"));
+    }
+    let variables = &Variables::read(root)?;
+    let Variables { actions, before, after, observed, seen, .. } = variables;
+    let place = root.required("Variable")?.at;
+    let most = |slots: &[usize], most: u64, what: &str| {
+        strides(slots, variables, most).ok_or_else(|| Fault::new(place, format!("more than {most} {what}")))
+    };
+    let list = |range: &Range<usize>| range.clone().collect::<Vec<_>>();
+    let (before_slots, after_slots, action_slots) = (list(before), list(after), list(actions));
+    let (_, action_count) = most(&action_slots, MOST, "actions")?;
+    let (after_strides, states) = most(&after_slots, MOST_STATES, "states, the combinations of all state variables")?;
+    if u64::from(states) * u64::from(action_count) > MOST {
+        return Err(Fault::new(place, format!("more than {MOST} pairs of a state and an action")));
+    }
+    let (before_strides, _) = most(&before_slots, MOST_STATES, "states")?;
+    let observed_slots = [&list(observed)[..], &seen[..]].concat();
+    if observed_slots.is_empty() {
+        return Err(Fault::new(place, "<Variable> has neither an <ObsVar> nor a fully observed <StateVar>"));
+    }
+    let (observed_strides, observation_count) = most(&observed_slots, MOST, "observations")?;
+
+    let mut values = vec![0; variables.slots.len()];
+    let mut outcomes = Vec::new();
+    let section = root.required("InitialStateBelief")?;
+    Joint::read(section, variables, before, &[], before_strides)?.outcomes(&mut values, variables, &mut outcomes)?;
+    let (starts, probs) = outcomes.iter().copied().unzip();
+    let start = Belief { states: starts, probs };
+
+    let section = root.required("StateTransitionFunction")?;
+    let joint = Joint::read(section, variables, after, &[actions, before], after_strides)?;
+    let mut transitions = Rows::new();
+    for state in 0..states as usize {
+        assign(&before_slots, variables, state, &mut values);
+        for action in 0..action_count as usize {
+            assign(&action_slots, variables, action, &mut values);
+            joint.outcomes(&mut values, variables, &mut outcomes)?;
+            transitions.push(outcomes.drain(..));
+        }
+        transitions.check(section)?;
+    }
+
+    let section = if observed.is_empty() { root } else { root.required("ObsFunction")? };
+    let strides = observed_strides.clone();
+    let joint = Joint::read(section, variables, observed, &[actions, after], strides)?;
+    let mut observations = Rows::new();
+    for action in 0..action_count as usize {
+        assign(&action_slots, variables, action, &mut values);
+        for state in 0..states as usize {
+            assign(&after_slots, variables, state, &mut values);
+            joint.outcomes(&mut values, variables, &mut outcomes)?;
+            let told: usize = seen.iter().map(|slot| values[*slot] * observed_strides[slot]).sum();
+            observations.push(outcomes.drain(..).map(|(index, prob)| (index + told as u32, prob)));
+        }
+        observations.check(section)?;
+    }
+
+    let (transitions, observations) = (scaled(transitions.into()), scaled(observations.into()));
+    let (rewards, action_rewards) = rewards(
+        root,
+        variables,
+        &transitions,
+        &observations,
+        [&action_slots, &before_slots, &after_slots, &observed_slots],
+    )?;
+    let process = Mdp {
+        states,
+        choices: Choices::Uniform(action_count),
+        gamma,
+        transitions,
+        rewards,
+        action_rewards: action_rewards.into(),
+        ..Mdp::default()
+    };
+    let names = Names {
+        states: names(&after_slots, variables, states),
+        actions: names(&action_slots, variables, action_count),
+        observations: names(&observed_slots, variables, observation_count),
+    };
+    Ok(Pomdp { process, observation_count, observations, start, names })
+}
+
+/// The sum of all reward functions: R(s, a, s') of rows in which it depends on s', and one number a row for the others.
+fn rewards(
+    root: &Element,
+    variables: &Variables,
+    transitions: &Csr,
+    observations: &Csr,
+    [action_slots, before_slots, after_slots, observed_slots]: [&[usize]; 4],
+) -> Result<(Csr, Vec<f64>), Fault> {
+    let Variables { actions, before, after, observed, .. } = variables;
+    let mut tables = Vec::new();
+    if let Some(section) = root.child("RewardFunction") {
+        for function in section.all("Func") {
+            let slots = match function.child("Parent") {
+                Some(parent) => variables.named(parent, &[actions, before, after, observed])?,
+                None => Vec::new(),
+            };
+            tables.push(Table::read(function, slots, variables, "ValueTable")?);
+        }
+    }
+    let uses = |table: &Table, range: &Range<usize>| table.slots.iter().any(|slot| range.contains(slot));
+    // Those of the action and the state before, those of the state after, and those of what is observed there.
+    let (observing, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| uses(table, observed));
+    let (following, taking): (Vec<_>, Vec<_>) = others.into_iter().partition(|table| uses(table, after));
+    let states = (0..before_slots.len()).map(|i| variables.size(before_slots[i])).product::<usize>();
+    let action_count = transitions.rows() / states;
+    let mut values = vec![0; variables.slots.len()];
+    let sum = |tables: &[Table], values: &[usize]| {
+        tables.iter().fold(0.0, |sum, table| sum + table.number(values, variables))
+    };
+    let (mut rewards, mut action_rewards, mut row) = (Rows::new(), Vec::new(), Vec::new());
+    for state in 0..states {
+        assign(before_slots, variables, state, &mut values);
+        for action in 0..action_count {
+            assign(action_slots, variables, action, &mut values);
+            let taken = sum(&taking, &values);
+            if following.is_empty() && observing.is_empty() {
+                action_rewards.push(taken);
+                rewards.push(std::iter::empty());
+                continue;
+            }
+            row.clear();
+            for &successor in transitions.row(state * action_count + action).0 {
+                assign(after_slots, variables, successor as usize, &mut values);
+                let mut reward = taken + sum(&following, &values);
+                if !observing.is_empty() {
+                    let (observed, probs) = observations.row(action * states + successor as usize);
+                    for (&observation, prob) in observed.iter().zip(probs) {
+                        assign(observed_slots, variables, observation as usize, &mut values);
+                        reward += prob * sum(&observing, &values);
+                    }
+                }
+                row.push((successor, reward));
+            }
+            let same = row.iter().all(|entry| entry.1 == row[0].1);
+            action_rewards.push(if same { row.first().map_or(taken, |entry| entry.1) } else { 0.0 });
+            rewards.push(row.drain(..).filter(|entry| !same && entry.1 != 0.0));
+        }
+    }
+    if action_rewards.iter().all(|reward| *reward == 0.0) {
+        action_rewards.clear();
+    }
+    Ok((rewards.into(), action_rewards))
+}

@@ -1,0 +1,156 @@
+//! XML as a tree, every part of which knows its place.
+
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+
+use super::place::Fault;
+use crate::mdp::io::lines::{self, quoted};
+
+/// Elements within each other that a file may have.
+const DEEPEST: usize = 64;
+
+/// An element.
+pub struct Element<'t> {
+    pub name: String,
+    /// The place of its tag.
+    pub at: usize,
+    attributes: Vec<(String, String)>,
+    /// What stands between its tags and in no other element, and where. References such as `&amp;` are left out.
+    text: Vec<(usize, &'t [u8])>,
+    pub children: Vec<Self>,
+}
+
+/// A word of a text, and its place.
+#[derive(Clone, Copy)]
+pub struct Word<'t> {
+    pub at: usize,
+    pub text: &'t str,
+}
+
+impl Word<'_> {
+    /// The finite number that it is.
+    pub fn real(&self) -> Result<f64, Fault> {
+        lines::real(self.text.as_bytes()).ok_or_else(|| self.unexpected("a number"))
+    }
+
+    /// What is wrong with it.
+    #[cold]
+    pub fn unexpected(&self, expected: &str) -> Fault {
+        Fault::new(self.at, format!("found `{}`, expected {expected}", quoted(self.text.as_bytes())))
+    }
+}
+
+impl<'t> Element<'t> {
+    /// The children of a name.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &Self> {
+        self.children.iter().filter(move |child| child.name == name)
+    }
+
+    /// The first child of a name.
+    pub fn child(&self, name: &str) -> Option<&Self> {
+        self.all(name).next()
+    }
+
+    /// The first child of a name, which must be there.
+    pub fn required(&self, name: &str) -> Result<&Self, Fault> {
+        self.child(name).ok_or_else(|| Fault::new(self.at, format!("<{}> has no <{name}>", self.name)))
+    }
+
+    /// An attribute.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| &value[..])
+    }
+
+    /// An attribute, which must be there and be a whole number.
+    pub fn integer(&self, name: &str) -> Result<u32, Fault> {
+        let value = self.attribute(name);
+        let value = value.ok_or_else(|| Fault::new(self.at, format!("<{}> has no attribute {name}", self.name)))?;
+        value.trim().parse().map_err(|_| {
+            Fault::new(self.at, format!("{name}: found \"{}\", expected a whole number", quoted(value.as_bytes())))
+        })
+    }
+
+    /// The words of its text.
+    pub fn words(&self) -> Result<Vec<Word<'t>>, Fault> {
+        let mut words = Vec::new();
+        for &(start, text) in &self.text {
+            let text = str::from_utf8(text).map_err(|error| Fault::new(start + error.valid_up_to(), "no UTF-8"))?;
+            let words_of = text.split_ascii_whitespace();
+            // A word is a part of the text, and so are their addresses.
+            words.extend(
+                words_of.map(|word| Word { at: start + word.as_ptr().addr() - text.as_ptr().addr(), text: word }),
+            );
+        }
+        Ok(words)
+    }
+
+    /// The only word of its text.
+    pub fn word(&self) -> Result<Word<'t>, Fault> {
+        match self.words()?[..] {
+            [word] => Ok(word),
+            [] => Err(Fault::new(self.at, format!("<{}> is empty, expected a word", self.name))),
+            [_, second, ..] => Err(second.unexpected(&format!("</{}>", self.name))),
+        }
+    }
+}
+
+/// The only element of a text.
+pub fn parse(text: &[u8]) -> Result<Element<'_>, Fault> {
+    let skipped = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let mut reader = Reader::from_reader(&text[skipped..]);
+    reader.config_mut().expand_empty_elements = true;
+    let mut open: Vec<Element> = Vec::new();
+    let mut root = None;
+    loop {
+        let at = skipped + reader.buffer_position() as usize;
+        let event = reader.read_event();
+        let end = skipped + reader.buffer_position() as usize;
+        let failed = |error: &dyn std::fmt::Display| Fault::new(at, error.to_string());
+        match event.map_err(|error| Fault::new(skipped + reader.error_position() as usize, error.to_string()))? {
+            Event::Start(tag) => {
+                if root.is_some() {
+                    return Err(Fault::new(at, "found a second element, expected the end of the file"));
+                }
+                if open.len() == DEEPEST {
+                    return Err(Fault::new(at, format!("found more than {DEEPEST} elements within each other")));
+                }
+                let attributes = attributes(&tag).map_err(|error| failed(&error))?;
+                let name = String::from_utf8_lossy(tag.name().as_ref()).into_owned();
+                open.push(Element { name, at, attributes, text: Vec::new(), children: Vec::new() });
+            }
+            Event::End(_) => {
+                if let Some(element) = open.pop() {
+                    match open.last_mut() {
+                        Some(parent) => parent.children.push(element),
+                        None => root = Some(element),
+                    }
+                }
+            }
+            Event::Text(_) => {
+                let text = text.get(at..end).unwrap_or_default();
+                match open.last_mut() {
+                    Some(element) => element.text.push((at, text)),
+                    None if text.trim_ascii().is_empty() => {}
+                    None => return Err(Fault::new(at, "found text, expected an element")),
+                }
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    match (root, open.pop()) {
+        (Some(root), None) => Ok(root),
+        (_, Some(element)) => Err(Fault::new(element.at, format!("<{}> does not end", element.name))),
+        (None, None) => Err(Fault::new(text.len(), "the file ends, expected an element")),
+    }
+}
+
+fn attributes(tag: &BytesStart<'_>) -> Result<Vec<(String, String)>, quick_xml::Error> {
+    let mut attributes = Vec::new();
+    for attribute in tag.attributes() {
+        let attribute = attribute?;
+        let value = attribute.normalized_value(XmlVersion::Implicit1_0)?.into_owned();
+        attributes.push((String::from_utf8_lossy(attribute.key.as_ref()).into_owned(), value));
+    }
+    Ok(attributes)
+}

@@ -1,0 +1,69 @@
+//! Beliefs after an action, by what may be observed: Bayes' rule.
+//!
+//! > b^{a,o}(s') = O(a, s', o) · Σₛ T(s, a, s') b(s) / p(o|b, a),  p(o|b, a) = Σ_{s'} O(a, s', o) · Σₛ T(s, a, s') b(s)
+
+use super::belief::Belief;
+use super::model::Pomdp;
+
+/// p(o|b, a) · b^{a,o} for the observations that can follow, ascending.
+#[derive(Default)]
+pub struct Projection {
+    /// Weight of each state that was reached; all 0 between uses.
+    weights: Vec<f64>,
+    /// The states that were.
+    reached: Vec<u32>,
+    /// For each observation what it leaves of them.
+    parts: Vec<Belief>,
+}
+
+impl Projection {
+    /// Calls `take` with each observation o that can follow action `action` in `belief`, ascending, with p(o|b, a), and with
+    /// b^{a,o}.
+    pub fn each(&mut self, model: &Pomdp, belief: &Belief, action: u32, mut take: impl FnMut(u32, f64, Belief)) {
+        self.weights.resize(model.states() as usize, 0.0);
+        self.parts.resize(model.observation_count as usize, Belief::default());
+        self.reached.clear();
+        for (state, prob) in belief.iter() {
+            let (successors, probs) = model.successors(state, action);
+            for (&successor, &p) in successors.iter().zip(probs) {
+                let weight = &mut self.weights[successor as usize];
+                if *weight == 0.0 {
+                    self.reached.push(successor);
+                }
+                *weight += prob * p;
+            }
+        }
+        self.reached.sort_unstable();
+        self.reached.dedup();
+        for &state in &self.reached {
+            let weight = std::mem::take(&mut self.weights[state as usize]);
+            let (observations, probs) = model.observed(action, state);
+            for (&observation, &p) in observations.iter().zip(probs) {
+                if weight * p > 0.0 {
+                    let part = &mut self.parts[observation as usize];
+                    part.states.push(state);
+                    part.probs.push(weight * p);
+                }
+            }
+        }
+        for (observation, part) in (0..).zip(&mut self.parts) {
+            if !part.states.is_empty() {
+                let mut part = std::mem::take(part);
+                let prob: f64 = part.probs.iter().sum();
+                part.probs.iter_mut().for_each(|p| *p /= prob);
+                take(observation, prob, part);
+            }
+        }
+    }
+
+    /// b^{a,o} of this observation; `None` where it cannot follow.
+    pub fn update(&mut self, model: &Pomdp, belief: &Belief, action: u32, observation: u32) -> Option<Belief> {
+        let mut found = None;
+        self.each(model, belief, action, |seen, _, after| {
+            if seen == observation {
+                found = Some(after);
+            }
+        });
+        found
+    }
+}

@@ -1,0 +1,439 @@
+//! The full backup tensor by tensor, and the one-step lookahead: what the fast path is tested against, and what can be read.
+//!
+//! Both run the kernels of [`warpkov_kernels::pomdp`] on any device, or the definitions in f64 on the CPU
+//! ([`full_backup_cpu`]). Nothing here asks T and O to be distributions: the definitions are those of any two arrays.
+
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::pomdp::action_scores::action_scores;
+use warpkov_kernels::pomdp::backup::backup;
+use warpkov_kernels::pomdp::best::best;
+use warpkov_kernels::pomdp::best_action::best_action;
+use warpkov_kernels::pomdp::g_ab::g_ab;
+use warpkov_kernels::pomdp::g_ao::{g_ao_deterministic, g_ao_sparse};
+use warpkov_kernels::pomdp::lookahead::{next_belief, next_belief_inverse, products, t_ao_deterministic, t_ao_sparse};
+use warpkov_kernels::pomdp::scores::scores;
+
+use super::alpha::AlphaVectors;
+use super::belief::Belief;
+use super::model::{Pomdp, by_columns};
+use crate::backend::Precise;
+use crate::mdp::model::Csr;
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+
+/// How the state goes on.
+#[derive(Clone)]
+pub enum Transitions {
+    /// T\[a\]\[s\] = s': where every action has one outcome.
+    Deterministic(Vec<u32>),
+    /// T(s, a, ·) in row s·A + a.
+    Sparse(Csr),
+}
+
+/// What a backup computes from: dense arrays, the last index fastest.
+#[derive(Clone)]
+pub struct Operands {
+    /// |S|.
+    pub states: u32,
+    /// |A|.
+    pub actions: u32,
+    /// |Ω|.
+    pub observation_count: u32,
+    /// γ.
+    pub gamma: f64,
+    /// T.
+    pub transitions: Transitions,
+    /// O\[o\]\[a\]\[s'\].
+    pub observations: Vec<f64>,
+    /// R\[a\]\[s\].
+    pub rewards: Vec<f64>,
+    /// Γ\[i\]\[s\].
+    pub vectors: Vec<f64>,
+    /// B\[j\]\[s\].
+    pub beliefs: Vec<f64>,
+}
+
+/// The tensors of a full backup, with their dimensions: n vectors, B beliefs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tensors {
+    /// G_AO \[n\]\[Ω\]\[A\]\[S\].
+    pub g_ao: Vec<f64>,
+    /// Ĝ_AO \[B\]\[Ω\]\[A\]\[n\].
+    pub scores: Vec<f64>,
+    /// Ĝ\*_AO \[B\]\[A\]\[Ω\].
+    pub best: Vec<u32>,
+    /// G_A^B \[B\]\[A\]\[S\].
+    pub g_ab: Vec<f64>,
+    /// Ĝ_A^B \[B\]\[A\].
+    pub action_scores: Vec<f64>,
+    /// Ĝ\*_A^B \[B\].
+    pub best_action: Vec<u32>,
+    /// B_KP \[B\]\[S\].
+    pub backup: Vec<f64>,
+}
+
+impl Operands {
+    /// The arrays of a model, of which rewards are to be maximised; it need not be [valid](Pomdp::validated).
+    #[must_use]
+    pub fn new(model: &Pomdp, vectors: &AlphaVectors, beliefs: &[Belief]) -> Self {
+        let (states, actions) = (model.states(), model.actions());
+        let mut observations = vec![0.0; (model.observation_count * actions * states) as usize];
+        for row in 0..model.observations.rows() {
+            let (seen, prob) = model.observations.row(row);
+            for (&o, &p) in seen.iter().zip(prob) {
+                observations[o as usize * (actions * states) as usize + row] = p;
+            }
+        }
+        let expected = model.expected_rewards();
+        let by_action = || (0..actions as usize).flat_map(|a| (0..states as usize).map(move |s| (a, s)));
+        let next = by_action().map(|(a, s)| match model.successors(s as u32, a as u32) {
+            ([next], [1.0]) => Some(*next),
+            _ => None,
+        });
+        let transitions = match next.collect::<Option<Vec<_>>>() {
+            Some(next) => Transitions::Deterministic(next),
+            None => Transitions::Sparse(model.process.transitions.clone()),
+        };
+        Self {
+            states,
+            actions,
+            observation_count: model.observation_count,
+            gamma: model.gamma(),
+            transitions,
+            observations,
+            rewards: by_action().map(|(a, s)| expected[s * actions as usize + a]).collect(),
+            vectors: vectors.values.clone(),
+            beliefs: beliefs.iter().flat_map(|belief| belief.to_dense(states)).collect(),
+        }
+    }
+
+    /// n.
+    #[must_use]
+    pub fn vector_count(&self) -> u32 {
+        (self.vectors.len() / self.states as usize) as u32
+    }
+
+    /// |B|.
+    #[must_use]
+    pub fn belief_count(&self) -> u32 {
+        (self.beliefs.len() / self.states as usize) as u32
+    }
+
+    /// The states that may follow, and T(s, a, s').
+    #[must_use]
+    pub fn successors(&self, state: u32, action: u32) -> Vec<(u32, f64)> {
+        match &self.transitions {
+            Transitions::Deterministic(next) => vec![(next[(action * self.states + state) as usize], 1.0)],
+            Transitions::Sparse(matrix) => {
+                let (col, val) = matrix.row((state * self.actions + action) as usize);
+                col.iter().copied().zip(val.iter().copied()).collect()
+            }
+        }
+    }
+
+    /// O(a, s', o).
+    #[must_use]
+    pub fn observation(&self, action: u32, state: u32, seen: u32) -> f64 {
+        self.observations[((seen * self.actions + action) * self.states + state) as usize]
+    }
+
+    /// T_inv\[a\]\[s'\] = s with T(s, a) = s': only where T is deterministic, and injective for each action.
+    #[must_use]
+    pub fn inverse(&self) -> Option<Vec<u32>> {
+        let Transitions::Deterministic(next) = &self.transitions else { return None };
+        let mut inverse = vec![u32::MAX; next.len()];
+        for (place, &to) in next.iter().enumerate() {
+            let (action, state) = (place as u32 / self.states, place as u32 % self.states);
+            let slot = &mut inverse[(action * self.states + to) as usize];
+            if *slot != u32::MAX {
+                return None;
+            }
+            *slot = state;
+        }
+        Some(inverse)
+    }
+
+    /// T by columns: row a·S + s' holds the states s that action a takes to s', ascending, and T(s, a, s').
+    #[must_use]
+    pub fn predecessors(&self) -> Csr {
+        match &self.transitions {
+            Transitions::Sparse(matrix) => by_columns(matrix, self.states, self.actions),
+            Transitions::Deterministic(_) => {
+                let rows = || (0..self.states).flat_map(|s| (0..self.actions).map(move |a| self.successors(s, a)[0]));
+                let (col, val): (Vec<_>, Vec<_>) = rows().unzip();
+                let row_ptr: Vec<u64> = (0..=col.len() as u64).collect();
+                let matrix = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+                by_columns(&matrix, self.states, self.actions)
+            }
+        }
+    }
+}
+
+/// T on a device.
+enum Resident<T: Precise, D: Device> {
+    Deterministic(D::Buffer<u32>),
+    Sparse { row_ptr: D::Buffer<u64>, col: D::Buffer<u32>, prob: D::Buffer<T> },
+}
+
+impl<T: Precise, D: Device> Resident<T, D> {
+    fn upload(device: &D, transitions: &Transitions) -> Result<Self, D::Error> {
+        Ok(match transitions {
+            Transitions::Deterministic(next) => Self::Deterministic(device.upload(next)?),
+            Transitions::Sparse(matrix) => Self::Sparse {
+                row_ptr: device.upload(&matrix.row_ptr)?,
+                col: device.upload(&matrix.col)?,
+                prob: device.upload(&T::of(&matrix.val))?,
+            },
+        })
+    }
+}
+
+fn widened<T: Precise, D: Device>(device: &D, buffer: &D::Buffer<T>) -> Result<Vec<f64>, D::Error> {
+    Ok(device.to_vec(buffer)?.into_iter().map(T::to_f64).collect())
+}
+
+/// backup(b) of every belief, in seven kernels, in precision T. Γ has one vector at least.
+///
+/// # Errors
+/// Those of the device; all tensors must fit into its memory at one time.
+pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Result<Tensors, D::Error> {
+    let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
+    let (vectors, beliefs) = (operands.vector_count(), operands.belief_count());
+    let size = |factors: &[u32]| factors.iter().map(|&factor| factor as usize).product::<usize>();
+    let zeros = |factors: &[u32]| device.zeros::<T>(size(factors));
+    let shape = |factors: &[u32]| Shape::cover(size(factors) as u64, THREADS);
+    let observation = device.upload(&T::of(&operands.observations))?;
+    let reward = device.upload(&T::of(&operands.rewards))?;
+    let alpha = device.upload(&T::of(&operands.vectors))?;
+    let belief = device.upload(&T::of(&operands.beliefs))?;
+
+    let [of_g_ao, of_scores] = [[vectors, observed, actions, states], [beliefs, observed, actions, vectors]];
+    let [of_best, of_g_ab] = [[beliefs, actions, observed], [beliefs, actions, states]];
+    let (mut g_ao, mut scored) = (zeros(&of_g_ao)?, zeros(&of_scores)?);
+    let mut winners = device.zeros::<u32>(size(&of_best))?;
+    let (mut by_action, mut valued) = (zeros(&of_g_ab)?, zeros(&[beliefs, actions])?);
+    let (mut chosen, mut b_kp) = (device.zeros::<u32>(beliefs as usize)?, zeros(&[beliefs, states])?);
+    // SAFETY: all buffers have the sizes that the kernels ask for; successors are below |S|, winners below n, actions
+    // below |A|.
+    unsafe {
+        let launch = shape(&of_g_ao);
+        match &Resident::<T, D>::upload(device, &operands.transitions)? {
+            Resident::Deterministic(next) => g_ao_deterministic(
+                device,
+                launch,
+                states,
+                actions,
+                observed,
+                vectors,
+                next,
+                &observation,
+                &alpha,
+                &mut g_ao,
+            )?,
+            Resident::Sparse { row_ptr, col, prob } => g_ao_sparse(
+                device,
+                launch,
+                states,
+                actions,
+                observed,
+                vectors,
+                row_ptr,
+                col,
+                prob,
+                &observation,
+                &alpha,
+                &mut g_ao,
+            )?,
+        }
+        let launch = shape(&of_scores);
+        scores(device, launch, states, actions, observed, vectors, beliefs, &belief, &g_ao, &mut scored)?;
+        best(device, shape(&of_best), actions, observed, vectors, beliefs, &scored, &mut winners)?;
+        let launch = shape(&of_g_ab);
+        g_ab(device, launch, states, actions, observed, beliefs, gamma, &reward, &winners, &g_ao, &mut by_action)?;
+        let launch = shape(&[beliefs, actions]);
+        action_scores(device, launch, states, actions, beliefs, &belief, &by_action, &mut valued)?;
+        best_action(device, shape(&[beliefs]), actions, beliefs, &valued, &mut chosen)?;
+        backup(device, shape(&[beliefs, states]), states, actions, beliefs, &chosen, &by_action, &mut b_kp)?;
+    }
+    Ok(Tensors {
+        g_ao: widened(device, &g_ao)?,
+        scores: widened(device, &scored)?,
+        best: device.to_vec(&winners)?,
+        g_ab: widened(device, &by_action)?,
+        action_scores: widened(device, &valued)?,
+        best_action: device.to_vec(&chosen)?,
+        backup: widened(device, &b_kp)?,
+    })
+}
+
+/// The same tensors by their definitions, in f64.
+#[must_use]
+pub fn full_backup_cpu(operands: &Operands) -> Tensors {
+    let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
+    let vectors: Vec<&[f64]> = operands.vectors.chunks(states as usize).collect();
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    let argmax = |x: &[f64]| (1..x.len()).fold(0, |best, k| if x[k] > x[best] { k } else { best });
+    // g^i_{a,o}.
+    let carried = |i: usize, o: u32, a: u32| -> Vec<f64> {
+        let term = |a, o, (next, prob): (u32, f64)| prob * operands.observation(a, next, o) * vectors[i][next as usize];
+        (0..states).map(|s| operands.successors(s, a).into_iter().map(|to| term(a, o, to)).sum()).collect()
+    };
+    let mut tensors = Tensors::default();
+    for i in 0..vectors.len() {
+        for o in 0..observed {
+            tensors.g_ao.extend((0..actions).flat_map(|a| carried(i, o, a)));
+        }
+    }
+    for belief in operands.beliefs.chunks(states as usize) {
+        let score = |a, o| (0..vectors.len()).map(|i| dot(belief, &carried(i, o, a))).collect::<Vec<_>>();
+        tensors.scores.extend((0..observed).flat_map(|o| (0..actions).flat_map(move |a| score(a, o))));
+        let mut of_actions = Vec::new();
+        for a in 0..actions {
+            let mut g = vec![0.0; states as usize];
+            for o in 0..observed {
+                let winner = argmax(&score(a, o));
+                tensors.best.push(winner as u32);
+                g.iter_mut().zip(carried(winner, o, a)).for_each(|(g, x)| *g += x);
+            }
+            let rewards = &operands.rewards[(a * states) as usize..];
+            g.iter_mut().zip(rewards).for_each(|(g, r)| *g = r + gamma * *g);
+            of_actions.push(g);
+        }
+        let values: Vec<_> = of_actions.iter().map(|g| dot(belief, g)).collect();
+        let chosen = argmax(&values);
+        tensors.action_scores.extend(values);
+        tensors.best_action.push(chosen as u32);
+        tensors.backup.extend(&of_actions[chosen]);
+        tensors.g_ab.extend(of_actions.concat());
+    }
+    tensors
+}
+
+/// What a belief may become, for one action and one observation.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Outlook {
+    /// b̂(s'), not normalised.
+    pub unnormalised: Vec<f64>,
+    /// b^{a,o}; none where nothing leads there: Σ b̂ = 0.
+    pub belief: Option<Vec<f64>>,
+    /// t_{a,o}(s).
+    pub t: Vec<f64>,
+    /// p(o|b, a) = b · t_{a,o}.
+    pub probability: f64,
+    /// v(b^{a,o}); 0 where there is no such belief.
+    pub value: f64,
+}
+
+/// What an action promises.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Prospect {
+    /// c₁ = b · R\[a\].
+    pub c1: f64,
+    /// c₂ = Σₒ p(o|b, a) v(b^{a,o}).
+    pub c2: f64,
+    /// c₁ + γ c₂.
+    pub sum: f64,
+    /// Observation by observation.
+    pub outlooks: Vec<Outlook>,
+}
+
+/// One step of lookahead from a belief.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Lookahead {
+    /// Action by action.
+    pub prospects: Vec<Prospect>,
+    /// The action of the largest sum, the lowest of equal ones.
+    pub best: u32,
+}
+
+/// argmaxₐ c₁ + γ c₂ for `belief`, of |S| entries, in precision T. Γ has one vector at least.
+///
+/// `inverse` is T_inv\[a\]\[s'\], which the update then follows in place of T, whether they agree or not: see
+/// [`Operands::inverse`] for one that does.
+///
+/// # Errors
+/// Those of the device.
+pub fn one_step_lookahead<T: Precise, D: Device>(
+    device: &D,
+    operands: &Operands,
+    belief: &[f64],
+    inverse: Option<&[u32]>,
+) -> Result<Lookahead, D::Error> {
+    let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
+    let shape = Shape::cover(u64::from(states), THREADS);
+    let transitions = Resident::<T, D>::upload(device, &operands.transitions)?;
+    let observation = device.upload(&T::of(&operands.observations))?;
+    let reward = device.upload(&T::of(&operands.rewards))?;
+    let alpha = device.upload(&T::of(&operands.vectors))?;
+    let inverse = inverse.map(|inverse| device.upload(inverse)).transpose()?;
+    let columns = match inverse {
+        None => operands.predecessors(),
+        Some(_) => Csr::default(),
+    };
+    let (col_ptr, row) = (device.upload(&columns.row_ptr)?, device.upload(&columns.col)?);
+    let prob = device.upload(&T::of(&columns.val))?;
+    let rows_times = |x: &D::Buffer<T>, matrix: &D::Buffer<T>, rows: u32| -> Result<Vec<f64>, D::Error> {
+        let mut out = device.zeros::<T>(rows as usize)?;
+        // SAFETY: `x` has |S| elements, `matrix` as many in each row.
+        unsafe { products(device, Shape::cover(u64::from(rows), THREADS), states, rows, x, matrix, &mut out)? };
+        widened(device, &out)
+    };
+
+    let b = device.upload(&T::of(belief))?;
+    let c1 = rows_times(&b, &reward, actions)?;
+    let (mut next, mut t_ao) = (device.zeros::<T>(states as usize)?, device.zeros::<T>(states as usize)?);
+    let mut prospects = Vec::new();
+    for (a, c1) in (0..actions).zip(c1) {
+        let mut outlooks = Vec::new();
+        for o in 0..observed {
+            // SAFETY: the buffers have the sizes that the kernels ask for, and states are below |S|.
+            unsafe {
+                match &inverse {
+                    Some(inverse) => {
+                        next_belief_inverse(device, shape, states, actions, a, o, inverse, &observation, &b, &mut next)?
+                    }
+                    None => next_belief(
+                        device,
+                        shape,
+                        states,
+                        actions,
+                        a,
+                        o,
+                        &col_ptr,
+                        &row,
+                        &prob,
+                        &observation,
+                        &b,
+                        &mut next,
+                    )?,
+                }
+                match &transitions {
+                    Resident::Deterministic(to) => {
+                        t_ao_deterministic(device, shape, states, actions, a, o, to, &observation, &mut t_ao)?;
+                    }
+                    Resident::Sparse { row_ptr, col, prob } => {
+                        t_ao_sparse(device, shape, states, actions, a, o, row_ptr, col, prob, &observation, &mut t_ao)?
+                    }
+                }
+            }
+            let unnormalised = widened(device, &next)?;
+            let total: f64 = unnormalised.iter().sum();
+            let belief = (total > 0.0).then(|| unnormalised.iter().map(|x| x / total).collect::<Vec<_>>());
+            let value = match &belief {
+                None => 0.0,
+                Some(belief) => {
+                    let belief = device.upload(&T::of(belief))?;
+                    rows_times(&belief, &alpha, operands.vector_count())?.into_iter().fold(f64::NEG_INFINITY, f64::max)
+                }
+            };
+            let probability = rows_times(&b, &t_ao, 1)?[0];
+            outlooks.push(Outlook { unnormalised, belief, t: widened(device, &t_ao)?, probability, value });
+        }
+        let c2 = outlooks.iter().map(|outlook| outlook.probability * outlook.value).sum();
+        prospects.push(Prospect { c1, c2, sum: c1 + gamma * c2, outlooks });
+    }
+    let better = |best: usize, a: usize| if prospects[a].sum > prospects[best].sum { a } else { best };
+    let best = (1..prospects.len()).fold(0, better) as u32;
+    Ok(Lookahead { prospects, best })
+}

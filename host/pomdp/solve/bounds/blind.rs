@@ -1,0 +1,34 @@
+//! Blind policies: the same action for ever, whatever is seen (Hauskrecht, *Journal of Artificial Intelligence Research* 13,
+//! 2000, 4.1).
+
+use crate::backend::cpu::Assembler;
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::model::Pomdp;
+
+/// Sweeps at most.
+const SWEEPS: u32 = 10_000;
+
+/// For each action a vector that is not above α(s) = r(s, a) + γ Σ T(s, a, s') α(s').
+///
+/// It is iterated from min r / (1 − γ), and every iterate is a lower bound; iteration ends where a sweep changes nothing by
+/// more than `tolerance` (1 − γ). `rewards` are r(s, a) at s·A + a, as `assembler` has them.
+#[must_use]
+pub fn blind(model: &Pomdp, rewards: &[f64], assembler: &Assembler, tolerance: f64) -> AlphaVectors {
+    let (actions, gamma) = (model.actions(), model.gamma());
+    let mut vectors = AlphaVectors::new(model.states());
+    for action in 0..actions {
+        let own = rewards.iter().skip(action as usize).step_by(actions as usize);
+        let least = own.copied().fold(f64::INFINITY, f64::min);
+        let mut values = vec![least / (1.0 - gamma); model.states() as usize];
+        for _ in 0..SWEEPS {
+            let next = assembler.ahead(action, &values);
+            let change = next.iter().zip(&values).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            values = next;
+            if change <= tolerance * (1.0 - gamma) {
+                break;
+            }
+        }
+        vectors.push(action, &values);
+    }
+    vectors
+}

@@ -1,0 +1,24 @@
+//! The value of the process if its state were seen.
+
+use std::ops::ControlFlow;
+
+use crate::mdp::options::{DeviceChoice, Precision, SolveOptions};
+use crate::mdp::solve::{Limits, Target};
+use crate::mdp::{SolveError, solve_with};
+use crate::pomdp::model::Pomdp;
+
+/// V(s) of the process beneath, no less than it is: value iteration to ε, rounded up by what its certificate says. `rewards`
+/// are r(s, a) at s·A + a.
+///
+/// # Errors
+/// Those of [`solve_with`].
+pub fn mdp(model: &Pomdp, rewards: &[f64], epsilon: f64) -> Result<Vec<f64>, SolveError> {
+    let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
+    let options =
+        SolveOptions { device: DeviceChoice::Cpu, precision: Precision::F64, limits, ..SolveOptions::default() };
+    let solution = solve_with(&model.process, &options, &mut |_| ControlFlow::Continue(()))?;
+    // Without a certificate there is the bound that always holds.
+    let most = rewards.iter().copied().fold(f64::NEG_INFINITY, f64::max) / (1.0 - model.gamma());
+    let raised = |value: f64| solution.certificate.bound.map_or(most, |bound| (value + bound).next_up());
+    Ok(solution.values.into_iter().map(raised).collect())
+}

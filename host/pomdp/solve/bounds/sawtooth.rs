@@ -1,0 +1,165 @@
+//! The sawtooth bound: between the corners of the simplex and one belief more at a time (Hauskrecht, 2000, 4.3; HSVI).
+//!
+//! V\* is convex. Where V\*(e_s) ≤ v(s) and V\*(c) ≤ u, with b = ρ c + Σ (b(s) − ρ c(s)) e_s for ρ = min over c(s) > 0 of
+//! b(s)/c(s),
+//!
+//! > V\*(b) ≤ Σ b(s) v(s) + ρ (u − Σ c(s) v(s))
+//!
+//! ρ is 0 unless b is possible wherever c is. So a point is filed under one state of its own, and a belief meets those
+//! only that are filed under its states.
+
+use crate::pomdp::belief::Belief;
+
+/// A belief whose value is bounded.
+struct Point {
+    /// c, its likeliest states first: where the ratio is least, as a rule. Empty where other points imply this one.
+    entries: Vec<(u32, f64)>,
+    /// u − Σ c(s) v(s) < 0.
+    drop: f64,
+    /// The state that it is filed under.
+    home: u32,
+}
+
+/// Corners and points.
+pub struct Sawtooth {
+    /// v.
+    corners: Vec<f64>,
+    points: Vec<Point>,
+    /// By state: points filed there, in the order of their last change, and when that was.
+    filed: Vec<Vec<(u32, u32)>>,
+    /// Changes so far.
+    time: u32,
+    /// Bytes of all points' beliefs.
+    bytes: usize,
+    /// b(s) of the belief in hand; all 0 between uses.
+    dense: Vec<f64>,
+}
+
+impl Sawtooth {
+    /// Corners without points.
+    #[must_use]
+    pub fn new(corners: Vec<f64>) -> Self {
+        let states = corners.len();
+        Self {
+            corners,
+            points: Vec::new(),
+            filed: vec![Vec::new(); states],
+            time: 0,
+            bytes: 0,
+            dense: vec![0.0; states],
+        }
+    }
+
+    /// How many changes there were.
+    #[must_use]
+    pub fn time(&self) -> u32 {
+        self.time
+    }
+
+    /// Bytes of points.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.points.len() * size_of::<Point>()
+    }
+
+    /// Points that there were, with those that others imply.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// Notes that V\*(belief) ≤ value, and returns the point's number. `number` is what it was before, if it is there.
+    pub fn lower(&mut self, belief: &Belief, value: f64, number: Option<u32>) -> Option<u32> {
+        let drop = value - belief.dot(&self.corners);
+        if drop >= 0.0 {
+            return number;
+        }
+        self.time += 1;
+        let number = number.unwrap_or_else(|| {
+            self.points.push(Point { entries: Vec::new(), drop, home: 0 });
+            self.points.len() as u32 - 1
+        });
+        let point = &mut self.points[number as usize];
+        point.drop = drop;
+        if point.entries.is_empty() {
+            point.entries = belief.iter().collect();
+            point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
+            // Where the fewest are.
+            point.home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
+            self.bytes += size_of_val(&point.entries[..]);
+        }
+        let filed = &mut self.filed[point.home as usize];
+        filed.retain(|(other, _)| *other != number);
+        filed.push((number, self.time));
+        Some(number)
+    }
+
+    /// A bound on V\*(belief) by the points that changed after `since`, no more than `known`.
+    pub fn bound(&mut self, belief: &Belief, known: f64, since: u32) -> f64 {
+        let base = belief.dot(&self.corners);
+        if since == self.time {
+            return known.min(base);
+        }
+        belief.iter().for_each(|(state, prob)| self.dense[state as usize] = prob);
+        let best = self.scattered_bound(belief.iter(), base, known.min(base), since, None);
+        belief.states.iter().for_each(|&state| self.dense[state as usize] = 0.0);
+        best
+    }
+
+    /// The same for a belief that is in `dense`, without one of the points.
+    fn scattered_bound(
+        &self,
+        belief: impl Iterator<Item = (u32, f64)>,
+        base: f64,
+        mut best: f64,
+        since: u32,
+        without: Option<u32>,
+    ) -> f64 {
+        for (state, _) in belief {
+            let filed = &self.filed[state as usize];
+            for &(number, _) in filed.iter().rev().take_while(|(_, time)| *time > since) {
+                let point = &self.points[number as usize];
+                // Below this ratio the point says no more than is known.
+                let least = (base - best) / -point.drop;
+                if least >= 1.0 || without == Some(number) {
+                    continue;
+                }
+                let mut ratio = 1.0_f64;
+                for &(state, prob) in &point.entries {
+                    let own = self.dense[state as usize];
+                    if own < ratio * prob {
+                        ratio = own / prob;
+                        if ratio <= least {
+                            break;
+                        }
+                    }
+                }
+                if ratio > least {
+                    best = best.min(base + ratio * point.drop);
+                }
+            }
+        }
+        best
+    }
+
+    /// Takes the points away that the others imply.
+    pub fn prune(&mut self) {
+        for number in 0..self.points.len() as u32 {
+            let point = &self.points[number as usize];
+            point.entries.iter().for_each(|&(state, prob)| self.dense[state as usize] = prob);
+            let best = self.scattered_bound(point.entries.iter().copied(), 0.0, point.drop, 0, Some(number));
+            point.entries.iter().for_each(|&(state, _)| self.dense[state as usize] = 0.0);
+            if best < point.drop {
+                self.filed[point.home as usize].retain(|(other, _)| *other != number);
+                let entries = std::mem::take(&mut self.points[number as usize].entries);
+                self.bytes -= size_of_val(&entries[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! When a run ends, and who watches it.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use super::options::{Limits, Round, Status};
+use super::search::Search;
+
+/// Called again and again with where the run stands; breaks to stop it.
+pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
+
+/// How much later than the last recorded round the next one is.
+const SPACING: f64 = 1.05;
+
+/// Looks at a run as it goes.
+pub struct Clock<'a> {
+    start: Instant,
+    limits: Limits,
+    observe: Observer<'a>,
+    /// 1, or −1 where rewards are costs.
+    sign: f64,
+    /// Expansions done.
+    pub iterations: u64,
+    /// What was recorded.
+    pub rounds: Vec<Round>,
+    /// Why the run is over, once it is.
+    pub status: Option<Status>,
+}
+
+impl<'a> Clock<'a> {
+    /// A run that began at `start`.
+    pub fn new(start: Instant, limits: Limits, sign: f64, observe: Observer<'a>) -> Self {
+        Self { start, limits, observe, sign, iterations: 0, rounds: Vec::new(), status: None }
+    }
+
+    /// Looks at the run; whether it is over.
+    pub fn over(&mut self, search: &mut Search) -> bool {
+        if self.status.is_some() {
+            return true;
+        }
+        let bounds = search.bounds();
+        let (lower, upper) =
+            if self.sign < 0.0 { (-bounds.upper, -bounds.lower) } else { (bounds.lower, bounds.upper) };
+        let elapsed = self.start.elapsed();
+        let round = Round {
+            seconds: elapsed.as_secs_f64(),
+            iterations: self.iterations,
+            backups: search.backups,
+            beliefs: search.points.len(),
+            vectors: search.alpha().len(),
+            lower,
+            upper,
+        };
+        let limits = &self.limits;
+        self.status = if round.gap() <= limits.gap {
+            Some(Status::Gap)
+        } else if limits.time.is_some_and(|time| elapsed >= time) {
+            Some(Status::Time)
+        } else if search.bytes() as u64 >= limits.memory {
+            Some(Status::Memory)
+        } else if limits.iterations.is_some_and(|most| self.iterations >= most) {
+            Some(Status::Iterations)
+        } else if (self.observe)(&round).is_break() {
+            Some(Status::Interrupted)
+        } else {
+            None
+        };
+        let due = self.rounds.last().is_none_or(|last| round.seconds > SPACING * last.seconds);
+        if due || self.status.is_some() {
+            self.rounds.push(round);
+        }
+        self.status.is_some()
+    }
+
+    /// Records where the run ended, after the last work on it.
+    pub fn end(mut self, search: &mut Search) -> (Option<Status>, Vec<Round>) {
+        let last = self.rounds.pop();
+        let status = self.status.take();
+        self.limits =
+            Limits { gap: f64::NEG_INFINITY, time: None, memory: u64::MAX, iterations: Some(0), ..self.limits };
+        self.over(search);
+        if let (Some(last), [.., end]) = (last, &mut self.rounds[..]) {
+            // What was reached was reached then.
+            end.seconds = last.seconds;
+        }
+        (status, self.rounds)
+    }
+}

@@ -1,0 +1,148 @@
+//! Exact value iteration by incremental pruning (Cassandra, Littman and Zhang, *UAI*, 1997), for models of a few states:
+//! what bounds are tested against.
+
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::model::Pomdp;
+
+/// What a vector must be better by somewhere to be kept, in parts of the largest value.
+const MARGIN: f64 = 1e-10;
+
+/// A vector with its action.
+type Alpha = (u32, Vec<f64>);
+
+/// Γₙ of the horizon n, from Γ₀ = {0}: V\*ₙ(b) = max over α of b·α, up to 10⁻¹⁰ of the largest value in every step. The model
+/// is one to be maximised. `None` where there are more than `most` vectors on the way.
+#[must_use]
+pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<AlphaVectors> {
+    let (states, actions, gamma) = (model.states(), model.actions(), model.gamma());
+    let rewards = model.expected_rewards();
+    let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let margin = MARGIN * largest.max(f64::MIN_POSITIVE) / (1.0 - gamma);
+    let mut vectors: Vec<Alpha> = vec![(0, vec![0.0; states as usize])];
+    for _ in 0..horizon {
+        let mut union = Vec::new();
+        for action in 0..actions {
+            let reward = |s: u32| rewards[(s * actions + action) as usize] / f64::from(model.observation_count);
+            let mut sums: Vec<Alpha> = vec![(action, vec![0.0; states as usize])];
+            for observation in 0..model.observation_count {
+                let part = |alpha: &Alpha| {
+                    let entry = |s: u32| {
+                        let (successors, probs) = model.successors(s, action);
+                        let weight = |next: u32| {
+                            let (observed, chances) = model.observed(action, next);
+                            observed.iter().position(|&o| o == observation).map_or(0.0, |o| chances[o])
+                        };
+                        let next = successors.iter().zip(probs).map(|(&n, p)| p * weight(n) * alpha.1[n as usize]);
+                        reward(s) + gamma * next.sum::<f64>()
+                    };
+                    (action, (0..states).map(entry).collect())
+                };
+                let parts = pruned(vectors.iter().map(part).collect(), margin);
+                let sum = |a: &Alpha, b: &Alpha| (action, a.1.iter().zip(&b.1).map(|(a, b)| a + b).collect());
+                let crossed = sums.iter().flat_map(|a| parts.iter().map(move |b| sum(a, b))).collect::<Vec<_>>();
+                if crossed.len() > most * most {
+                    return None;
+                }
+                sums = pruned(crossed, margin);
+            }
+            union.extend(sums);
+        }
+        vectors = pruned(union, margin);
+        if vectors.len() > most {
+            return None;
+        }
+    }
+    let mut alpha = AlphaVectors::new(states);
+    vectors.iter().for_each(|(action, vector)| alpha.push(*action, vector));
+    Some(alpha)
+}
+
+/// The vectors that are better than all others by more than `margin` at some belief.
+fn pruned(mut vectors: Vec<Alpha>, margin: f64) -> Vec<Alpha> {
+    let mut kept: Vec<Alpha> = Vec::new();
+    while let Some(candidate) = vectors.pop() {
+        let below = |other: &Alpha| candidate.1.iter().zip(&other.1).all(|(own, other)| own <= other);
+        if kept.iter().any(below) || vectors.iter().any(below) {
+            continue;
+        }
+        let Some(belief) = witness(&candidate.1, &kept, margin) else { continue };
+        // The best of all there, which need not be the candidate.
+        let value = |alpha: &Alpha| alpha.1.iter().zip(&belief).map(|(a, b)| a * b).sum::<f64>();
+        let own = value(&candidate);
+        let best = vectors
+            .iter()
+            .map(value)
+            .enumerate()
+            .fold((None, own), |best, (i, next)| if next > best.1 { (Some(i), next) } else { best });
+        match best.0 {
+            None => kept.push(candidate),
+            Some(i) => {
+                kept.push(vectors.swap_remove(i));
+                vectors.push(candidate);
+            }
+        }
+    }
+    kept
+}
+
+/// A belief b where b·α is above b·β for all β by more than `margin`, if there is one.
+///
+/// That is the value of a game: max over b, min over β, of b·(α − β). With every payoff raised above 0 it is 1/Σy of the
+/// linear program max Σ y subject to Σ_β payoff(s, β) y(β) ≤ 1 for all s, y ≥ 0, and b its dual solution, scaled (Dantzig,
+/// *Linear Programming and Extensions*, 1963, chapter 13).
+fn witness(alpha: &[f64], others: &[Alpha], margin: f64) -> Option<Vec<f64>> {
+    let states = alpha.len();
+    if others.is_empty() {
+        return Some(vec![1.0 / states as f64; states]);
+    }
+    let payoffs = || others.iter().flat_map(|(_, beta)| alpha.iter().zip(beta).map(|(a, b)| a - b));
+    let raise = 1.0 - payoffs().fold(f64::INFINITY, f64::min);
+    // Rows: one for each state and the objective; columns: one for each β, one slack for each state, the right side.
+    let columns = others.len() + states + 1;
+    let mut table = vec![vec![0.0; columns]; states + 1];
+    for s in 0..states {
+        for (column, (_, beta)) in others.iter().enumerate() {
+            table[s][column] = alpha[s] - beta[s] + raise;
+        }
+        table[s][others.len() + s] = 1.0;
+        table[s][columns - 1] = 1.0;
+    }
+    table[states][..others.len()].fill(-1.0);
+    // Bland's rule does not cycle.
+    while let Some(column) = (0..columns - 1).find(|&column| table[states][column] < -1e-12) {
+        let ratio = |row: usize| table[row][columns - 1] / table[row][column];
+        let rows = (0..states).filter(|&row| table[row][column] > 1e-12);
+        let pivot = rows.min_by(|&a, &b| ratio(a).total_cmp(&ratio(b)))?;
+        let scale = table[pivot][column];
+        table[pivot].iter_mut().for_each(|entry| *entry /= scale);
+        let own = table[pivot].clone();
+        for (_, row) in table.iter_mut().enumerate().filter(|(row, _)| *row != pivot) {
+            let factor = row[column];
+            row.iter_mut().zip(&own).for_each(|(entry, own)| *entry -= factor * own);
+        }
+    }
+    let sum = table[states][columns - 1];
+    let value = 1.0 / sum - raise;
+    let belief = table[states][others.len()..columns - 1].iter().map(|price| (price / sum).max(0.0)).collect();
+    (value > margin).then_some(belief)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_below_the_envelope_is_found_out() {
+        // At b = ½ the first two give 1; the third gives 0.9 everywhere, the fourth 1.1.
+        let all = |last: f64| vec![(0, vec![2.0, 0.0]), (1, vec![0.0, 2.0]), (2, vec![last, last])];
+        let actions = |vectors: Vec<Alpha>| {
+            let mut actions: Vec<u32> = vectors.into_iter().map(|(action, _)| action).collect();
+            actions.sort_unstable();
+            actions
+        };
+        assert_eq!(actions(pruned(all(0.9), 1e-9)), [0, 1]);
+        assert_eq!(actions(pruned(all(1.1), 1e-9)), [0, 1, 2]);
+        let belief = witness(&[1.1, 1.1], &all(0.0)[..2], 1e-9).unwrap();
+        assert!((belief[0] - 0.5).abs() < 1e-12, "{belief:?}");
+    }
+}

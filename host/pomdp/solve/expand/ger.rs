@@ -1,0 +1,53 @@
+//! Greedy error reduction (Pineau and Gordon, *Robotics Research*, 2005; Pineau, Gordon and Thrun, 2006, 4.5).
+
+use rand_chacha::rand_core::Rng;
+
+use super::super::search::Search;
+use super::ssea::chosen;
+use crate::pomdp::belief::Belief;
+
+/// Of the successors of up to `count` beliefs of B, those whose value may be off most, each by what it is worth: for each
+/// belief and its action of the largest Σₒ p(o|b, a) ε(b^{a,o}), the observation that has most of it.
+///
+/// ε(b') is how far V\* may be above the vector α of the belief b that led there: Σ (b'(s) − b(s)) (v(s) − α(s)), v(s) the
+/// value of s if it were seen where b' is above b, and min r / (1 − γ) where it is below.
+pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
+    let least = search.rewards.iter().copied().fold(f64::INFINITY, f64::min) / (1.0 - search.model.gamma());
+    let mut found: Vec<(f64, Belief)> = Vec::new();
+    for source in chosen(search, random, count) {
+        search.lower(source);
+        let actions = 0..search.model.actions();
+        let successors: Vec<_> = actions.map(|action| search.successors(source, action)).collect();
+        let node = &search.graph.nodes[source as usize];
+        let (belief, vector) = (node.belief.clone(), search.alpha().vector(node.vector as usize).to_vec());
+        let seen = &search.seen;
+        let error = |next: &Belief| {
+            let mut error = 0.0;
+            let mut own = next.iter().peekable();
+            for (state, prob) in belief.iter() {
+                while let Some((s, p)) = own.next_if(|(s, _)| *s < state) {
+                    error += p * (seen[s as usize] - vector[s as usize]);
+                }
+                let change = own.next_if(|(s, _)| *s == state).map_or(0.0, |(_, p)| p) - prob;
+                let extreme = if change > 0.0 { seen[state as usize] } else { least };
+                error += change * (extreme - vector[state as usize]);
+            }
+            error + own.map(|(s, p)| p * (seen[s as usize] - vector[s as usize])).sum::<f64>()
+        };
+        let mut best: Option<(f64, f64, Belief)> = None;
+        for successors in successors {
+            let weighted = successors.into_iter().map(|(_, prob, next)| (prob * error(&next), next));
+            let weighted: Vec<(f64, Belief)> = weighted.collect();
+            let sum: f64 = weighted.iter().map(|(error, _)| error).sum();
+            let largest = weighted.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best });
+            if let Some((own, next)) = largest
+                && best.as_ref().is_none_or(|best| sum > best.0)
+            {
+                best = Some((sum, own, next));
+            }
+        }
+        found.extend(best.map(|(_, own, next)| (own, next)));
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.into_iter().map(|(_, belief)| search.intern(belief)).collect()
+}

@@ -1,0 +1,166 @@
+//! What a solve is asked for, and what it returns.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::pomdp::alpha::AlphaVectors;
+
+/// Which beliefs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expansion {
+    /// Walks of random actions.
+    Random,
+    /// Stochastic simulation with exploratory action: of one successor by each action the farthest from all beliefs.
+    Ssea,
+    /// Greedy error reduction: the successors whose value may be off most.
+    Ger,
+    /// Forward search: walks whose actions are those that are best where the state is seen.
+    Fsvi,
+    /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
+    Hsvi,
+    /// The same as long as the lower bound of the start may profit.
+    Sarsop,
+}
+
+impl fmt::Display for Expansion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+/// Which beliefs are backed up after each expansion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// All, again and again until little changes: PBVI.
+    Full,
+    /// Random ones, until the value of every belief is as good as before or better: Perseus.
+    Randomized,
+    /// Those of the walk, its end first.
+    Path,
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+/// When to stop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// When the bounds of b₀ are this close.
+    pub gap: f64,
+    /// After this time, if it is given; the whole solve counts.
+    pub time: Option<Duration>,
+    /// When beliefs and vectors take this many bytes.
+    pub memory: u64,
+    /// After this many expansions, if it is given.
+    pub iterations: Option<u64>,
+    /// |Γ| at most: the vectors that are the best of the fewest beliefs are given up.
+    pub vectors: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { gap: 1e-3, time: None, memory: 8 << 30, iterations: None, vectors: 1 << 20 }
+    }
+}
+
+/// What a solve is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SolveOptions {
+    /// Which beliefs are looked at; `None` is what suits most models.
+    pub expansion: Option<Expansion>,
+    /// Which are backed up; `None` is what suits the expansion.
+    pub scheme: Option<Scheme>,
+    /// Beliefs of one expansion at most; not of trials.
+    pub beliefs: usize,
+    /// Equal seeds give equal runs, up to where time ends them.
+    pub seed: u64,
+    /// When to stop.
+    pub limits: Limits,
+}
+
+impl Default for SolveOptions {
+    fn default() -> Self {
+        Self { expansion: None, scheme: None, beliefs: 256, seed: 0, limits: Limits::default() }
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// The bounds are as close as asked for.
+    Gap,
+    /// The time is over.
+    Time,
+    /// The memory is used up.
+    Memory,
+    /// As many expansions as asked for were made.
+    Iterations,
+    /// Neither beliefs nor values changed any more.
+    Stalled,
+    /// The observer asked to stop.
+    Interrupted,
+}
+
+/// Where a run stands. Bounds are those of the model's own sign: `lower` ≤ V\*(b₀) ≤ `upper`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Round {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// Expansions.
+    pub iterations: u64,
+    /// Backups of beliefs.
+    pub backups: u64,
+    /// |B|.
+    pub beliefs: usize,
+    /// |Γ|.
+    pub vectors: usize,
+    /// Not above V\*(b₀).
+    pub lower: f64,
+    /// Not below V\*(b₀).
+    pub upper: f64,
+}
+
+impl Round {
+    /// How far the bounds are apart.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        self.upper - self.lower
+    }
+}
+
+/// What a solve returns.
+#[derive(Clone, Debug)]
+pub struct Solution {
+    /// Γ in the model's own sign: V(b) is the best b·α, the largest for rewards, the smallest for costs.
+    pub vectors: AlphaVectors,
+    /// Why it ended.
+    pub status: Status,
+    /// How it went: the first look, some on the way, and the end.
+    pub rounds: Vec<Round>,
+    /// Which beliefs were looked at.
+    pub expansion: Expansion,
+    /// Which were backed up.
+    pub scheme: Scheme,
+    /// What was chosen on the user's behalf, and why.
+    pub notes: Vec<String>,
+}
+
+impl Solution {
+    /// Where it ended.
+    ///
+    /// # Panics
+    /// Never: a solution has a first look.
+    #[must_use]
+    pub fn end(&self) -> &Round {
+        self.rounds.last().expect("a solution has a first look")
+    }
+}

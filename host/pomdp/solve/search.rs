@@ -1,0 +1,438 @@
+//! What all point-based solvers share: beliefs, Γ, and the bounds by them.
+
+use rayon::prelude::*;
+
+use super::bounds::sawtooth::Sawtooth;
+use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
+use super::graph::{Child, Edge, Graph, MERGED, NONE};
+use crate::backend::cpu::{Assembler, Vectors};
+use crate::mdp::SolveError;
+use crate::mdp::model::Csr;
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::Pomdp;
+use crate::pomdp::projection::Projection;
+
+/// Unit roundoff of `f64`.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// Of the weighted gaps of an action's successors the part that one of them may have without a look at its upper bound.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// Beliefs and bounds on their values, of a model that is to be maximised.
+pub struct Search<'m> {
+    /// The model.
+    pub model: &'m Pomdp,
+    /// r(s, a) at s·A + a.
+    pub rewards: Vec<f64>,
+    /// max |r| / (1 − γ).
+    pub magnitude: f64,
+    /// V(s) if the state were seen, no less than it is.
+    pub seen: Vec<f64>,
+    /// Q(s, a), whose expectation bounds V\* from above.
+    pub informed: ActionValues,
+    /// What is known of beliefs from above.
+    pub sawtooth: Sawtooth,
+    /// Γ.
+    pub vectors: Vectors,
+    /// The beliefs that were met.
+    pub graph: Graph,
+    /// B: nodes to which backups were or are to be applied, in the order in which they came.
+    pub points: Vec<u32>,
+    /// Whether a node is one of them.
+    is_point: Vec<bool>,
+    /// b₀.
+    pub root: u32,
+    /// Backups done.
+    pub backups: u64,
+    assembler: Assembler<'m>,
+    projection: Projection,
+    /// |Γ| at most.
+    most: usize,
+    /// The first vectors of Γ, which are never given up.
+    kept: usize,
+    /// |Γ| after it was last pruned.
+    pruned: usize,
+    /// Points of the upper bound when they were last pruned.
+    pruned_points: usize,
+    /// What rounding may have taken from the bounds below, and above.
+    slack: [f64; 2],
+}
+
+/// Of the gap that the first bounds leave, what the fast informed bound may still be off by when its iteration ends.
+const ROUGHLY: f64 = 1e-3;
+
+/// Products that are worth all cores.
+const PARALLEL: usize = 1 << 18;
+
+/// Something of both bounds: of Q(b, a), or of V\*(b).
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    /// From below.
+    pub lower: f64,
+    /// From above.
+    pub upper: f64,
+}
+
+impl<'m> Search<'m> {
+    /// Blind policies below, the fast informed bound above, and b₀. They are iterated to a small part of `precision`; Γ is to
+    /// have no more than `most` vectors after it was pruned.
+    ///
+    /// # Errors
+    /// If γ = 1, and those of [`mdp::mdp`].
+    pub fn new(model: &'m Pomdp, precision: f64, most: usize) -> Result<Self, SolveError> {
+        if model.gamma() >= 1.0 {
+            return Err(SolveError::Undiscounted);
+        }
+        let rewards = model.expected_rewards();
+        let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+        let magnitude = largest / (1.0 - model.gamma());
+        let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12))?;
+        let factors = qmdp::qmdp(model, &rewards, &seen);
+        let assembler = Assembler::new(model, &rewards);
+        let blind = blind::blind(model, &rewards, &assembler, precision / 10.0);
+        let gap = informed_bound(&factors, model.actions() as usize, &model.start)
+            - blind.best(&model.start).map_or(-magnitude, |(_, value)| value);
+        let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0));
+        let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let corners = informed.chunks(model.actions() as usize).map(largest).collect();
+        let vectors = Vectors::new(&blind);
+        let mut graph = Graph::default();
+        let root = graph.intern(model.start.clone());
+        graph.nodes[root as usize].upper = informed_bound(&informed, model.actions() as usize, &model.start);
+        let mut search = Self {
+            model,
+            rewards,
+            assembler,
+            magnitude,
+            seen,
+            informed,
+            sawtooth: Sawtooth::new(corners),
+            vectors,
+            graph,
+            points: Vec::new(),
+            is_point: Vec::new(),
+            root,
+            backups: 0,
+            projection: Projection::default(),
+            most,
+            kept: model.actions() as usize,
+            pruned: 0,
+            pruned_points: 0,
+            slack: slack(model, magnitude),
+        };
+        search.add_point(root);
+        Ok(search)
+    }
+
+    /// Puts a node into B.
+    pub fn add_point(&mut self, node: u32) {
+        if self.is_point.len() <= node as usize {
+            self.is_point.resize(self.graph.nodes.len(), false);
+        }
+        if !std::mem::replace(&mut self.is_point[node as usize], true) {
+            self.points.push(node);
+        }
+    }
+
+    /// max over α ∈ Γ of b·α.
+    pub fn lower(&mut self, node: u32) -> f64 {
+        let found = self.newly_best(node);
+        self.note_best(node, found)
+    }
+
+    /// The best of the vectors that a node has not met.
+    fn newly_best(&self, node: u32) -> Option<(u32, f64)> {
+        let node = &self.graph.nodes[node as usize];
+        self.vectors.best_from(&node.belief, node.scanned as usize)
+    }
+
+    /// Notes that a node has met all vectors, this the best of those it had not.
+    fn note_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
+        let node = &mut self.graph.nodes[node as usize];
+        node.scanned = self.vectors.alpha().len() as u32;
+        if let Some((vector, value)) = found
+            && value > node.lower
+        {
+            (node.vector, node.lower) = (vector, value);
+        }
+        node.lower
+    }
+
+    /// Lets the successors of a node meet all vectors, on all cores if that is much work.
+    fn meet(&mut self, edges: &[Edge]) {
+        let count = self.alpha().len();
+        let products = |node: u32| {
+            let node = &self.graph.nodes[node as usize];
+            node.belief.states.len() * (count - node.scanned as usize)
+        };
+        let children = edges.iter().flat_map(|edge| &edge.children).map(|child| child.node);
+        let stale: Vec<u32> = children.filter(|&node| products(node) > 0).collect();
+        if stale.iter().map(|&node| products(node)).sum::<usize>() < PARALLEL {
+            for node in stale {
+                self.lower(node);
+            }
+            return;
+        }
+        let found: Vec<_> = stale.par_iter().map(|&node| self.newly_best(node)).collect();
+        for (node, found) in stale.into_iter().zip(found) {
+            self.note_best(node, found);
+        }
+    }
+
+    /// The best bound on V\*(b) from above.
+    pub fn upper(&mut self, node: u32) -> f64 {
+        let node = &mut self.graph.nodes[node as usize];
+        if node.read == self.sawtooth.time() {
+            return node.upper;
+        }
+        node.upper = self.sawtooth.bound(&node.belief, node.upper, node.read);
+        node.read = self.sawtooth.time();
+        node.upper
+    }
+
+    /// The number of a belief, which becomes a node unless it is one.
+    pub fn intern(&mut self, belief: Belief) -> u32 {
+        let node = self.graph.intern(belief);
+        let new = &mut self.graph.nodes[node as usize];
+        if new.upper == f64::INFINITY {
+            new.upper = informed_bound(&self.informed, self.model.actions() as usize, &new.belief);
+        }
+        node
+    }
+
+    /// Finds what follows a node.
+    fn expand(&mut self, node: u32) {
+        if !self.graph.nodes[node as usize].edges.is_empty() {
+            return;
+        }
+        let belief = self.graph.nodes[node as usize].belief.clone();
+        let mut projection = std::mem::take(&mut self.projection);
+        let actions = self.model.actions();
+        let mut edges = Vec::with_capacity(actions as usize);
+        for action in 0..actions {
+            let reward = self.model.reward(&self.rewards, &belief, action);
+            let mut children = Vec::new();
+            projection.each(self.model, &belief, action, |observation, prob, next| {
+                children.push(Child { observation, node: self.intern(next), prob });
+            });
+            edges.push(Edge { action, reward, children });
+        }
+        self.projection = projection;
+        self.graph.connect(node, edges);
+    }
+
+    /// Bounds on Q(b, a), for each action. That from above is as tight as can be for the largest of them, and what was known
+    /// before for the others.
+    pub fn intervals(&mut self, node: u32) -> Vec<Interval> {
+        self.expand(node);
+        let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
+        let gamma = self.model.gamma();
+        self.meet(&edges);
+        let lower = |edge: &Edge| {
+            let nodes = &self.graph.nodes;
+            let next: f64 = edge.children.iter().map(|child| child.prob * nodes[child.node as usize].lower).sum();
+            edge.reward + gamma * next
+        };
+        let lowers: Vec<f64> = edges.iter().map(lower).collect();
+        let known = |search: &Self, edge: &Edge| {
+            let next: f64 = edge.children.iter().map(|child| child.prob * search.known_upper(child.node)).sum();
+            edge.reward + gamma * next
+        };
+        let mut uppers: Vec<f64> = edges.iter().map(|edge| known(self, edge)).collect();
+        let mut tight = vec![false; edges.len()];
+        while let Some(best) = first_largest(&uppers)
+            && !std::mem::replace(&mut tight[best], true)
+        {
+            // What is of little weight need not be tight.
+            let off = edges[best].children.iter().map(|child| child.prob * self.gap(child.node));
+            let enough = NEGLIGIBLE * off.sum::<f64>();
+            for child in &edges[best].children {
+                if child.prob * self.gap(child.node) >= enough {
+                    self.upper(child.node);
+                }
+            }
+            uppers[best] = known(self, &edges[best]);
+        }
+        self.graph.nodes[node as usize].edges = edges;
+        lowers.into_iter().zip(uppers).map(|(lower, upper)| Interval { lower, upper }).collect()
+    }
+
+    /// How far the bounds are apart, as far as is known.
+    fn gap(&self, node: u32) -> f64 {
+        let node = &self.graph.nodes[node as usize];
+        node.upper - node.lower
+    }
+
+    /// What is known of V\*(b) from above without another look.
+    fn known_upper(&self, node: u32) -> f64 {
+        self.graph.nodes[node as usize].upper
+    }
+
+    /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `worth`, and lowers the
+    /// upper bound. Returns by how much each bound moved.
+    pub fn backup(&mut self, node: u32, worth: f64) -> Interval {
+        self.backups += 1;
+        let intervals = self.intervals(node);
+        let known = self.lower(node);
+        let upper = self.reduce_upper(node, &intervals);
+        let lowers: Vec<f64> = intervals.iter().map(|interval| interval.lower).collect();
+        let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + worth) else {
+            return Interval { lower: 0.0, upper };
+        };
+        let vector = self.vector(node, best);
+        let value = self.graph.nodes[node as usize].belief.dot(&vector.1);
+        if value <= known {
+            return Interval { lower: 0.0, upper };
+        }
+        self.vectors.push(vector.0, &vector.1);
+        let node = &mut self.graph.nodes[node as usize];
+        (node.lower, node.vector) = (value, self.vectors.alpha().len() as u32 - 1);
+        node.scanned = node.vector + 1;
+        Interval { lower: value - known, upper }
+    }
+
+    /// Lowers the upper bound at a node; returns by how much.
+    pub fn tighten(&mut self, node: u32) -> f64 {
+        let intervals = self.intervals(node);
+        self.reduce_upper(node, &intervals)
+    }
+
+    /// Notes that V\* of a node is not above the largest of these; returns by how much that is news.
+    fn reduce_upper(&mut self, node: u32, intervals: &[Interval]) -> f64 {
+        let value = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
+        let known = self.upper(node);
+        if value >= known {
+            return 0.0;
+        }
+        let node = &mut self.graph.nodes[node as usize];
+        node.upper = value;
+        let number = (node.point != NONE).then_some(node.point);
+        node.point = self.sawtooth.lower(&node.belief, value, number).unwrap_or(NONE);
+        known - value
+    }
+
+    /// The vector of an edge: the best of what follows each observation.
+    fn vector(&self, node: u32, edge: usize) -> (u32, Vec<f64>) {
+        let Edge { action, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
+        // What cannot be observed here is followed by what the likeliest is.
+        let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
+        let vector = |child: &Child| self.graph.nodes[child.node as usize].vector;
+        let mut next = vec![likeliest.map_or(0, vector); self.model.observation_count as usize];
+        for child in children {
+            next[child.observation as usize] = vector(child);
+        }
+        (action, self.assembler.vector(self.vectors.alpha(), action, &next))
+    }
+
+    /// [Prunes](Self::prune) Γ, or the points of the upper bound, if they have grown by a good part.
+    pub fn prune_if_grown(&mut self) {
+        if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
+            self.prune();
+        }
+        if self.sawtooth.len() > self.pruned_points + self.pruned_points / 4 + 64 {
+            self.sawtooth.prune();
+            self.pruned_points = self.sawtooth.len();
+        }
+    }
+
+    /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the
+    /// best most often, and that of b₀.
+    pub fn prune(&mut self) {
+        let count = self.alpha().len();
+        let mut uses = vec![0_usize; count];
+        uses[..self.kept.min(count)].fill(usize::MAX / 2);
+        self.lower(self.root);
+        uses[self.graph.nodes[self.root as usize].vector as usize] = usize::MAX / 2;
+        for i in 0..self.points.len() {
+            let node = self.points[i];
+            self.lower(node);
+            uses[self.graph.nodes[node as usize].vector as usize] += 1;
+        }
+        let mut least = 1;
+        if uses.iter().filter(|&&uses| uses > 0).count() > self.most {
+            let mut sorted = uses.clone();
+            sorted.sort_unstable_by(|a, b| b.cmp(a));
+            least = sorted[self.most] + 1;
+        }
+        // How many of the vectors before each stay.
+        let mut before = vec![0; count + 1];
+        for i in 0..count {
+            before[i + 1] = before[i] + u32::from(uses[i] >= least);
+        }
+        self.pruned = before[count] as usize;
+        if self.pruned == count {
+            return;
+        }
+        self.vectors.retain(|i| uses[i] >= least);
+        for node in self.graph.nodes.iter_mut().filter(|node| node.vector != NONE) {
+            if uses[node.vector as usize] >= least {
+                node.vector = before[node.vector as usize];
+                node.scanned = before[node.scanned as usize];
+            } else {
+                (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
+            }
+        }
+    }
+
+    /// Bounds on V\*(b₀) that hold whatever was rounded.
+    pub fn bounds(&mut self) -> Interval {
+        let [below, above] = self.slack;
+        Interval { lower: self.lower(self.root) - below, upper: self.upper(self.root) + above }
+    }
+
+    /// What follows an action in the belief of a node: o, p(o|b, a), b^{a,o}.
+    pub fn successors(&mut self, node: u32, action: u32) -> Vec<(u32, f64, Belief)> {
+        let mut successors = Vec::new();
+        let belief = &self.graph.nodes[node as usize].belief;
+        self.projection.each(self.model, belief, action, |o, prob, next| successors.push((o, prob, next)));
+        successors
+    }
+
+    /// Γ, without all else.
+    #[must_use]
+    pub fn into_vectors(self) -> AlphaVectors {
+        self.vectors.into_alpha()
+    }
+
+    /// Bytes of beliefs and vectors.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.graph.bytes + self.vectors.bytes() + self.sawtooth.bytes()
+    }
+
+    /// Γ.
+    #[must_use]
+    pub fn alpha(&self) -> &AlphaVectors {
+        self.vectors.alpha()
+    }
+}
+
+/// Where the largest number is, the first of those.
+pub fn first_largest(numbers: &[f64]) -> Option<usize> {
+    let indexed = numbers.iter().copied().enumerate();
+    indexed.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
+}
+
+/// maxₐ Σ b(s) Q(s, a).
+fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f64 {
+    let mut sums = vec![0.0; actions];
+    for (state, prob) in belief.iter() {
+        let factors = &informed[state as usize * actions..][..actions];
+        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum += prob * factor);
+    }
+    sums.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// What rounding may add up to, below and above.
+///
+/// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
+/// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
+fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
+    let longest =
+        |matrix: &Csr| matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
+    let terms = longest(&model.process.transitions) + longest(&model.observations) + 16.0;
+    let terms = terms + f64::from(model.observation_count) + f64::from(model.states());
+    let below = 4.0 * terms * UNIT * magnitude / (1.0 - model.gamma());
+    [below, below + 2.0 * MERGED * magnitude / (1.0 - model.gamma())]
+}

@@ -1,0 +1,179 @@
+//! Whether alpha vectors are what they claim to be: lower bounds on V\*.
+//!
+//! *Claimed.* V(b) = max over α ∈ Γ of b·α. Let H be the Bellman operator of the model. If V ≤ HV + δ in every belief, then
+//! V ≤ V\* + δ/(1 − γ): for W = V − δ/(1 − γ) we have HW = HV − γδ/(1 − γ) ≥ V − δ − γδ/(1 − γ) = W, so that W, HW, HHW, … rise,
+//! and they rise to V\*. For one vector α with action a it is enough that some choice g of a vector for each observation, or
+//! a mixture of such choices, has for all s
+//!
+//! > α(s) ≤ r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{g(o)}(s') + δ,
+//!
+//! as the right side is at most HV + δ in every belief. Whoever looks for g plays a game against one who picks the belief in
+//! which α is too high, and the best g against a belief w is the backup of w. The first g is that of the
+//! [policy graph](PolicyGraph); then w moves to the states in which α is too high (multiplicative weights: Freund and Schapire,
+//! *Adaptive game playing using multiplicative weights*, 1999). The least δ met counts, of one g or of the mean of all so far.
+//! It is an upper bound on what is missing: a vector can be fine although no round shows it.
+//!
+//! *Attained.* The policy graph is a finite controller. Its values are the solution of
+//!
+//! > α'ᵢ(s) = r(s, aᵢ) + γ Σ_{s'} T(s, aᵢ, s') Σₒ O(aᵢ, s', o) α'_{gᵢ(o)}(s')
+//!
+//! whatever Γ claims, and V\*(b₀) is at least what its first node has at b₀. If u is at most its own step L u, so are L u, LL u, …,
+//! which rise to α'; that holds of u = α − δ/(1 − γ) where α is at most L α + δ, so that the iteration comes from below.
+
+use rayon::prelude::*;
+
+use super::alpha::AlphaVectors;
+use super::belief::Belief;
+use super::io::PolicyGraph;
+use super::model::Pomdp;
+use super::projection::Projection;
+use crate::backend::cpu::{Assembler, Vectors};
+
+/// How much less than α' the iteration may end with, of the largest value.
+const REST: f64 = 1e-9;
+
+/// What is known of a set of vectors.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Certificate {
+    /// V(b₀) as Γ has it.
+    pub value: f64,
+    /// |Γ|.
+    pub vectors: usize,
+    /// Vectors with δ ≤ the tolerance.
+    pub supported: usize,
+    /// δ: the largest of any vector, 0 or more.
+    pub residual: f64,
+    /// The vector that has it.
+    pub worst: usize,
+    /// V(b₀) − δ/(1 − γ).
+    pub certified: f64,
+    /// What the controller attains at b₀, or less by 10⁻⁹ of the largest value.
+    pub attained: f64,
+    /// Its nodes: vectors that are met from b₀ on.
+    pub nodes: usize,
+}
+
+impl Certificate {
+    /// A lower bound on V\*(b₀) that holds, up to rounding.
+    #[must_use]
+    pub fn lower(&self) -> f64 {
+        self.certified.max(self.attained)
+    }
+}
+
+/// Looks for what supports each vector, in `rounds` rounds at most, and evaluates the controller; `None` where there are no
+/// vectors. The model is one to be maximised, with γ < 1; `policy` fits it.
+#[must_use]
+pub fn verify(model: &Pomdp, policy: &AlphaVectors, tolerance: f64, rounds: u32) -> Option<Certificate> {
+    let graph = PolicyGraph::new(model, policy)?;
+    let (vectors, assembler) = (Vectors::new(policy), Assembler::new(model, &model.expected_rewards()));
+    let claims = Claims { model, policy, graph: &graph, vectors: &vectors, assembler: &assembler };
+    let search = |projection: &mut Projection, vector: usize| claims.residual(projection, vector, tolerance, rounds);
+    let residuals: Vec<f64> = (0..policy.len()).into_par_iter().map_init(Projection::default, search).collect();
+    let (worst, residual) = residuals.iter().copied().enumerate().fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+    let value = policy.best(&model.start)?.1;
+    Some(Certificate {
+        value,
+        vectors: policy.len(),
+        supported: residuals.iter().filter(|residual| **residual <= tolerance).count(),
+        residual,
+        worst,
+        certified: value - residual / (1.0 - model.gamma()),
+        attained: claims.attained(),
+        nodes: graph.reached.iter().filter(|&&reached| reached).count(),
+    })
+}
+
+struct Claims<'a> {
+    model: &'a Pomdp,
+    policy: &'a AlphaVectors,
+    graph: &'a PolicyGraph,
+    vectors: &'a Vectors,
+    assembler: &'a Assembler<'a>,
+}
+
+impl Claims<'_> {
+    /// The graph's g of a vector; what its witness cannot observe is followed as the first that it can.
+    fn followers(&self, vector: usize) -> Vec<u32> {
+        let count = self.model.observation_count as usize;
+        let next = &self.graph.next[vector * count..(vector + 1) * count];
+        let other = next.iter().flatten().next().copied().unwrap_or(vector as u32);
+        next.iter().map(|next| next.unwrap_or(other)).collect()
+    }
+
+    /// δ of a vector.
+    fn residual(&self, projection: &mut Projection, vector: usize, tolerance: f64, rounds: u32) -> f64 {
+        let (alpha, action) = (self.policy.vector(vector), self.policy.actions[vector]);
+        let (mut least, mut sum, mut next) = (f64::INFINITY, vec![0.0; alpha.len()], self.followers(vector));
+        let mut range = 0.0_f64;
+        for round in 1..=rounds.max(1) {
+            let backup = self.assembler.vector(self.policy, action, &next);
+            let mut most = f64::NEG_INFINITY;
+            for ((sum, alpha), backup) in sum.iter_mut().zip(alpha).zip(&backup) {
+                let missing = alpha - backup;
+                *sum += missing;
+                most = most.max(missing);
+                range = range.max(missing.abs());
+            }
+            let top = sum.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            least = least.min(most).min(top / f64::from(round));
+            if least <= tolerance || !range.is_finite() {
+                break;
+            }
+            let rate = ((alpha.len() as f64).ln().max(1.0) / f64::from(round)).sqrt() / range;
+            let weights: Vec<f64> = sum.iter().map(|sum| (rate * (sum - top)).exp()).collect();
+            // What weighs next to nothing is left out.
+            let total: f64 = weights.iter().sum();
+            let kept = |weight: &f64| if *weight < 1e-12 * total { 0.0 } else { weight / total };
+            next = self.response(projection, action, &Belief::dense(&weights.iter().map(kept).collect::<Vec<_>>()));
+        }
+        least.max(0.0)
+    }
+
+    /// The best g against a belief.
+    fn response(&self, projection: &mut Projection, action: u32, belief: &Belief) -> Vec<u32> {
+        let mut next = vec![None; self.model.observation_count as usize];
+        projection.each(self.model, belief, action, |observation, _, after| {
+            next[observation as usize] = self.vectors.best_from(&after, 0).map(|best| best.0);
+        });
+        let other = next.iter().flatten().next().copied().unwrap_or_default();
+        next.iter().map(|next| next.unwrap_or(other)).collect()
+    }
+
+    /// b₀·α' of the first node, by iteration over the nodes that are met from b₀ on.
+    fn attained(&self) -> f64 {
+        let nodes: Vec<usize> = (0..self.policy.len()).filter(|&node| self.graph.reached[node]).collect();
+        let mut number = vec![0_u32; self.policy.len()];
+        let mut values = AlphaVectors::new(self.policy.states);
+        for (new, &node) in (0..).zip(&nodes) {
+            number[node] = new;
+            values.push(self.policy.actions[node], self.policy.vector(node));
+        }
+        let next: Vec<Vec<u32>> = nodes
+            .iter()
+            .map(|&node| self.followers(node).iter().map(|&next| number[next as usize]).collect())
+            .collect();
+        let step = |values: &AlphaVectors| {
+            let node = |node: usize| self.assembler.vector(values, values.actions[node], &next[node]);
+            let vectors: Vec<Vec<f64>> = (0..next.len()).into_par_iter().map(node).collect();
+            AlphaVectors { values: vectors.concat(), ..values.clone() }
+        };
+        // max (a − b).
+        let over =
+            |a: &AlphaVectors, b: &AlphaVectors| a.values.iter().zip(&b.values).map(|(a, b)| a - b).fold(0.0, f64::max);
+        let gamma = self.model.gamma();
+        let missing = over(&values, &step(&values)) / (1.0 - gamma);
+        values.values.iter_mut().for_each(|value| *value -= missing);
+        loop {
+            let next = step(&values);
+            let scale = next.values.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
+            // ‖α' − L u‖ ≤ γ/(1 − γ) · ‖L u − u‖.
+            let rest = over(&next, &values) * gamma / (1.0 - gamma);
+            values = next;
+            if rest.is_nan() || rest <= REST * scale {
+                let start = number[self.graph.start as usize] as usize;
+                return self.model.start.dot(values.vector(start));
+            }
+        }
+    }
+}

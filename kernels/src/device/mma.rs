@@ -1,0 +1,62 @@
+//! Tensor cores: small matrix products by a whole warp.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::emulator::thread::{self as emulated, WarpOp};
+
+/// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in TF32: of each f32 factor the first 10 bits of the fraction count,
+/// products are exact, sums are of f32 (`mma.sync.m16n8k8.tf32`).
+///
+/// With g = lane / 4 and t = lane mod 4 a lane holds A(g, t), A(g + 8, t), A(g, t + 4), A(g + 8, t + 4); B(t, g),
+/// B(t + 4, g); and of C and D (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn tf32_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+    target! {
+        nvptx => {
+            let [mut d0, mut d1, mut d2, mut d3] = c;
+            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            unsafe {
+                core::arch::asm!(
+                    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
+                     {{{}, {}, {}, {}}};",
+                    out(reg32) d0, out(reg32) d1, out(reg32) d2, out(reg32) d3,
+                    in(reg32) a[0].to_bits(), in(reg32) a[1].to_bits(), in(reg32) a[2].to_bits(), in(reg32) a[3].to_bits(),
+                    in(reg32) b[0].to_bits(), in(reg32) b[1].to_bits(),
+                    in(reg32) c[0], in(reg32) c[1], in(reg32) c[2], in(reg32) c[3],
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+            [d0, d1, d2, d3]
+        },
+        emulated => emulated_tf32(a, b, c),
+    }
+}
+
+/// The part of x that counts in TF32.
+#[inline(always)]
+#[must_use]
+pub fn tf32(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & 0xffff_e000)
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+#[track_caller]
+fn emulated_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+    let thread = emulated::current();
+    let pair = |low: f32, high: f32| u64::from(low.to_bits()) | u64::from(high.to_bits()) << 32;
+    let give = |low, high| thread.exchange(WarpOp::Mma, super::warp::FULL, pair(tf32(low), tf32(high)));
+    let (top, bottom, right) = (give(a[0], a[2]), give(a[1], a[3]), give(b[0], b[1]));
+    let element = |raw: u64, k: u32| f32::from_bits((raw >> (32 * (k / 4))) as u32);
+    let lane = super::warp::lane_id();
+    let (g, t) = ((lane / 4) as usize, lane as usize % 4);
+    let dot = |rows: &[u64; 32], column: usize, start: f32| {
+        (0..8).fold(start, |sum, k| {
+            let from = k as usize % 4;
+            element(rows[4 * g + from], k).mul_add(element(right[4 * column + from], k), sum)
+        })
+    };
+    [dot(&top, 2 * t, c[0]), dot(&top, 2 * t + 1, c[1]), dot(&bottom, 2 * t, c[2]), dot(&bottom, 2 * t + 1, c[3])]
+}

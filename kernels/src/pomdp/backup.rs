@@ -1,0 +1,29 @@
+//! B_KP: the new vector of each belief.
+//!
+//! *Mathematics*: B_KP\[j\] = argmax over {gₐᵇ : a ∈ A} of bⱼ · gₐᵇ = G_A^B\[j\]\[a\*_b\].
+//!
+//! *Index arithmetic*: the thread l computes j = l / |S|, s = l − j|S| from a\* = Ĝ\*_A^B\[j\] and
+//! G_A^B\[j|A||S| + a\*|S| + s\].
+
+use crate::device::{Global, GlobalMut, Real, kernel, thread};
+
+/// B_KP from Ĝ\*_A^B and G_A^B.
+///
+/// *Thread mapping*: one thread per element. *Safety*: `chosen` has |B| elements below |A|, `g_ab` |B||A||S|, `b_kp` |B||S|.
+#[kernel(T = [f32, f64])]
+pub fn backup<T: Real>(
+    states: u32,
+    actions: u32,
+    beliefs: u32,
+    chosen: Global<u32>,
+    g_ab: Global<T>,
+    b_kp: GlobalMut<T>,
+) {
+    let (states, actions) = (states as usize, actions as usize);
+    let l = thread::index_1d() as usize;
+    if l < beliefs as usize * states {
+        let j = l / states;
+        let s = l - j * states;
+        b_kp.set(l, g_ab.get(j * actions * states + chosen.get(j) as usize * states + s));
+    }
+}

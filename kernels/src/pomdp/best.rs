@@ -1,0 +1,37 @@
+//! Ĝ\*_AO: the best vector for each belief, action and observation.
+//!
+//! *Mathematics*: Ĝ\*_AO\[j\]\[a\]\[o\] = argmaxᵢ Ĝ_AO\[j\]\[o\]\[a\]\[i\], the lowest i of equal ones. (a and o have changed places.)
+//!
+//! *Index arithmetic*: the thread l computes
+//!
+//! > j = l / (|A||Ω|),  w = j|A||Ω|,  a = (l − w) / |Ω|,  o = (l − w) − a|Ω|
+//!
+//! from the n elements Ĝ_AO\[j|A|n|Ω| + o|A|n + an + k\], k = 0 … n − 1.
+
+use crate::device::{Global, GlobalMut, Real, kernel, thread};
+
+use super::argmax;
+
+/// Ĝ\*_AO from Ĝ_AO.
+///
+/// *Thread mapping*: one thread per element, which compares n. *Safety*: `scores` has |B||Ω||A|n elements, `winners` |B||A||Ω|.
+#[kernel(T = [f32, f64])]
+pub fn best<T: Real>(
+    actions: u32,
+    observations: u32,
+    vectors: u32,
+    beliefs: u32,
+    scores: Global<T>,
+    winners: GlobalMut<u32>,
+) {
+    let (actions, observations, vectors) = (actions as usize, observations as usize, vectors as usize);
+    let l = thread::index_1d() as usize;
+    if l < beliefs as usize * actions * observations {
+        let j = l / (actions * observations);
+        let rest = l - j * actions * observations;
+        let a = rest / observations;
+        let o = rest - a * observations;
+        let first = j * actions * vectors * observations + o * actions * vectors + a * vectors;
+        winners.set(l, argmax(vectors, scores, first));
+    }
+}

@@ -1,0 +1,93 @@
+//! G_AO: every vector of Γ carried back through every action and observation.
+//!
+//! *Mathematics*: g^i_{a,o}(s) = Σ_{s'} O(a, s', o) T(s, a, s') αᵢ(s'), for all i, o, a and s. Where the process is
+//! deterministic, the sum has one term: s' = T(s, a).
+//!
+//! *Index arithmetic*: the thread l computes G_AO\[i\]\[o\]\[a\]\[s\] with
+//!
+//! > i = l / (|A||Ω||S|),  m = i|A||Ω||S|,  o = (l − m) / (|A||S|),  a = (l − m − o|A||S|) / |S|,  s = (l − m − o|A||S|) − a|S|
+//!
+//! It reads T\[a|S| + s\] = s', O\[o|A||S| + a|S| + s'\] and Γ\[i|S| + s'\]. (The source's worked element has s = s' and writes
+//! Γ\[i|S| + s\]; its formula and all its other elements have s'.)
+
+use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
+
+/// The place of an element.
+struct Place {
+    i: usize,
+    o: usize,
+    a: usize,
+    s: usize,
+}
+
+impl Place {
+    #[inline(always)]
+    fn of(l: usize, states: usize, actions: usize, observations: usize) -> Self {
+        let i = l / (actions * observations * states);
+        let rest = l - i * actions * observations * states;
+        let o = rest / (actions * states);
+        let rest = rest - o * actions * states;
+        let a = rest / states;
+        Self { i, o, a, s: rest - a * states }
+    }
+}
+
+/// G_AO of a deterministic process.
+///
+/// *Thread mapping*: one thread per element. *Safety*: `next` has |A||S| elements below |S|, `observation` |Ω||A||S|,
+/// `alpha` n|S|, `g_ao` n|Ω||A||S|.
+#[kernel(T = [f32, f64])]
+pub fn g_ao_deterministic<T: Real>(
+    states: u32,
+    actions: u32,
+    observations: u32,
+    vectors: u32,
+    next: Global<u32>,
+    observation: Global<T>,
+    alpha: Global<T>,
+    g_ao: GlobalMut<T>,
+) {
+    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
+    let l = thread::index_1d() as usize;
+    if l < vectors as usize * observations * actions * states {
+        let Place { i, o, a, s } = Place::of(l, states, actions, observations);
+        let s_next = next.get(a * states + s) as usize;
+        let seen = observation.get(o * actions * states + a * states + s_next);
+        g_ao.set(l, seen * alpha.get(i * states + s_next));
+    }
+}
+
+/// G_AO of any process.
+///
+/// *Thread mapping*: one thread per element; it sums over the entries of a row of T. *Safety*: `row_ptr` has |S||A| + 1
+/// elements, `col`, below |S|, and `prob` as many as its last one says; `observation` has |Ω||A||S|, `alpha` n|S|, `g_ao`
+/// n|Ω||A||S|.
+#[kernel(T = [f32, f64])]
+pub fn g_ao_sparse<T: Real>(
+    states: u32,
+    actions: u32,
+    observations: u32,
+    vectors: u32,
+    row_ptr: Global<u64>,
+    col: Global<u32>,
+    prob: Global<T>,
+    observation: Global<T>,
+    alpha: Global<T>,
+    g_ao: GlobalMut<T>,
+) {
+    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
+    let l = thread::index_1d() as usize;
+    if l < vectors as usize * observations * actions * states {
+        let Place { i, o, a, s } = Place::of(l, states, actions, observations);
+        let row = s * actions + a;
+        let (mut entry, end) = (row_ptr.get(row) as usize, row_ptr.get(row + 1) as usize);
+        let mut sum = 0.0;
+        while entry < end {
+            let s_next = col.get(entry) as usize;
+            let seen = observation.get(o * actions * states + a * states + s_next).to_f64();
+            sum = math::fma(prob.get(entry).to_f64() * seen, alpha.get(i * states + s_next).to_f64(), sum);
+            entry += 1;
+        }
+        g_ao.set(l, T::from_f64(sum));
+    }
+}

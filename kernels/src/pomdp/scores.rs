@@ -1,0 +1,43 @@
+//! Ĝ_AO: what each vector of G_AO is worth at each belief.
+//!
+//! *Mathematics*: Ĝ_AO\[j\]\[o\]\[a\]\[i\] = bⱼ · g^i_{a,o}.
+//!
+//! *Index arithmetic*: the thread l computes
+//!
+//! > j = l / (|A|n|Ω|),  m = j|A|n|Ω|,  o = (l − m) / (|A|n),  a = (l − m − o|A|n) / n,  i = (l − m − o|A|n) − an
+//!
+//! from the ranges B\[j|S| … + |S| − 1\] and G_AO\[i|A||Ω||S| + o|A||S| + a|S| … + |S| − 1\].
+
+use crate::device::{Global, GlobalMut, Real, kernel, thread};
+
+use super::dot;
+
+/// Ĝ_AO from B and G_AO.
+///
+/// *Thread mapping*: one thread per element, which sums over states. *Safety*: `belief` has |B||S| elements, `g_ao`
+/// n|Ω||A||S|, `products` |B||Ω||A|n.
+#[kernel(T = [f32, f64])]
+pub fn scores<T: Real>(
+    states: u32,
+    actions: u32,
+    observations: u32,
+    vectors: u32,
+    beliefs: u32,
+    belief: Global<T>,
+    g_ao: Global<T>,
+    products: GlobalMut<T>,
+) {
+    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
+    let vectors = vectors as usize;
+    let l = thread::index_1d() as usize;
+    if l < beliefs as usize * observations * actions * vectors {
+        let j = l / (actions * vectors * observations);
+        let rest = l - j * actions * vectors * observations;
+        let o = rest / (actions * vectors);
+        let rest = rest - o * actions * vectors;
+        let a = rest / vectors;
+        let i = rest - a * vectors;
+        let first = i * actions * observations * states + o * actions * states + a * states;
+        products.set(l, T::from_f64(dot(states, belief, j * states, g_ao, first)));
+    }
+}

@@ -1,0 +1,316 @@
+//! Point-based backups on every device: the seven kernels and the lookahead against their definitions in f64, and the fast
+//! path against those.
+
+use warpkov::backend::Precise;
+use warpkov::backend::device::pomdp::{Backups, Limits, Product};
+use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::pomdp::alpha::AlphaVectors;
+use warpkov::pomdp::backup::Backup;
+use warpkov::pomdp::belief::Belief;
+use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::lessons::tensor_product;
+use warpkov_kernels::pomdp::product::{DENSE_SHARED, DENSE_THREADS, STEP, TILE, best_of_dense, vector_of};
+
+use crate::check::{close, epsilon, same};
+use crate::random::Random;
+use crate::{Outcome, Suite, With};
+
+pub fn add<W: With>(suite: &mut Suite<W>) {
+    suite.add("pomdp_two_states::f32", two_states::<f32, _>);
+    suite.add("pomdp_two_states::f64", two_states::<f64, _>);
+    suite.add("pomdp_two_states_lookahead::f32", two_states_lookahead::<f32, _>);
+    suite.add("pomdp_two_states_lookahead::f64", two_states_lookahead::<f64, _>);
+    suite.add("pomdp_full_backup::f32", full_backups::<f32, _>);
+    suite.add("pomdp_full_backup::f64", full_backups::<f64, _>);
+    suite.add("pomdp_lookahead::f32", lookaheads::<f32, _>);
+    suite.add("pomdp_lookahead::f64", lookaheads::<f64, _>);
+    suite.add("mma_tf32", tensor_core);
+    suite.add("best_of_dense", dense_products);
+    suite.add("pomdp_backups::f32", fast_backups::<f32, _>);
+    suite.add("pomdp_backups::f64", fast_backups::<f64, _>);
+    suite.add("pomdp_best::f32", best_vectors::<f32, _>);
+    suite.add("pomdp_best::f64", best_vectors::<f64, _>);
+}
+
+fn expect_tensors<T: Precise>(got: &Tensors, expected: &Tensors) -> Outcome {
+    let tolerance = 16.0 * epsilon::<T>();
+    close("G_AO", &got.g_ao, &expected.g_ao, tolerance, 0.0)?;
+    close("Ĝ_AO", &got.scores, &expected.scores, tolerance, 0.0)?;
+    same("Ĝ*_AO", &got.best, &expected.best)?;
+    close("G_A^B", &got.g_ab, &expected.g_ab, tolerance, 0.0)?;
+    close("Ĝ_A^B", &got.action_scores, &expected.action_scores, tolerance, 0.0)?;
+    same("Ĝ*_A^B", &got.best_action, &expected.best_action)?;
+    close("B_KP", &got.backup, &expected.backup, tolerance, 0.0)
+}
+
+/// The example of G. Losapio, "Understanding kernel computations" (2022), section 1; γ = 1, which its numbers imply.
+fn example() -> Operands {
+    Operands {
+        states: 2,
+        actions: 2,
+        observation_count: 2,
+        gamma: 1.0,
+        transitions: Transitions::Deterministic(vec![0, 1, 1, 1]),
+        observations: [0.1, 0.2].repeat(4),
+        rewards: vec![0.0, 1.0, 1.0, 0.0],
+        vectors: vec![1.0, 2.0, 0.0, 3.0],
+        beliefs: vec![0.7, 0.3, 0.4, 0.6],
+    }
+}
+
+/// The same with T as compressed rows: row s·A + a.
+fn sparse(operands: Operands) -> Operands {
+    let rows = Csr { row_ptr: vec![0, 1, 2, 3, 4].into(), col: vec![0, 1, 1, 1].into(), val: vec![1.0; 4].into() };
+    Operands { transitions: Transitions::Sparse(rows), ..operands }
+}
+
+/// "The final matrix is" of the source's sections 2 to 7.
+fn example_tensors() -> Tensors {
+    let g_ao = |i: [f64; 4]| [i, i].concat();
+    let scores = |j: [f64; 4]| [j, j].concat();
+    Tensors {
+        g_ao: [g_ao([0.1, 0.4, 0.4, 0.4]), g_ao([0.0, 0.6, 0.6, 0.6])].concat(),
+        scores: [scores([0.19, 0.18, 0.4, 0.6]), scores([0.28, 0.36, 0.4, 0.6])].concat(),
+        best: vec![0, 0, 1, 1, 1, 1, 1, 1],
+        g_ab: vec![0.2, 1.8, 2.2, 1.2, 0.0, 2.2, 2.2, 1.2],
+        action_scores: vec![0.68, 1.9, 1.32, 1.6],
+        best_action: vec![1, 1],
+        backup: vec![2.2, 1.2, 2.2, 1.2],
+    }
+}
+
+fn two_states<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    for operands in [example(), sparse(example())] {
+        expect_tensors::<T>(&full_backup::<T, D>(device, &operands)?, &example_tensors())?;
+        expect_tensors::<f64>(&full_backup_cpu(&operands), &example_tensors())?;
+    }
+    Ok(())
+}
+
+/// Sections 8 and 9, for b = [.1 .9], a = 1, o = 0.
+fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let (belief, tolerance) = ([0.1, 0.9], 4.0 * epsilon::<T>());
+    // The source's own: its T_inv says that action 1 leaves each state where it is, against its T, so that p(o|b, a) = .2
+    // and the Σ = .19 that it divides by differ.
+    let operands = example();
+    let found = one_step_lookahead::<T, D>(device, &operands, &belief, Some(&[0, 1, 0, 1]))?;
+    let outlook = &found.prospects[1].outlooks[0];
+    close("the source's b̂", &outlook.unnormalised, &[0.01, 0.18], tolerance, 0.0)?;
+    let updated = outlook.belief.as_deref().unwrap_or_default();
+    close("the source's b^{a,o}", updated, &[0.01 / 0.19, 0.18 / 0.19], tolerance, 0.0)?;
+    close("t_{a,o}", &outlook.t, &[0.2, 0.2], tolerance, 0.0)?;
+    close("p(o|b, a)", &[outlook.probability], &[0.2], tolerance, 0.0)?;
+
+    // By the definitions both states go to 1, and Σ b̂ = p(o|b, a).
+    same("T_inv", &[operands.inverse()], &[None])?;
+    for operands in [example(), sparse(example())] {
+        let found = one_step_lookahead::<T, D>(device, &operands, &belief, None)?;
+        let outlook = &found.prospects[1].outlooks[0];
+        close("b̂", &outlook.unnormalised, &[0.0, 0.2], tolerance, 0.0)?;
+        close("b^{a,o}", outlook.belief.as_deref().unwrap_or_default(), &[0.0, 1.0], tolerance, 0.0)?;
+        close("t_{a,o}", &outlook.t, &[0.2, 0.2], tolerance, 0.0)?;
+        close("p(o|b, a)", &[outlook.probability], &[0.2], tolerance, 0.0)?;
+        // Σₒ p v: a = 0 stays, b̂ = [.01 .18], b̂·α = (.37, .54); a = 1 ends in state 1, .2 · max(2, 3).
+        let of =
+            |get: fn(&warpkov::pomdp::reference::Prospect) -> f64| found.prospects.iter().map(get).collect::<Vec<_>>();
+        close("c₁", &of(|p| p.c1), &[0.9, 0.1], tolerance, 0.0)?;
+        close("c₂", &of(|p| p.c2), &[1.08, 1.2], 4.0 * tolerance, 0.0)?;
+        close("c₁ + γ c₂", &of(|p| p.sum), &[1.98, 1.3], 4.0 * tolerance, 0.0)?;
+        same("a*", &[found.best], &[0])?;
+    }
+    Ok(())
+}
+
+impl Random {
+    /// A random process: `longest` successors and `seen` observations at most in each row, rewards in [−1, 1).
+    pub fn pomdp(&mut self, states: u32, actions: u32, observations: u32, longest: u32, seen: u32) -> Pomdp {
+        let process = Mdp { choices: Choices::Uniform(actions), ..self.mdp(states, actions, longest, 0.9) };
+        let seen = self.distributions((states * actions) as usize, observations, seen);
+        let start = Belief::uniform((0..states).collect());
+        let model = Pomdp { process, observation_count: observations, observations: seen, start, ..Pomdp::default() };
+        model.validated().expect("a valid model")
+    }
+
+    /// Beliefs over 1 to `longest` states.
+    pub fn beliefs(&mut self, count: usize, states: u32, longest: u32) -> Vec<Belief> {
+        let rows = self.distributions(count, states, longest);
+        (0..count).map(|row| rows.row(row)).map(|(s, p)| Belief { states: s.to_vec(), probs: p.to_vec() }).collect()
+    }
+
+    /// Vectors with entries in [−1, 1).
+    pub fn vectors(&mut self, count: usize, states: u32) -> AlphaVectors {
+        let actions = (0..count).map(|i| i as u32 % 3).collect();
+        AlphaVectors { states, values: self.signed(count * states as usize), actions }
+    }
+}
+
+/// States, actions, observations, successors, observations of a row, vectors, beliefs.
+const SIZES: [(u32, u32, u32, u32, u32, usize, usize); 5] = [
+    (1, 1, 1, 1, 1, 1, 1),
+    (2, 3, 2, 2, 2, 5, 4),
+    (9, 2, 4, 3, 4, 3, 6),
+    (20, 3, 3, 1, 2, 7, 5),
+    (13, 4, 1, 13, 1, 2, 3),
+];
+
+fn full_backups<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(70);
+    for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES {
+        let model = random.pomdp(states, actions, observations, longest, seen);
+        let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs, states, 4));
+        let operands = Operands::new(&model, &vectors, &beliefs);
+        same("one successor each", &[matches!(operands.transitions, Transitions::Deterministic(_))], &[longest == 1])?;
+        expect_tensors::<T>(&full_backup::<T, D>(device, &operands)?, &full_backup_cpu(&operands))?;
+    }
+    Ok(())
+}
+
+/// c₁ + γ c₂ of an action is what the best vectors of the full backup promise: b · gₐᵇ.
+fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(71);
+    for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES {
+        let model = random.pomdp(states, actions, observations, longest, seen);
+        let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs.min(2), states, 4));
+        let operands = Operands::new(&model, &vectors, &beliefs);
+        let expected = full_backup_cpu(&operands);
+        for (j, belief) in operands.beliefs.chunks(states as usize).enumerate() {
+            let found = one_step_lookahead::<T, D>(device, &operands, belief, None)?;
+            let sums: Vec<_> = found.prospects.iter().map(|prospect| prospect.sum).collect();
+            let values = &expected.action_scores[j * actions as usize..(j + 1) * actions as usize];
+            close("c₁ + γ c₂", &sums, values, 32.0 * epsilon::<T>(), 0.0)?;
+            same("a*", &[found.best], &[expected.best_action[j]])?;
+        }
+    }
+    // A permutation has an inverse, and both ways of updating agree.
+    let permuted = Operands { transitions: Transitions::Deterministic(vec![1, 0, 0, 1]), ..example() };
+    let inverse = permuted.inverse();
+    same("T_inv", std::slice::from_ref(&inverse), &[Some(vec![1, 0, 0, 1])])?;
+    let by_inverse = one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], inverse.as_deref())?;
+    same("lookahead", &[by_inverse], &[one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], None)?])
+}
+
+/// D = A·B + C of one warp: exact for small integers, and of other factors only ten bits of the fraction count.
+fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(72);
+    let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
+    let (mut a, b, c) = (integers(128), integers(64), integers(128));
+    // 1 + 2⁻¹¹ counts as 1.
+    a[0] = 1.0 + f32::powi(2.0, -11);
+    let mut d = device.zeros::<f32>(128)?;
+    let (da, db, dc) = (device.upload(&a)?, device.upload(&b)?, device.upload(&c)?);
+    // SAFETY: the matrices have 16 × 8, 8 × 8 and 16 × 8 elements.
+    unsafe { tensor_product(device, Shape::new(1, 32), &da, &db, &dc, &mut d)? };
+    a[0] = 1.0;
+    let dot = |row: usize, column: usize| (0..8).map(|k| a[8 * row + k] * b[8 * k + column]).sum::<f32>();
+    let expected: Vec<_> = (0..128).map(|place| c[place] + dot(place / 8, place % 8)).collect();
+    same("D", &device.to_vec(&d)?, &expected)
+}
+
+/// Tiles that are not full, several of them, and vectors that are there twice.
+fn dense_products<D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(73);
+    for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 100)] {
+        let stride = states.next_multiple_of(STEP);
+        let mut matrix = |count: usize| {
+            let mut padded = vec![0f32; count.next_multiple_of(TILE) * stride];
+            padded.chunks_mut(stride).take(count).for_each(|row| {
+                row[..states].iter_mut().for_each(|x| *x = (2.0 * random.unit() - 1.0) as f32);
+            });
+            padded
+        };
+        let (x, mut alpha) = (matrix(rows), matrix(vectors));
+        // The second half repeats the first, and must never win.
+        let half = vectors / 2;
+        let (first, second) = alpha.split_at_mut((vectors - half) * stride);
+        second[..half * stride].copy_from_slice(&first[..half * stride]);
+        let (dx, da) = (device.upload(&x)?, device.upload(&alpha)?);
+        let tiles = rows.div_ceil(TILE) * vectors.div_ceil(TILE);
+        let shape = Shape::new(tiles as u32, DENSE_THREADS).with_shared(DENSE_SHARED);
+        let (m, n) = (rows as u32, vectors as u32);
+        let dot = |r: usize, i: usize| -> f64 {
+            (0..states).map(|s| f64::from(x[r * stride + s]) * f64::from(alpha[i * stride + s])).sum()
+        };
+        let best: Vec<f64> =
+            (0..rows).map(|r| (0..vectors).map(|i| dot(r, i)).fold(f64::NEG_INFINITY, f64::max)).collect();
+        for (terms, digits) in [(1, 2e-3), (3, 2e-6)] {
+            let mut keys = device.zeros::<u64>(rows)?;
+            // SAFETY: whole tiles of both, padded with zeros; a block for each pair of tiles.
+            unsafe {
+                match terms {
+                    1 => best_of_dense::<1, D>(device, shape, m, n, stride as u32, &dx, &da, &mut keys)?,
+                    _ => best_of_dense::<3, D>(device, shape, m, n, stride as u32, &dx, &da, &mut keys)?,
+                }
+            }
+            let found: Vec<_> = device.to_vec(&keys)?.into_iter().map(|key| vector_of(key) as usize).collect();
+            let worth: Vec<f64> = found.iter().enumerate().map(|(r, &i)| dot(r, i)).collect();
+            // Each product errs by 2⁻¹⁰ of itself at most, or by 2⁻²¹, and there are as many as states.
+            close("the winner's score", &worth, &best, digits * states as f64, 0.0)?;
+            same("the lower of equal ones", &[found.iter().any(|&i| i >= vectors - half)], &[false])?;
+        }
+    }
+    Ok(())
+}
+
+const PRODUCTS: [Product; 3] = [Product::Sparse, Product::Dense { exact: true }, Product::Dense { exact: false }];
+
+/// The fast path, in batches of different sizes, against the definitions.
+fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(74);
+    // More vectors than a block takes at a time; emulated, one batch of them is enough.
+    let wide = (40, 2, 3, 5, 3, 530 * scale.min(3), 2 * scale);
+    for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES.into_iter().chain([wide]) {
+        let model = random.pomdp(states, actions, observations, longest, seen);
+        let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs, states, 40));
+        let operands = Operands::new(&model, &vectors, &beliefs);
+        let expected = full_backup_cpu(&operands);
+        for product in PRODUCTS {
+            let small = Limits { elements: 2 * (states * actions * observations) as usize, entries: 30 };
+            for limits in [Limits::default(), small].into_iter().take(if states == 40 { scale.min(2) } else { 2 }) {
+                let mut tested = Backups::<T, D>::new(device, &model, Some(product), limits)?;
+                // In two parts, so that Γ grows.
+                let half = vectors.len() / 2;
+                tested.set_vectors(&vectors)?;
+                tested.set_vectors(&vectors.retain(|i| i < half))?;
+                tested.add_vectors(&vectors.retain(|i| i >= half))?;
+                let found = tested.backup(&beliefs)?;
+                let values: Vec<_> = beliefs.iter().enumerate().map(|(j, b)| b.dot(found.vector(j))).collect();
+                let best = expected.action_scores.chunks(actions as usize);
+                let best: Vec<_> =
+                    best.map(|scores| scores.iter().copied().fold(f64::NEG_INFINITY, f64::max)).collect();
+                if product == (Product::Dense { exact: false }) {
+                    // Another choice than the best, where they are worth the same in ten bits.
+                    close("b · backup(b)", &values, &best, 4e-3, 0.0)?;
+                } else {
+                    same("actions", &found.actions, &expected.best_action)?;
+                    close("backup(b)", &found.values, &expected.backup, 32.0 * epsilon::<T>(), 0.0)?;
+                }
+                same("again", &[tested.backup(&beliefs)?], &[found])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(75);
+    let model = random.pomdp(30, 2, 2, 3, 2);
+    let beliefs = random.beliefs(9, 30, 12);
+    let mut tested = Backups::<T, D>::new(device, &model, None, Limits::default())?;
+    for count in [1, 5, 700] {
+        let once = random.vectors(count, 30);
+        // Twice the same: the first of equal ones is best.
+        let twice = AlphaVectors {
+            states: 30,
+            values: [&once.values[..], &once.values].concat(),
+            actions: [&once.actions[..], &once.actions].concat(),
+        };
+        tested.set_vectors(&twice)?;
+        let (found, values): (Vec<_>, Vec<_>) = tested.best(&beliefs)?.into_iter().unzip();
+        let expected: Vec<_> = beliefs.iter().filter_map(|belief| once.best(belief)).collect();
+        same("vectors", &found, &expected.iter().map(|best| best.0 as u32).collect::<Vec<_>>())?;
+        close("V(b)", &values, &expected.iter().map(|best| best.1).collect::<Vec<_>>(), 16.0 * epsilon::<T>(), 0.0)?;
+    }
+    Ok(())
+}

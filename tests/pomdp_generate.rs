@@ -1,0 +1,258 @@
+//! The models that `pomdp generate` makes: sizes as published, entries by hand, values of policies that can be had so.
+
+use warpkov::pomdp::belief::Belief;
+use warpkov::pomdp::generate::{FourByThree, Layout, Map, Maze, Olfactory, RockSample, Tag, Tiger};
+use warpkov::pomdp::model::Pomdp;
+
+/// |S|, |A|, |Ω|, entries of T and of O.
+fn sizes(pomdp: &Pomdp) -> (u32, u32, u32, usize, usize) {
+    let rows = pomdp.states() as usize * pomdp.actions() as usize;
+    assert_eq!((pomdp.process.transitions.rows(), pomdp.observations.rows()), (rows, rows));
+    for matrix in [&pomdp.process.transitions, &pomdp.observations] {
+        for row in 0..rows {
+            let sum: f64 = matrix.row(row).1.iter().sum();
+            assert!((sum - 1.0).abs() < 1e-14, "row {row} sums to {sum}");
+        }
+    }
+    let start: f64 = pomdp.start.probs.iter().sum();
+    assert!((start - 1.0).abs() < 1e-12);
+    (
+        pomdp.states(),
+        pomdp.actions(),
+        pomdp.observation_count,
+        pomdp.process.transitions.nnz(),
+        pomdp.observations.nnz(),
+    )
+}
+
+fn reward(pomdp: &Pomdp, state: u32, action: u32) -> f64 {
+    pomdp.expected_rewards()[(state * pomdp.actions() + action) as usize]
+}
+
+/// The value of a blind policy, one action for ever: the fixed point of α = rₐ + γ Tₐ α.
+fn blind(pomdp: &Pomdp, action: u32) -> Vec<f64> {
+    let rewards = pomdp.expected_rewards();
+    let mut alpha = vec![0.0; pomdp.states() as usize];
+    let sweeps = (1e-12_f64.ln() / pomdp.gamma().ln()).ceil() as u32;
+    for _ in 0..sweeps {
+        let next = (0..pomdp.states()).map(|s| {
+            let (to, p) = pomdp.successors(s, action);
+            let future: f64 = to.iter().zip(p).map(|(&s, p)| p * alpha[s as usize]).sum();
+            rewards[(s * pomdp.actions() + action) as usize] + pomdp.gamma() * future
+        });
+        alpha = next.collect();
+    }
+    alpha
+}
+
+/// Kaelbling, Littman and Cassandra (1998), section 5.1.
+#[test]
+fn tiger_is_that_of_the_paper() {
+    let tiger = Tiger::default().generate().unwrap();
+    assert_eq!(sizes(&tiger), (2, 3, 2, 2 + 4 + 4, 12));
+    assert_eq!(tiger.successors(1, 0), (&[1][..], &[1.0][..]));
+    assert_eq!(tiger.successors(1, 2), (&[0, 1][..], &[0.5, 0.5][..]));
+    assert_eq!(tiger.observed(0, 0).1[0], 0.85);
+    assert!((tiger.observed(0, 0).1[1] - 0.15).abs() < 1e-15);
+    assert_eq!(tiger.observed(1, 0).1, [0.5, 0.5]);
+    let rewards = tiger.expected_rewards();
+    assert_eq!(rewards, [-1.0, -100.0, 10.0, -1.0, 10.0, -100.0]);
+    // To listen for ever costs 1/(1 − γ) = 20; to open one door for ever −45 a step, the first by where the tiger is.
+    for state in 0..2 {
+        assert!((blind(&tiger, 0)[state] + 20.0).abs() < 1e-9);
+    }
+    let open = blind(&tiger, 1);
+    assert!((open[0] - (-100.0 - 0.95 * 900.0)).abs() < 1e-8 && (open[1] - (10.0 - 0.95 * 900.0)).abs() < 1e-8);
+    assert_eq!(tiger.names.actions, ["listen", "open-left", "open-right"]);
+    let error = Tiger { accuracy: 1.5, ..Tiger::default() }.generate().err().unwrap().to_string();
+    assert_eq!(error, "accuracy is 1.5, expected a number in [0, 1]");
+}
+
+/// Sizes as in Smith and Simmons (2004), Table 1: |S| = n² · 2ᵏ + 1, |A| = 5 + k, |Ω| = 2. T is deterministic. O is 1 but
+/// for checks, whose rows have two entries where the rock is not underfoot, of all but the last state.
+#[test]
+fn rock_samples_are_of_the_published_sizes() {
+    let published = [
+        (Layout::R4x4, 4_u32, 4_u32, 257, 9),
+        (Layout::R5x5, 5, 5, 801, 10),
+        (Layout::R5x7, 5, 7, 3201, 12),
+        (Layout::R7x8, 7, 8, 12_545, 13),
+    ];
+    for (layout, n, k, states, actions) in published {
+        let model = RockSample::new(layout).generate().unwrap();
+        let checks = k as usize * ((n * n - 1) << k) as usize;
+        let rows = states as usize * actions as usize;
+        assert_eq!(sizes(&model), (states, actions, 2, rows, rows + checks));
+        assert_eq!(model.start.states.len(), 1 << k);
+    }
+    // ZMDP's [4,4] has η = e^(−d).
+    let four = RockSample::new(Layout::R4x4);
+    assert!(((-1.0 / four.half_efficiency_distance).exp2() - (-1.0_f64).exp()).abs() < 1e-15);
+    let ten = RockSample::new(Layout::R10x10);
+    assert_eq!((ten.size, ten.rocks.len()), (10, 10));
+}
+
+#[test]
+fn rock_sample_entries_are_as_stated() {
+    let model = RockSample::new(Layout::R7x8).generate().unwrap();
+    let (gone, at) = (12_544, |x: u32, y: u32, kind: u32| (7 * y + x) * 256 + kind);
+    assert_eq!(model.start.states[0], at(0, 3, 0));
+    assert_eq!(model.start.probs[255], 1.0 / 256.0);
+    // Rock 3 is at (6, 3), which is also a cell to leave from.
+    let all = at(6, 3, 255);
+    assert_eq!((model.successors(all, 4).0, reward(&model, all, 4)), (&[at(6, 3, 247)][..], 10.0));
+    assert_eq!(reward(&model, at(6, 3, 247), 4), -10.0);
+    assert_eq!((model.successors(all, 2).0, reward(&model, all, 2)), (&[gone][..], 10.0));
+    assert_eq!((model.successors(all, 0).0, model.successors(all, 1).0), (&[at(6, 4, 255)][..], &[at(6, 2, 255)][..]));
+    assert_eq!(
+        (model.successors(at(0, 0, 9), 1).0, model.successors(at(0, 0, 9), 3).0),
+        (&[at(0, 0, 9)][..], &[at(0, 0, 9)][..])
+    );
+    assert!((0..13).all(|a| model.successors(gone, a).0 == [gone] && reward(&model, gone, a) == 0.0));
+    assert_eq!((reward(&model, at(0, 0, 255), 4), reward(&model, at(0, 0, 255), 2)), (0.0, 0.0));
+    // Rock 0 at (2, 0), from (2, 0) and from (5, 4): d = 0 and 5, η = 1 and 2^(−1/4).
+    assert_eq!(model.observed(5, at(2, 0, 1)), (&[0][..], &[1.0][..]));
+    let correct = (1.0 + 0.840_896_415_253_714_6) / 2.0;
+    let (seen, p) = model.observed(5, at(5, 4, 1));
+    assert!(seen == [0, 1] && (p[0] - correct).abs() < 1e-15 && (p[1] - (1.0 - correct)).abs() < 1e-15);
+    assert!((model.observed(5, at(5, 4, 0)).1[1] - correct).abs() < 1e-15);
+    assert_eq!(model.observed(4, at(5, 4, 0)), (&[1][..], &[1.0][..]));
+    // Always east from (0, 3): seven moves, of which the last earns 10.
+    let east = blind(&model, 2);
+    assert!((model.start.dot(&east) - 10.0 * 0.95_f64.powi(6)).abs() < 1e-9);
+}
+
+#[test]
+fn rock_sample_says_what_is_wrong() {
+    let message = |rocks: &[(u32, u32)]| {
+        let rocks = rocks.to_vec();
+        RockSample { rocks, ..RockSample::default() }.generate().err().unwrap().to_string()
+    };
+    assert_eq!(message(&[(7, 0)]), "the rock (7, 0) is not on the grid of 7 × 7 cells");
+    assert_eq!(message(&[(1, 2), (1, 2)]), "two rocks are at (1, 2)");
+    assert_eq!(message(&[(0, 0); 25]), "the number of rocks is 25, expected 0 to 24");
+}
+
+/// Pineau, Gordon and Thrun (2003): 870 states, 5 actions, 30 observations.
+#[test]
+fn tag_is_that_of_the_paper() {
+    let tag = Tag::default().generate().unwrap();
+    let (states, actions, observations, _, shown) = sizes(&tag);
+    assert_eq!((states, actions, observations, shown), (870, 5, 30, 870 * 5));
+    let at = |robot: u32, opponent: u32| robot * 30 + opponent;
+    // From the lower left corner the robot goes north; the opponent in the middle of the upper row of the corridor, east
+    // and north of it, flees east, and north into the block's first row.
+    let (to, p) = tag.successors(at(0, 16), 0);
+    assert_eq!(to, [at(10, 16), at(10, 17), at(10, 21)]);
+    assert!(p.iter().zip([0.2, 0.4, 0.4]).all(|(found, expected)| (found - expected).abs() < 1e-15));
+    // In the robot's own cell it flees to all sides, here against the lower wall to the south.
+    let (to, p) = tag.successors(at(4, 4), 3);
+    assert_eq!(to, [at(3, 3), at(3, 4), at(3, 5), at(3, 14)]);
+    assert!(p.iter().zip([0.2, 0.4, 0.2, 0.2]).all(|(found, expected)| (found - expected).abs() < 1e-15));
+    assert_eq!((tag.successors(at(4, 4), 4).0, reward(&tag, at(4, 4), 4)), (&[at(4, 29)][..], 10.0));
+    assert_eq!((reward(&tag, at(4, 5), 4), reward(&tag, at(4, 4), 0), reward(&tag, at(4, 29), 4)), (-10.0, -1.0, 0.0));
+    assert_eq!((tag.observed(0, at(4, 5)).0, tag.observed(0, at(4, 4)).0), (&[4][..], &[29][..]));
+    assert_eq!(tag.start.states.len(), 841);
+    // To go north for ever costs 1 a step, to tag for ever 10 until the opponent is in reach, which is at least.
+    assert!((tag.start.dot(&blind(&tag, 0)) + 20.0).abs() < 1e-9);
+    assert!(tag.start.dot(&blind(&tag, 4)) > -200.0);
+}
+
+#[test]
+fn four_by_three_is_that_of_the_paper() {
+    let grid = FourByThree::default().generate().unwrap();
+    assert_eq!((grid.states(), grid.actions(), grid.observation_count), (11, 4, 6));
+    sizes(&grid);
+    // From the lower left corner north: .8 up, .1 right, .1 against the wall at the left.
+    let (to, p) = grid.successors(7, 0);
+    assert_eq!(to, [4, 7, 8]);
+    assert!(p.iter().zip([0.8, 0.1, 0.1]).all(|(found, expected)| (found - expected).abs() < 1e-15));
+    // The cells on both sides of the wall.
+    assert_eq!((grid.observed(0, 4).0, grid.observed(0, 5).0), (&[2][..], &[0][..]));
+    let seen: Vec<u32> = (0..11).map(|s| grid.observed(1, s).0[0]).collect();
+    assert_eq!(seen, [0, 3, 3, 4, 2, 0, 5, 0, 3, 3, 1]);
+    assert_eq!(grid.successors(3, 2).0, [0, 1, 2, 4, 5, 7, 8, 9, 10]);
+}
+
+#[test]
+fn mazes_are_as_drawn() {
+    let hallway = Maze::default().generate().unwrap();
+    assert_eq!((hallway.states(), hallway.actions(), hallway.observation_count), (60, 5, 20));
+    sizes(&hallway);
+    assert_eq!(hallway.start.states.len(), 56);
+    assert!(hallway.expected_rewards().iter().any(|&reward| (reward - 0.8).abs() < 1e-15));
+
+    let map: Map = "..\n.G".parse().unwrap();
+    let square = Maze { map, ..Maze::default() }.generate().unwrap();
+    assert_eq!((square.states(), square.observation_count), (16, 17));
+    // East of the first cell is the second, below that the goal.
+    let (to, p) = square.successors(1, 1);
+    assert_eq!(to, [0, 1, 2, 5]);
+    assert!(p.iter().zip([0.05, 0.1, 0.05, 0.8]).all(|(found, expected)| (found - expected).abs() < 1e-15));
+    assert_eq!((reward(&square, 4 + 2, 1), reward(&square, 4 + 1, 1)), (0.8, 0.0));
+    let (to, p) = square.successors(12, 0);
+    assert_eq!((to.len(), p[0]), (12, 1.0 / 12.0));
+    // The robot in the first cell that looks east has a wall behind it and at its left: bits 4 and 8.
+    let (seen, p) = square.observed(0, 1);
+    assert_eq!(seen.len(), 16);
+    assert!((p[12] - 0.9 * 0.9 * 0.95 * 0.95).abs() < 1e-15);
+    assert_eq!((square.observed(0, 12).0, square.names.observations[12].as_str()), (&[16][..], "back-left"));
+
+    let message = |map: &str| map.parse::<Map>().and_then(|map| Maze { map, ..Maze::default() }.generate()).err();
+    let message = |map: &str| message(map).unwrap().to_string();
+    assert_eq!(
+        message("..\n.x"),
+        "line 2, column 2 of the map: found 'x', expected '#', '.', 'G' or a mark '1' to '9'"
+    );
+    assert_eq!(message(""), "the map has 0 goals and 0 other cells, expected at least one of each");
+}
+
+#[test]
+fn random_mazes_are_whole() {
+    let map = Map::random(12, 7, 3).unwrap();
+    assert_eq!(map, Map::random(12, 7, 3).unwrap());
+    assert_ne!(map, Map::random(12, 7, 4).unwrap());
+    // A tree of 84 rooms has 83 passages.
+    let free = map.to_string().chars().filter(|c| *c == '.' || *c == 'G').count();
+    assert_eq!(free, 84 + 83);
+    assert_eq!(map.to_string().parse::<Map>().unwrap(), map);
+    // All of it can be reached from the first room.
+    let model = Maze { map, ..Maze::default() }.generate().unwrap();
+    let mut seen = vec![false; model.states() as usize];
+    let mut next = vec![0];
+    while let Some(state) = next.pop() {
+        if !std::mem::replace(&mut seen[state as usize], true) {
+            next.extend((0..5).flat_map(|a| model.successors(state, a).0));
+        }
+    }
+    // The goal, which is left at once, is seen in those orientations only in which it is entered: from above or from the left.
+    let goal = 4 * (84 + 83 - 1);
+    assert!(seen[..goal].iter().all(|&seen| seen));
+    assert!(seen[goal + 1] || seen[goal + 2]);
+    assert!(!seen[goal] && !seen[goal + 3]);
+}
+
+#[test]
+fn olfactory_is_a_plume() {
+    let search = Olfactory::default();
+    let model = search.generate().unwrap();
+    let (states, actions, observations, transitions, _) = sizes(&model);
+    assert_eq!((states, actions, observations, transitions), (13_585, 4, 3, 4 * 13_585));
+    let at = |x: u32, y: u32| 209 * y + x;
+    let odour = |x: u32, y: u32| {
+        let (seen, p) = model.observed(0, at(x, y));
+        seen.iter().position(|&o| o == 1).map_or(0.0, |i| p[i])
+    };
+    assert_eq!(model.observed(2, at(20, 32)).0, [2]);
+    // 100 cells downwind σ = 11.5, 10 beside the line.
+    let expected = 0.9 * 1.5 / 11.5 * (-100.0_f64 / (2.0 * 11.5 * 11.5)).exp();
+    assert!((odour(120, 42) - expected).abs() < 1e-15 && (odour(120, 22) - expected).abs() < 1e-15);
+    assert!(odour(19, 32) < odour(21, 32) && odour(0, 32) == 0.0);
+    assert_eq!((model.successors(at(19, 32), 1).0, reward(&model, at(19, 32), 1)), (&[at(20, 32)][..], 1.0));
+    assert_eq!((model.successors(at(20, 32), 1).0, reward(&model, at(20, 32), 1)), (&[at(20, 32)][..], 0.0));
+    assert_eq!(model.expected_rewards().iter().filter(|&&r| r != 0.0).count(), 4);
+    assert_eq!(
+        (model.start.states.len(), model.start.clone()),
+        (13_584, Belief::uniform((0..13_585).filter(|&s| s != at(20, 32)).collect()))
+    );
+}

@@ -1,0 +1,285 @@
+//! Episodes, lookahead and certificates against values that are known.
+
+use warpkov::pomdp::alpha::AlphaVectors;
+use warpkov::pomdp::belief::Belief;
+use warpkov::pomdp::generate::{Layout, RockSample, Tag, Tiger};
+use warpkov::pomdp::lookahead::lookahead;
+use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::plot::{draw_bounds, draw_vectors};
+use warpkov::pomdp::projection::Projection;
+use warpkov::pomdp::simulate::{Error, Options, Simulator, check};
+use warpkov::pomdp::solve::options::Round;
+use warpkov::pomdp::verify::verify;
+
+/// SARSOP's bounds on the tiger's V*(b₀), γ = 0.95.
+const TIGER: [f64; 2] = [19.3711, 19.3721];
+
+/// One vector that begins with `action` and claims 0: it is taken for ever.
+fn always(model: &Pomdp, action: u32) -> AlphaVectors {
+    let mut policy = AlphaVectors::new(model.states());
+    policy.push(action, &vec![0.0; model.states() as usize]);
+    policy
+}
+
+/// The tiger's vectors after many exact backups in a grid of beliefs, which holds those that matter: odds of hearing the
+/// tiger k times more often on one side.
+fn tiger_policy(model: &Pomdp) -> AlphaVectors {
+    let odds = |k: i32| (0.85_f64 / 0.15).powi(k);
+    let beliefs: Vec<f64> = (-6..=6).map(|k| odds(k) / (1.0 + odds(k))).collect();
+    let rewards = model.expected_rewards();
+    let mut policy = AlphaVectors::new(2);
+    policy.push(0, &[-20.0, -20.0]);
+    for _ in 0..600 {
+        let mut next = AlphaVectors::new(2);
+        for b in &beliefs {
+            let belief = [1.0 - b, *b];
+            let mut best: (f64, u32, [f64; 2]) = (f64::NEG_INFINITY, 0, [0.0; 2]);
+            for action in 0..3 {
+                let mut alpha = [rewards[action as usize], rewards[3 + action as usize]];
+                for observation in 0..2 {
+                    let projected = |i: usize| {
+                        [0, 1].map(|s| {
+                            let (to, p) = model.successors(s, action);
+                            let seen = |s: u32| model.observed(action, s).1[observation];
+                            to.iter().zip(p).map(|(&s, p)| p * seen(s) * policy.vector(i)[s as usize]).sum::<f64>()
+                        })
+                    };
+                    let dot = |g: [f64; 2]| belief[0] * g[0] + belief[1] * g[1];
+                    let chosen = (0..policy.len()).map(projected).max_by(|a, b| dot(*a).total_cmp(&dot(*b))).unwrap();
+                    alpha[0] += 0.95 * chosen[0];
+                    alpha[1] += 0.95 * chosen[1];
+                }
+                let value = belief[0] * alpha[0] + belief[1] * alpha[1];
+                if value > best.0 {
+                    best = (value, action, alpha);
+                }
+            }
+            let known = (0..next.len()).any(|i| next.actions[i] == best.1 && next.vector(i) == best.2);
+            if !known {
+                next.push(best.1, &best.2);
+            }
+        }
+        policy = next;
+    }
+    policy
+}
+
+#[test]
+fn tiger_earns_what_is_published() {
+    let model = Tiger::default().generate().unwrap();
+    let policy = tiger_policy(&model);
+    let value = policy.best(&model.start).unwrap().1;
+    assert!((TIGER[0] - 1e-3..=TIGER[1]).contains(&value), "{value}");
+    let options = Options { episodes: 20_000, steps: None, seed: 7 };
+    let found = Simulator::new(&model, &policy, &options).unwrap().evaluate();
+    // 0.95^270 is the first power of at most 10⁻⁶; no episode of the tiger ends by itself.
+    assert_eq!((found.horizon, found.cut, found.steps), (270, 20_000, 270 * 20_000));
+    assert!((found.tail - 0.95_f64.powi(270) * 2000.0).abs() < 1e-12);
+    // Four standard errors, so that the seed hardly matters.
+    assert!((found.mean - value).abs() <= 2.0 * found.half_width + found.tail, "{found:?}, {value}");
+    assert!(found.half_width > 0.1 && found.half_width < 1.0, "{found:?}");
+}
+
+#[test]
+fn episodes_do_not_depend_on_threads() {
+    let model = Tag::default().generate().unwrap();
+    let policy = always(&model, 4);
+    let options = Options { episodes: 300, steps: Some(40), seed: 3 };
+    let simulator = Simulator::new(&model, &policy, &options).unwrap();
+    let found = simulator.evaluate();
+    for threads in [1, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        assert_eq!(pool.install(|| simulator.evaluate()), found);
+    }
+    let other = Simulator::new(&model, &policy, &Options { seed: 4, ..options }).unwrap().evaluate();
+    assert_ne!(other.mean, found.mean);
+}
+
+/// Blind policies earn what their vector says: the fixed point of α = rₐ + γ Tₐ α.
+#[test]
+fn blind_policies_earn_their_value() {
+    // RockSample[7,8], always east: seven moves, of which the last earns 10, and the end.
+    let model = RockSample::new(Layout::R7x8).generate().unwrap();
+    let options = Options { episodes: 50, ..Options::default() };
+    let east = Simulator::new(&model, &always(&model, 2), &options).unwrap().evaluate();
+    assert!((east.mean - 10.0 * 0.95_f64.powi(6)).abs() < 1e-12, "{east:?}");
+    assert_eq!((east.half_width < 1e-12, east.steps, east.cut, east.tail), (true, 350, 0, 0.0));
+    // The tiger, always the left door: −45 on average in every step.
+    let model = Tiger::default().generate().unwrap();
+    let options = Options { episodes: 4000, ..Options::default() };
+    let open = Simulator::new(&model, &always(&model, 1), &options).unwrap().evaluate();
+    assert!((open.mean + 900.0).abs() <= 2.0 * open.half_width + open.tail, "{open:?}");
+}
+
+#[test]
+fn lookahead_is_one_step() {
+    let model = Tiger::default().generate().unwrap();
+    let policy = tiger_policy(&model);
+    // At the fixed point the best action's Q is V; a door opened in doubt earns −45, and then V(b₀).
+    let value = policy.best(&model.start).unwrap().1;
+    let outlooks = lookahead(&model, &policy, &model.start);
+    assert!((outlooks[0].value - value).abs() < 1e-9, "{outlooks:?}");
+    assert!(outlooks[1..].iter().all(|open| (open.value - (-45.0 + 0.95 * value)).abs() < 1e-9));
+    assert_eq!(outlooks[0].observations.len(), 2);
+    // To hear the tiger on the left twice: .85² / (.85² + .15²).
+    let mut projection = Projection::default();
+    let once = projection.update(&model, &model.start, 0, 0).unwrap();
+    let twice = projection.update(&model, &once, 0, 0).unwrap();
+    assert!((once.probs[0] - 0.85).abs() < 1e-15 && (twice.probs[0] - 0.7225 / 0.745).abs() < 1e-15);
+    let outlooks = lookahead(&model, &policy, &twice);
+    assert!(outlooks[2].value > outlooks[0].value && outlooks[0].value > outlooks[1].value);
+    // In Tag the robot that goes west from the lower left corner cannot see another cell.
+    let tag = Tag::default().generate().unwrap();
+    assert_eq!(projection.update(&tag, &Belief::at(5), 3, 1), None);
+    assert_eq!(projection.update(&tag, &Belief::at(29), 3, 29), Some(Belief::at(29)));
+}
+
+#[test]
+fn vectors_are_certified_or_not() {
+    let model = Tiger::default().generate().unwrap();
+    let policy = tiger_policy(&model);
+    let found = verify(&model, &policy, 1e-6, 32).unwrap();
+    assert_eq!(found.supported, found.vectors, "{found:?}");
+    assert!(found.residual <= 1e-6 && found.nodes <= found.vectors);
+    assert!((found.attained - found.value).abs() < 1e-6 && found.attained <= TIGER[1], "{found:?}");
+    // Vectors that claim 5 more are each 5 − 5γ above their backup, and V(b₀) − δ/(1 − γ) takes just that back.
+    let mut boast = policy.clone();
+    boast.values.iter_mut().for_each(|value| *value += 5.0);
+    let caught = verify(&model, &boast, 1e-6, 32).unwrap();
+    assert_eq!(caught.supported, 0);
+    assert!((caught.residual - 0.25).abs() < 1e-6 && (caught.value - found.value - 5.0).abs() < 1e-12, "{caught:?}");
+    assert!((caught.certified - found.value).abs() < 1e-4 && (caught.attained - found.attained).abs() < 1e-6);
+    // One that claims too little is fine, and what it attains is more: to listen for ever is worth −20.
+    let modest = verify(
+        &model,
+        &{
+            let mut low = always(&model, 0);
+            low.values.fill(-50.0);
+            low
+        },
+        1e-6,
+        4,
+    )
+    .unwrap();
+    assert_eq!((modest.supported, modest.residual, modest.certified), (1, 0.0, -50.0));
+    assert!((modest.attained + 20.0).abs() < 1e-6 && modest.lower() == modest.attained, "{modest:?}");
+}
+
+#[test]
+fn policies_of_other_models_are_refused() {
+    let (model, tag) = (Tiger::default().generate().unwrap(), Tag::default().generate().unwrap());
+    assert_eq!(check(&model, &AlphaVectors::new(2)), Err(Error::NoVectors));
+    assert_eq!(check(&model, &always(&tag, 0)), Err(Error::States { found: 870, expected: 2 }));
+    assert_eq!(check(&model, &always(&model, 3)), Err(Error::Action { vector: 0, found: 3, actions: 3 }));
+}
+
+#[test]
+fn pictures_show_what_there_is() {
+    use warpkov::mdp::plot::Format;
+    let model = Tiger::default().generate().unwrap();
+    let svg = String::from_utf8(draw_vectors(&model, &tiger_policy(&model), Format::Svg).unwrap()).unwrap();
+    assert!(svg.contains("open-left") && svg.contains("b(tiger-right)") && svg.matches("<polyline").count() > 1000);
+    let tag = Tag::default().generate().unwrap();
+    let message = draw_vectors(&tag, &always(&tag, 0), Format::Svg).unwrap_err().to_string();
+    assert_eq!(message, "cannot draw the plot: the model has 870 states, and vectors are drawn over the belief of 2");
+    let moments = [(0.0, -20.0, f64::INFINITY), (0.5, 10.0, 25.0), (1.0, 19.37, 19.38)];
+    let round =
+        |(seconds, lower, upper)| Round { seconds, lower, upper, iterations: 1, backups: 1, beliefs: 1, vectors: 1 };
+    let rounds = moments.map(round);
+    for rounds in [&rounds[..], &rounds[..1], &[]] {
+        let svg = String::from_utf8(draw_bounds("tiger", rounds, Format::Svg).unwrap()).unwrap();
+        assert!(svg.contains("lower bound") && svg.contains("upper bound"));
+        assert!(draw_bounds("tiger", rounds, Format::Png).unwrap().starts_with(b"\x89PNG"));
+    }
+}
+
+/// What the binary prints, and its exit code.
+fn warpkov(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov")).args(arguments).output().unwrap();
+    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn commands_print_what_the_library_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model_file, policy_file, plot] =
+        ["tiger.pomdp", "tiger.alpha", "tiger.svg"].map(|name| folder.path().join(name).display().to_string());
+    assert_eq!(warpkov(&["pomdp", "generate", "tiger", "--out", &model_file]).0, Some(0));
+    let model = Tiger::default().generate().unwrap();
+    let policy = tiger_policy(&model);
+    let text: String = (0..policy.len())
+        .map(|i| format!("{}\n{:?} {:?}\n\n", policy.actions[i], policy.vector(i)[0], policy.vector(i)[1]))
+        .collect();
+    std::fs::write(&policy_file, text).unwrap();
+    let files = [model_file.as_str(), "--policy", &policy_file];
+    let run = |command: &str, more: &[&str]| warpkov(&[&["pomdp", command], &files[..], more].concat());
+    let json = |command: &str, more: &[&str]| -> serde_json::Value {
+        let (code, text) = run(command, &[more, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+
+    let options = Options { episodes: 200, steps: Some(50), seed: 9 };
+    let expected = Simulator::new(&model, &policy, &options).unwrap().evaluate();
+    let found = json("evaluate", &["--episodes", "200", "--steps", "50", "--seed", "9"]);
+    assert_eq!(found["mean"].as_f64(), Some(expected.mean));
+    assert_eq!((found["steps"].as_u64(), found["cut"].as_u64()), (Some(10_000), Some(200)));
+
+    let episode = json("simulate", &["--steps", "5"]);
+    assert_eq!(episode["steps"].as_array().unwrap().len(), 5);
+    assert_eq!(episode["steps"][0]["action"], "listen");
+    assert!(run("simulate", &["--steps", "5"]).1.contains("cut after 5 steps"));
+
+    let twice = ["--after", "listen:tiger-left", "--after", "0:0"];
+    assert_eq!(json("act", &twice)["action"], "open-right");
+    assert_eq!(json("act", &["--belief", "tiger-right=1"])["action"], "open-left");
+    assert_eq!(json("act", &[])["action"], "listen");
+    assert!(run("act", &[]).1.contains("* listen"));
+    let (code, text) = run("act", &["--after", "bark:0"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("\"bark\" is no action of the model, expected a name or a number below 3"), "{text}");
+
+    let bound = json("bound", &["--plot", &plot]);
+    assert!((bound["attained"].as_f64().unwrap() - 19.3713).abs() < 1e-3, "{bound}");
+    assert_eq!(bound["supported"], bound["vectors"]);
+    assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+    std::fs::write(&policy_file, "0\n30 30\n").unwrap();
+    let (code, text) = run("bound", &[]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("Attained          -20.0000") && text.contains("Supported         0 of 1"), "{text}");
+}
+
+/// Bounds against time, and SARSOP's bracket in the report.
+#[test]
+fn solve_plots_its_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, policy, svg, png) = (at("tiger.pomdp"), at("tiger.alpha"), at("bounds.svg"), at("bounds.png"));
+    assert_eq!(warpkov(&["pomdp", "generate", "tiger", "--out", &model]).0, Some(0));
+    let (code, text) = warpkov(&["pomdp", "solve", &model, "--out", &policy, "--plot", &svg, "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let number = |name: &str| report[name].as_f64().unwrap();
+    assert_eq!(report["stopped_by"], "gap");
+    assert!(number("lower") <= TIGER[1] && number("upper") >= TIGER[0] && number("gap") <= 1e-3, "{text}");
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(
+        drawn.starts_with("<svg") && drawn.contains("lower bound") && drawn.contains("tiger.pomdp: V*(b₀) from 19.37")
+    );
+    // One object that says where the run stood, and vectors worth what it says.
+    let rounds = report["rounds"].as_array().unwrap();
+    assert_eq!(rounds.last().unwrap()["lower"], report["lower"]);
+    let (code, text) = warpkov(&["pomdp", "bound", &model, "--policy", &policy, "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let bound: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!((bound["value"].as_f64().unwrap() - number("lower")).abs() < 1e-9, "{text}");
+    assert!(bound["attained"].as_f64().unwrap() >= number("lower") - 1e-6, "{text}");
+    // A limit is no success; what there is is drawn all the same.
+    let (code, _) = warpkov(&["pomdp", "solve", &model, "--iterations", "1", "--plot", &png]);
+    assert_eq!(code, Some(1));
+    assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+    let (code, text) = warpkov(&["pomdp", "solve", &model, "--plot", &at("bounds.pdf")]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("the name must end in .svg or .png"), "{text}");
+}
