@@ -23,7 +23,16 @@
 //! the queues. Gauss-Seidel, which does without the span, was faster than value iteration on the queues (56 at .9, 168 at
 //! .99; slower at .999), and 6 to 90 times slower on the garnet and the wet floor, or not done in 25 s; it is not chosen.
 //!
-//! On a GPU the choice is value iteration, and small models stay on the CPU. Neither threshold has been measured.
+//! On a GPU the choice is value iteration. But a process waits a third of a second for a GPU to start, and what all cores finish
+//! in that time stays on the CPU. Milliseconds of whole processes, 16 cores and an H200, ε = 1e-5, best of five:
+//!
+//! | slip grid | γ | CPU | GPU |
+//! | --- | --- | --- | --- |
+//! | 64 × 64 | .9 | 9 | 332 |
+//! | 256 × 256 | .99 | 58 | 342 |
+//! | 512 × 512 | .99 | 172 | 370 |
+//! | 1024 × 1024 | .9 | 175 | 504 |
+//! | | .99 | 560 | 531 |
 
 use rayon::prelude::*;
 
@@ -31,8 +40,9 @@ use super::model::{CHUNK, Mdp};
 use super::options::Method;
 use super::solve::Target;
 
-/// Entries of P up to which a model is not worth starting a GPU for: an estimate.
-pub const LAUNCH_BOUND: usize = 30_000;
+/// Entries of P times sweeps, of those that are certain to be enough, that a core is done with while a GPU starts: what the
+/// last line of the table above comes to, about.
+const MEANWHILE: f64 = 1e9;
 
 /// Sweeps of value iteration on the CPU before Krylov policy iteration takes over.
 pub const TRIAL: u32 = 1000;
@@ -80,8 +90,16 @@ impl Features {
     /// Whether the model is to stay on the CPU, and why.
     #[must_use]
     pub fn suits_cpu(&self) -> Option<String> {
-        (self.entries < LAUNCH_BOUND)
-            .then(|| format!("auto chose the CPU: the model is small, {} transitions", self.entries))
+        self.suits(rayon::current_num_threads())
+    }
+
+    fn suits(&self, cores: usize) -> Option<String> {
+        (self.entries as f64 * self.sweeps < MEANWHILE * cores as f64).then(|| {
+            let (entries, sweeps) = (self.entries, self.sweeps.ceil());
+            format!(
+                "auto chose the CPU: {entries} transitions in {sweeps:.0} sweeps take less time than a GPU to start"
+            )
+        })
     }
 
     /// Whether value iteration on the CPU is to be tried first, because it may take too many sweeps.
@@ -114,7 +132,7 @@ mod tests {
         let span = features.sweeps;
         assert!(span > 100.0 && span < 250.0, "{span}");
         assert!(!features.needs_trial());
-        assert!(features.suits_cpu().is_some_and(|note| note.contains(&grid.transitions.nnz().to_string())));
+        assert!(features.suits(1).is_some_and(|note| note.contains(&grid.transitions.nnz().to_string())));
         let (method, note) = features.method();
         assert_eq!(method, Method::Values);
         assert!(note.contains("0.9"), "{note}");
@@ -125,6 +143,19 @@ mod tests {
         let queues = QueueNetwork { gamma: 0.999, ..QueueNetwork::default() }.generate().unwrap();
         let features = Features::of(&queues, Target::Epsilon(1e-6));
         assert!(features.needs_trial(), "{features:?}");
-        assert!(features.entries > LAUNCH_BOUND && features.suits_cpu().is_none(), "{features:?}");
+    }
+
+    /// Lines of the table above.
+    #[test]
+    fn what_takes_longer_than_a_gpu_to_start_goes_there() {
+        let grid = |side: f64, gamma: f64| Features {
+            entries: (12.0 * side * side) as usize,
+            actions: 4.0,
+            gamma,
+            sweeps: (1e-5_f64 * (1.0 - gamma)).ln() / gamma.ln(),
+        };
+        assert!(grid(512.0, 0.99).suits(16).is_some() && grid(1024.0, 0.9).suits(16).is_some());
+        assert!(grid(1024.0, 0.99).suits(16).is_none());
+        assert!(grid(512.0, 0.99).suits(2).is_none());
     }
 }
