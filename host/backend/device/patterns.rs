@@ -35,15 +35,17 @@ pub(super) struct Half {
     pub numbers: Vec<f64>,
     /// How many rows there are.
     pub count: u32,
-    index: HashMap<Vec<u64>, u32>,
 }
+
+/// The numbers of the rows of a [`Half`].
+type Index = HashMap<Vec<u64>, u32>;
 
 impl Half {
     /// Which row this is, and whether it is new. Rows with different `key`s are different.
-    fn add(&mut self, key: impl Iterator<Item = u64>, row: &[f64]) -> (u32, bool) {
+    fn add(&mut self, index: &mut Index, key: impl Iterator<Item = u64>, row: &[f64]) -> (u32, bool) {
         let key = key.chain(row.iter().map(|x| x.to_bits())).collect();
         let next = self.count;
-        let number = *self.index.entry(key).or_insert(next);
+        let number = *index.entry(key).or_insert(next);
         if number == next {
             self.numbers.extend(row);
             self.count += 1;
@@ -65,6 +67,7 @@ impl Table {
         let distinct = DISTINCT.into_iter().find(|&distinct| distinct >= most)?;
         let actions = (0..patterns.count()).map(|p| patterns.rows_of(p).len()).max().unwrap_or(0);
         let (mut moves, mut rewards, mut all_offsets) = (Half::default(), Half::default(), Vec::new());
+        let (mut moves_index, mut rewards_index) = (Index::new(), Index::new());
         let mut halves = Vec::new();
         for (p, distances) in distances.iter().enumerate() {
             let mut offset = vec![0; row_stride(distinct)];
@@ -83,16 +86,19 @@ impl Table {
             }
             let own = if shared { 0 } else { p as u64 };
             let key = [own].into_iter().chain(offset.iter().map(|&offset| offset as u64));
-            let (of_moves, new) = moves.add(key, &prob);
+            let (of_moves, new) = moves.add(&mut moves_index, key, &prob);
             if new {
                 all_offsets.extend(offset);
             }
-            halves.push((of_moves, rewards.add([own].into_iter(), &reward).0));
+            halves.push((of_moves, rewards.add(&mut rewards_index, [own].into_iter(), &reward).0));
         }
         // A pattern's number is that of its moves before that of its rewards; or both in one, where each has its own.
         let shift = if shared { rewards.count.next_power_of_two().trailing_zeros() } else { 0 };
         let mask = if shared { (1 << shift) - 1 } else { u32::from(u16::MAX) };
-        let number = |(of_moves, of_rewards): (u32, u32)| u16::try_from(of_moves << shift | of_rewards).ok();
+        // In 64 bits, as what does not fit 16 may not fit 32 either.
+        let number = |(of_moves, of_rewards): (u32, u32)| {
+            u16::try_from(u64::from(of_moves) << shift | u64::from(of_rewards)).ok()
+        };
         let number = halves.into_iter().map(number).collect::<Option<_>>()?;
         Some(Self { actions: actions as u32, distinct, moves, rewards, shift, mask, number, offset: all_offsets })
     }
