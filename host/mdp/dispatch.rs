@@ -366,9 +366,8 @@ fn with_features<J: Job>(
                 // BiCGSTAB has no use for less.
                 precision = Precision::F64;
             }
-            let cores =
-                if matches!(method, Method::Serial | Method::Sequential) { 1 } else { rayon::current_num_threads() };
-            let name = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
+            let one = matches!(method, Method::Serial | Method::Sequential);
+            let name = if one { cpu::cores(1) } else { cpu::name() };
             let done = match precision {
                 Precision::F32 => on_cpu::<f32, J>(mdp, method, options, start, job),
                 Precision::Refined if method == Method::Values => refined_on_cpu(mdp, options, start, job),

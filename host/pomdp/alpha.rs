@@ -55,6 +55,17 @@ impl AlphaVectors {
         values.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a })
     }
 
+    /// The vectors from number `first` on.
+    #[must_use]
+    pub fn from(&self, first: usize) -> Self {
+        let states = self.states as usize;
+        Self {
+            states: self.states,
+            values: self.values[first * states..].to_vec(),
+            actions: self.actions[first..].to_vec(),
+        }
+    }
+
     /// Γ without the vectors that `keep` says no to, in the same order.
     #[must_use]
     pub fn retain(&self, keep: impl Fn(usize) -> bool) -> Self {

@@ -40,3 +40,73 @@ pub trait Backup {
     /// Those of the device.
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Self::Error>;
 }
+
+/// How walks go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Walks {
+    /// How many at a time.
+    pub count: u32,
+    /// Those that take the action that is best where the state is seen; the others take that of their best vector.
+    pub guided: u32,
+    /// The probability of a random action in place of either, in [0, 1].
+    pub explored: f64,
+    /// The action that is best where the state is seen, for each state.
+    pub best_in: Vec<u32>,
+}
+
+/// Beliefs that were walked through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Batches, from b₀ on.
+    pub batches: usize,
+    /// Beliefs in all of them.
+    pub beliefs: usize,
+}
+
+/// What backups of a batch were good for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Improved {
+    /// Backups.
+    pub beliefs: usize,
+    /// By how much the value of one of the beliefs rose at most.
+    pub risen: f64,
+}
+
+/// Backups of beliefs that walks come through, all of which stay where Γ is.
+pub trait Trials: Backup {
+    /// Walks anew from b₀, up to `steps` steps and no more beliefs than take `bytes` bytes; equal seeds give equal walks for
+    /// an equal Γ. Γ has one vector at least.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn walk(&mut self, walks: &Walks, steps: u32, bytes: u64, seed: u64) -> Result<Walked, Self::Error>;
+
+    /// Backs up the beliefs of a batch by Γ, and adds each vector, once, that is better by more than `worth` at its belief.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, Self::Error>;
+
+    /// Leaves in Γ the first `kept` vectors, and of the others those that are the best at a belief of the last walks; of more
+    /// than `most` those that are the best most often, and those of b₀.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn prune(&mut self, kept: usize, most: usize) -> Result<(), Self::Error>;
+
+    /// |Γ|.
+    fn count(&self) -> usize;
+
+    /// Bytes of Γ and of beliefs.
+    fn bytes(&self) -> u64;
+
+    /// Γ.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn vectors(&self) -> Result<AlphaVectors, Self::Error>;
+
+    /// What rounding may have added to a vector: V\*(b) is not below b·α by more than this, for rewards of which none is above
+    /// `largest` in amount.
+    fn slack(&self, largest: f64) -> f64;
+}

@@ -2,12 +2,13 @@
 //! path against those.
 
 use warpkov::backend::Precise;
-use warpkov::backend::device::pomdp::{Backups, Limits, Product};
+use warpkov::backend::device::pomdp::{Backups, Limits, Product, Walkers};
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::backup::Backup;
+use warpkov::pomdp::backup::{Backup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::lessons::tensor_product;
@@ -30,6 +31,8 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("best_of_dense", dense_products);
     suite.add("pomdp_backups::f32", fast_backups::<f32, _>);
     suite.add("pomdp_backups::f64", fast_backups::<f64, _>);
+    suite.add("pomdp_walks::f32", walks::<f32, _>);
+    suite.add("pomdp_walks::f64", walks::<f64, _>);
     suite.add("pomdp_best::f32", best_vectors::<f32, _>);
     suite.add("pomdp_best::f64", best_vectors::<f64, _>);
 }
@@ -311,6 +314,79 @@ fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let expected: Vec<_> = beliefs.iter().filter_map(|belief| once.best(belief)).collect();
         same("vectors", &found, &expected.iter().map(|best| best.0 as u32).collect::<Vec<_>>())?;
         close("V(b)", &values, &expected.iter().map(|best| best.1).collect::<Vec<_>>(), 16.0 * epsilon::<T>(), 0.0)?;
+    }
+    Ok(())
+}
+
+/// Beliefs of walks are b₀ and what follows some belief of the step before; they are the same again, and backups of them,
+/// the last first, lift each as far as its own backup does.
+fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(76);
+    let (tolerance, count) = (64.0 * epsilon::<T>(), 4 + scale as u32);
+    for (states, actions, observations) in [(1, 1, 1), (9, 2, 3), (300, 3, 2)] {
+        let model = random.pomdp(states, actions, observations, 4, 3);
+        let vectors = random.vectors(3, states);
+        let vectors = AlphaVectors { actions: vectors.actions.iter().map(|a| a % actions).collect(), ..vectors };
+        for (product, guided) in [(Product::Sparse, 0), (Product::Dense { exact: true }, count / 2)] {
+            let backups = Backups::<T, D>::new(device, &model, Some(product), Limits::default())?;
+            let mut tested = Walkers::new(device, &model, backups)?;
+            tested.set_vectors(&vectors)?;
+            let best_in = (0..states).map(|_| random.below(u64::from(actions)) as u32).collect();
+            let walks = Walks { count, guided, explored: 0.3, best_in };
+            let walked = tested.walk(&walks, 3, 1 << 40, 5)?;
+            let read =
+                |tested: &Walkers<T, D>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();
+            let batches = read(&tested)?;
+            same("beliefs", &[batches.iter().map(Vec::len).sum::<usize>()], &[walked.beliefs])?;
+            same("steps", &[walked.batches], &[4])?;
+            same("b₀", &[batches[0].len()], &[1])?;
+            let mut before = vec![model.start.clone()];
+            for (step, batch) in batches.iter().enumerate().skip(1) {
+                let mut follow = vec![model.start.clone()];
+                let mut projection = Projection::default();
+                for belief in &before {
+                    (0..actions).for_each(|a| projection.each(&model, belief, a, |_, _, next| follow.push(next)));
+                }
+                for belief in batch {
+                    let nearest = follow.iter().map(|other| other.distance(belief)).fold(f64::INFINITY, f64::min);
+                    close(&format!("a belief of step {step}"), &[nearest], &[0.0], tolerance, 0.0)?;
+                }
+                let distinct = batch.iter().enumerate().all(|(i, belief)| !batch[..i].contains(belief));
+                same("each history once", &[distinct || states == 1 || batch.len() <= count as usize], &[true])?;
+                before = batch.clone();
+            }
+            tested.walk(&walks, 3, 1 << 40, 5)?;
+            same("again", &read(&tested)?, &batches)?;
+
+            for number in (0..walked.batches).rev() {
+                let known = tested.vectors()?;
+                tested.improve(number, 0.0)?;
+                let backups = tested.backup(&batches[number])?;
+                let (found, all) = (tested.best(&batches[number])?, tested.vectors()?);
+                for (j, belief) in batches[number].iter().enumerate() {
+                    let old = known.best(belief).map_or(f64::NEG_INFINITY, |best| best.1);
+                    close("V(b)", &[found[j].1], &[all.best(belief).map_or(f64::NAN, |best| best.1)], tolerance, 0.0)?;
+                    same("no value falls", &[found[j].1 >= old - tolerance], &[true])?;
+                }
+                same("a backup for each", &[backups.len()], &[batches[number].len()])?;
+                same("the first stay", &all.values[..known.values.len()], &known.values)?;
+            }
+            let best = |tested: &mut Walkers<T, D>| -> Result<Vec<f64>, D::Error> {
+                let mut values = Vec::new();
+                for batch in &batches {
+                    values.extend(tested.best(batch)?.into_iter().map(|best| best.1));
+                }
+                Ok(values)
+            };
+            let (values, all) = (best(&mut tested)?, tested.count());
+            tested.prune(1, usize::MAX)?;
+            same("as good without what no belief needs", &best(&mut tested)?, &values)?;
+            same("no more than there were", &[tested.count() <= all], &[true])?;
+            let most = tested.count().min(3);
+            tested.prune(1, most)?;
+            same("no more than may be", &[tested.count()], &[most])?;
+            close("b₀ keeps its own", &best(&mut tested)?[..1], &values[..1], 0.0, 0.0)?;
+        }
     }
     Ok(())
 }

@@ -13,3 +13,15 @@ pub use layout::Storage;
 pub use mdp::{Parallel, Serial};
 pub use pomdp::{Assembler, PointBased, Vectors};
 pub use sequential::Sequential;
+
+/// All cores, in words.
+#[must_use]
+pub fn name() -> String {
+    cores(rayon::current_num_threads())
+}
+
+/// So many cores, in words.
+#[must_use]
+pub fn cores(count: usize) -> String {
+    format!("{count} CPU {}", if count == 1 { "core" } else { "cores" })
+}

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::plot::Format;
 use warpkov::pomdp::io::{Kind, Policy, write_policy};
 use warpkov::pomdp::plot::draw_bounds;
-use warpkov::pomdp::solve::options::{Expansion, Limits, Round, Scheme, Solution, SolveOptions, Status};
+use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
 use warpkov::pomdp::solve::{report, solve_with};
 
 use super::file::{Input, output_format};
@@ -27,15 +28,24 @@ use crate::cli::solve::{handle_interrupts, interrupted};
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
+    /// Where backups are done: auto, cpu, cuda:N, or emulated to run the GPU's kernels without one.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    device: DeviceChoice,
+    /// Type of the vectors on a device.
+    #[arg(long, value_enum, default_value_t)]
+    precision: Precision,
     /// Which beliefs to look at [default: what suits the model, with a note that says why].
     #[arg(long, value_enum)]
     expansion: Option<Expansion>,
     /// Which beliefs to back up after each expansion [default: what suits the expansion].
     #[arg(long, value_enum)]
     backups: Option<Scheme>,
-    /// Beliefs of one expansion at most; trials are as long as they need to be.
+    /// Beliefs of one expansion at most, walks at a time on a device; trials are as long as they need to be.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     beliefs: u32,
+    /// Trials or walks whose paths are backed up together [default: 1 on the CPU, 64 on a device].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    trials: Option<u32>,
     /// Seed of what is random: equal seeds give equal runs, up to where time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -73,7 +83,8 @@ Examples:
   warpkov pomdp solve tiger.pomdp
   warpkov pomdp solve hallway2.pomdp --time 10 --json | jq '.lower, .upper'
   warpkov pomdp solve tag.json --time 5 --out tag.alpha --plot tag.svg
-  warpkov pomdp solve tag.json --expansion ssea --backups full --time 60";
+  warpkov pomdp solve tag.json --expansion ssea --backups full --time 60
+  warpkov pomdp solve olfactory.json --device cuda:0 --beliefs 684 --iterations 300";
 
 /// Reads the model, solves it, prints the report.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
@@ -83,9 +94,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let plot_format = arguments.plot.as_deref().map(plot_format).transpose()?;
     let model = arguments.input.read()?;
     let options = SolveOptions {
+        device: arguments.device,
+        precision: arguments.precision,
         expansion: arguments.expansion,
         scheme: arguments.backups,
         beliefs: arguments.beliefs as usize,
+        trials: arguments.trials.map(|trials| trials as usize),
         seed: arguments.seed,
         limits: Limits {
             gap: arguments.gap,

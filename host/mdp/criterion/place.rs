@@ -113,9 +113,7 @@ impl Place {
     }
 
     fn cpu(notes: Vec<String>) -> Self {
-        let cores = rayon::current_num_threads();
-        let device = format!("{cores} CPU {}", if cores == 1 { "core" } else { "cores" });
-        Self { make: Box::new(Cpu), device, notes }
+        Self { make: Box::new(Cpu), device: crate::backend::cpu::name(), notes }
     }
 }
 

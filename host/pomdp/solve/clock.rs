@@ -4,13 +4,28 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use super::options::{Limits, Round, Status};
-use super::search::Search;
+use super::search::Interval;
 
 /// Called again and again with where the run stands; breaks to stop it.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
 /// How much later than the last recorded round the next one is.
 const SPACING: f64 = 1.05;
+
+/// Where a run stands, in what is maximised.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Bounds of V\*(b₀).
+    pub bounds: Interval,
+    /// Backups of beliefs.
+    pub backups: u64,
+    /// |B|.
+    pub beliefs: usize,
+    /// |Γ|.
+    pub vectors: usize,
+    /// Bytes of both.
+    pub bytes: u64,
+}
 
 /// Looks at a run as it goes.
 pub struct Clock<'a> {
@@ -34,20 +49,20 @@ impl<'a> Clock<'a> {
     }
 
     /// Looks at the run; whether it is over.
-    pub fn over(&mut self, search: &mut Search) -> bool {
+    pub fn over(&mut self, standing: Standing) -> bool {
         if self.status.is_some() {
             return true;
         }
-        let bounds = search.bounds();
+        let Standing { bounds, backups, beliefs, vectors, bytes } = standing;
         let (lower, upper) =
             if self.sign < 0.0 { (-bounds.upper, -bounds.lower) } else { (bounds.lower, bounds.upper) };
         let elapsed = self.start.elapsed();
         let round = Round {
             seconds: elapsed.as_secs_f64(),
             iterations: self.iterations,
-            backups: search.backups,
-            beliefs: search.points.len(),
-            vectors: search.alpha().len(),
+            backups,
+            beliefs,
+            vectors,
             lower,
             upper,
         };
@@ -56,7 +71,7 @@ impl<'a> Clock<'a> {
             Some(Status::Gap)
         } else if limits.time.is_some_and(|time| elapsed >= time) {
             Some(Status::Time)
-        } else if search.bytes() as u64 >= limits.memory {
+        } else if bytes >= limits.memory {
             Some(Status::Memory)
         } else if limits.iterations.is_some_and(|most| self.iterations >= most) {
             Some(Status::Iterations)
@@ -73,12 +88,12 @@ impl<'a> Clock<'a> {
     }
 
     /// Records where the run ended, after the last work on it.
-    pub fn end(mut self, search: &mut Search) -> (Option<Status>, Vec<Round>) {
+    pub fn end(mut self, standing: Standing) -> (Option<Status>, Vec<Round>) {
         let last = self.rounds.pop();
         let status = self.status.take();
         self.limits =
             Limits { gap: f64::NEG_INFINITY, time: None, memory: u64::MAX, iterations: Some(0), ..self.limits };
-        self.over(search);
+        self.over(standing);
         if let (Some(last), [.., end]) = (last, &mut self.rounds[..]) {
             // What was reached was reached then.
             end.seconds = last.seconds;

@@ -9,18 +9,27 @@
 //! >   Γ ← Γ ∪ {backup(b)} for b that the [scheme] says
 //! >   Γ ← those vectors that are the best at a belief of B
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Instant;
 
+use warpkov_kernels::emulator::{Emulator, EmulatorError};
+use warpkov_kernels::launch::Device;
+
 use self::clock::Clock;
 use self::expand::Expand;
-use self::options::{Expansion, Scheme, Solution, SolveOptions, Status};
+use self::options::{Expansion, Precision, Round, Scheme, Solution, SolveOptions, Status};
 use self::search::Search;
-use super::backup::Backup;
+use super::alpha::AlphaVectors;
+use super::backup::{Backup, Trials};
 use super::model::Pomdp;
-use crate::backend::cpu::PointBased;
+use crate::backend::cpu::{self, PointBased};
+use crate::backend::cuda::{CudaError, Gpu};
+use crate::backend::device::pomdp::{Backups, Walkers};
+use crate::backend::{Precise, device};
 use crate::mdp::SolveError;
 use crate::mdp::generate::random;
+use crate::mdp::options::DeviceChoice;
 
 pub mod bounds;
 pub mod clock;
@@ -31,16 +40,20 @@ pub mod options;
 pub mod report;
 pub mod scheme;
 pub mod search;
+pub mod trials;
 
 pub use clock::Observer;
 
 /// Expansions without any effect after which a run is over.
 const PATIENCE: u32 = 64;
 
+/// Trials that are backed up together on a device.
+const TOGETHER: usize = 64;
+
 /// Why a model is not solved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The process beneath cannot be.
+    /// The process beneath cannot be, or there is no such device, or it failed.
     #[error(transparent)]
     Process(#[from] SolveError),
 }
@@ -51,80 +64,180 @@ impl From<Infallible> for Error {
     }
 }
 
-/// Solves a model on the CPU.
-///
-/// # Errors
-/// If γ = 1. That a run meets a limit is no error but its [`Status`].
-pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> Result<Solution, Error> {
-    let maximized = model.to_maximize();
-    let sign = model.process.objective.sign();
-    solve_on(&mut PointBased::new(&maximized), &maximized, sign, options, observe)
+impl From<CudaError> for Error {
+    fn from(error: CudaError) -> Self {
+        Self::Process(error.into())
+    }
 }
 
-/// Solves a model that is to be maximised, of which `backend` does the backups but for those of [`Scheme::Path`]. What is
-/// reported is multiplied by `sign`: −1 where rewards are negated costs.
+impl From<EmulatorError> for Error {
+    fn from(error: EmulatorError) -> Self {
+        Self::Process(error.into())
+    }
+}
+
+/// Solves a model where the options say.
 ///
 /// # Errors
-/// If γ = 1, and those of the backend.
-pub fn solve_on<B: Backup>(
-    backend: &mut B,
-    model: &Pomdp,
-    sign: f64,
-    options: &SolveOptions,
-    observe: Observer,
-) -> Result<Solution, Error>
-where
-    Error: From<B::Error>,
-{
+/// If γ = 1, there is no such device, or it fails. That a run meets a limit is no error but its [`Status`].
+pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> Result<Solution, Error> {
     let start = Instant::now();
-    let (expansion, scheme, notes) = chosen(options);
-    let gap = options.limits.gap;
-    // Vectors that are better by less do not help to close the gap.
-    let worth = gap * (1.0 - model.gamma()) / 10.0;
-    let mut random = random(options.seed, 0);
-    let mut search = Search::new(model, gap, options.limits.vectors)?;
-    let mut clock = Clock::new(start, options.limits, sign, observe);
-    let mut expand = Expand::new(expansion, options.beliefs);
-    let mut idle = 0;
-    while !clock.over(&mut search) {
-        let known = search.points.len();
-        let sampled = expand.sample(&mut search, &mut random, gap, idle > 0);
-        let mut progress = match scheme {
-            Scheme::Path => scheme::path(&mut search, &mut clock, &sampled, worth),
-            Scheme::Full => scheme::full(&mut search, &mut clock, backend, worth)?,
-            Scheme::Randomized => scheme::randomized(&mut search, &mut clock, backend, &mut random, worth)?,
-        };
-        if scheme != Scheme::Path {
-            let root = search.root;
-            progress += scheme::tighten(&mut search, &mut clock, &sampled);
-            progress += search.tighten(root);
+    let maximized = model.to_maximize();
+    let mut run = Run { model: &maximized, sign: model.process.objective.sign(), options, start, observe };
+    let (ordinal, auto) = match options.device {
+        DeviceChoice::Cpu => return run.on_cpu(Vec::new()),
+        DeviceChoice::Emulated => {
+            return run.on_device(&Emulator::default(), "the emulator".to_owned(), Vec::new());
         }
-        search.prune_if_grown();
-        clock.iterations += 1;
-        idle = if progress > 0.0 || search.points.len() > known { 0 } else { idle + 1 };
-        if idle == PATIENCE {
-            clock.status.get_or_insert(Status::Stalled);
+        DeviceChoice::Auto => (0, true),
+        DeviceChoice::Cuda(ordinal) => (ordinal, false),
+    };
+    if auto && let Some(note) = suits_cpu(&maximized, options) {
+        return run.on_cpu(vec![note]);
+    }
+    match Gpu::open(ordinal) {
+        Ok(gpu) => {
+            let name = gpu.name();
+            run.on_device(&gpu, name, Vec::new())
+        }
+        Err(error) if auto => run.on_cpu(vec![format!("auto chose the CPU: {error}")]),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a model is to stay on the CPU, if it is.
+fn suits_cpu(model: &Pomdp, options: &SolveOptions) -> Option<String> {
+    if options.expansion.is_some_and(|expansion| !expansion.walks()) {
+        return Some("auto chose the CPU: trials by the upper bound go one after the other".to_owned());
+    }
+    let entries = model.start.states.len();
+    (entries < WIDE).then(|| {
+        format!("auto chose the CPU: beliefs of {entries} states or so are backed up before a GPU has started")
+    })
+}
+
+/// States of the start belief from which on a GPU pays.
+const WIDE: usize = 2048;
+
+/// A solve: a model to be maximised, and what is reported is multiplied by `sign`: −1 where rewards are negated costs.
+struct Run<'a> {
+    model: &'a Pomdp,
+    sign: f64,
+    options: &'a SolveOptions,
+    start: Instant,
+    observe: Observer<'a>,
+}
+
+impl Run<'_> {
+    fn on_cpu(&mut self, notes: Vec<String>) -> Result<Solution, Error> {
+        let expansion = self.options.expansion.unwrap_or(Expansion::Sarsop);
+        self.hosted(&mut PointBased::new(self.model), expansion, self.options.trials.unwrap_or(1), cpu::name(), notes)
+    }
+
+    fn on_device<D: Device>(&mut self, device: &D, name: String, notes: Vec<String>) -> Result<Solution, Error>
+    where
+        Error: From<D::Error>,
+    {
+        match self.options.precision {
+            Precision::F32 => self.on_device_in::<f32, D>(device, name, notes),
+            Precision::F64 => self.on_device_in::<f64, D>(device, name, notes),
         }
     }
-    search.prune();
-    let (status, rounds) = clock.end(&mut search);
-    let mut vectors = search.into_vectors();
-    vectors.values.iter_mut().for_each(|value| *value *= sign);
-    let status = status.unwrap_or(Status::Interrupted);
-    Ok(Solution { vectors, status, rounds, expansion, scheme, notes })
+
+    fn on_device_in<T: Precise, D: Device>(
+        &mut self,
+        device: &D,
+        name: String,
+        notes: Vec<String>,
+    ) -> Result<Solution, Error>
+    where
+        Error: From<D::Error>,
+    {
+        let mut backups = Backups::<T, D>::new(device, self.model, None, device::pomdp::Limits::default())?;
+        let expansion = self.options.expansion.unwrap_or(Expansion::Mixed);
+        if !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
+            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER), name, notes);
+        }
+        let mut walkers = Walkers::new(device, self.model, backups)?;
+        let Self { model, sign, options, start, .. } = *self;
+        let mut search = Search::new(model, options.limits.gap, options.limits.vectors)?;
+        let mut clock = Clock::new(start, options.limits, sign, self.observe);
+        let standing = trials::run(&mut walkers, &mut search, &mut clock, expansion, options, worth(model, options))?;
+        let (status, rounds) = clock.end(standing);
+        Ok(self.solution(walkers.vectors()?, status, rounds, expansion, Scheme::Path, name, notes))
+    }
+
+    /// Solves with beliefs and bounds on the host; `backend` does the backups, but for those of single paths.
+    fn hosted<B: Backup>(
+        &mut self,
+        backend: &mut B,
+        expansion: Expansion,
+        trials: usize,
+        name: String,
+        notes: Vec<String>,
+    ) -> Result<Solution, Error>
+    where
+        Error: From<B::Error>,
+    {
+        let Self { model, sign, options, start, .. } = *self;
+        let scheme = options.scheme.unwrap_or(expansion.scheme());
+        let (gap, worth) = (options.limits.gap, worth(model, options));
+        let mut random = random(options.seed, 0);
+        let mut search = Search::new(model, gap, options.limits.vectors)?;
+        let mut clock = Clock::new(start, options.limits, sign, self.observe);
+        let mut expand = Expand::new(expansion, options.beliefs);
+        let mut idle = 0;
+        while !clock.over(search.standing()) {
+            let known = search.points.len();
+            let mut sampled: Vec<Vec<u32>> = Vec::new();
+            let mut visits = HashMap::new();
+            for _ in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
+                let nodes = expand.sample(&mut search, &mut random, gap, idle > 0, &visits);
+                nodes.iter().for_each(|&node| *visits.entry(node).or_default() += 1);
+                sampled.push(nodes);
+            }
+            let mut progress = match (scheme, &sampled[..]) {
+                (Scheme::Path, [nodes]) => scheme::path(&mut search, &mut clock, nodes, worth),
+                (Scheme::Path, walks) => scheme::layers(&mut search, &mut clock, backend, walks, worth)?,
+                (Scheme::Full, _) => scheme::full(&mut search, &mut clock, backend, worth)?,
+                (Scheme::Randomized, _) => scheme::randomized(&mut search, &mut clock, backend, &mut random, worth)?,
+            };
+            if scheme != Scheme::Path {
+                let root = search.root;
+                progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, &mut clock, nodes)).sum::<f64>();
+                progress += search.tighten(root);
+            }
+            search.prune_if_grown();
+            clock.iterations += 1;
+            idle = if progress > 0.0 || search.points.len() > known { 0 } else { idle + 1 };
+            if idle == PATIENCE {
+                clock.status.get_or_insert(Status::Stalled);
+            }
+        }
+        search.prune();
+        let (status, rounds) = clock.end(search.standing());
+        Ok(self.solution(search.into_vectors(), status, rounds, expansion, scheme, name, notes))
+    }
+
+    fn solution(
+        &self,
+        mut vectors: AlphaVectors,
+        status: Option<Status>,
+        rounds: Vec<Round>,
+        expansion: Expansion,
+        scheme: Scheme,
+        device: String,
+        mut notes: Vec<String>,
+    ) -> Solution {
+        vectors.values.iter_mut().for_each(|value| *value *= self.sign);
+        if self.options.expansion.is_none() {
+            notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
+        }
+        Solution { vectors, status: status.unwrap_or(Status::Interrupted), rounds, expansion, scheme, device, notes }
+    }
 }
 
-/// Expansion and scheme, and what there is to say of the choice.
-fn chosen(options: &SolveOptions) -> (Expansion, Scheme, Vec<String>) {
-    let mut notes = Vec::new();
-    let expansion = options.expansion.unwrap_or_else(|| {
-        notes.push("auto chose sarsop: its lower bounds rise fastest on most models".to_owned());
-        Expansion::Sarsop
-    });
-    let scheme = options.scheme.unwrap_or(match expansion {
-        Expansion::Random => Scheme::Randomized,
-        Expansion::Ssea | Expansion::Ger => Scheme::Full,
-        Expansion::Fsvi | Expansion::Hsvi | Expansion::Sarsop => Scheme::Path,
-    });
-    (expansion, scheme, notes)
+/// Vectors that are better by less do not help to close the gap.
+fn worth(model: &Pomdp, options: &SolveOptions) -> f64 {
+    options.limits.gap * (1.0 - model.gamma()) / 10.0
 }

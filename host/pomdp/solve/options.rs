@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::mdp::options::DeviceChoice;
 use crate::pomdp::alpha::AlphaVectors;
 
 /// Which beliefs are looked at.
@@ -18,12 +19,42 @@ pub enum Expansion {
     Ssea,
     /// Greedy error reduction: the successors whose value may be off most.
     Ger,
+    /// Stochastic simulation with greedy action: walks whose actions are those of the lower bound.
+    Ssga,
     /// Forward search: walks whose actions are those that are best where the state is seen.
     Fsvi,
+    /// Walks of both kinds, by where the state is seen and by the lower bound.
+    Mixed,
     /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
     Hsvi,
     /// The same as long as the lower bound of the start may profit.
     Sarsop,
+}
+
+impl Expansion {
+    /// Whether beliefs come from walks that need no upper bound: then walks by the hundred can stay on a device.
+    #[must_use]
+    pub fn walks(self) -> bool {
+        matches!(self, Self::Random | Self::Ssga | Self::Fsvi | Self::Mixed)
+    }
+
+    /// What to back up after it, if nothing else is asked for.
+    #[must_use]
+    pub fn scheme(self) -> Scheme {
+        match self {
+            Self::Random => Scheme::Randomized,
+            Self::Ssea | Self::Ger => Scheme::Full,
+            Self::Ssga | Self::Fsvi | Self::Mixed | Self::Hsvi | Self::Sarsop => Scheme::Path,
+        }
+    }
+
+    /// Why it is chosen where nothing is asked for.
+    pub(super) fn merit(self) -> &'static str {
+        match self {
+            Self::Mixed => "its walks stay on the device, by the hundred",
+            _ => "its lower bounds rise fastest on most models",
+        }
+    }
 }
 
 impl fmt::Display for Expansion {
@@ -45,6 +76,23 @@ pub enum Scheme {
 }
 
 impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+/// Type of the vectors on a device; on the CPU they are f64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// 32 bits; scores have 11.
+    F32,
+    /// 64 bits; scores have about 21.
+    #[default]
+    F64,
+}
+
+impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
@@ -74,12 +122,18 @@ impl Default for Limits {
 /// What a solve is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
+    /// Where backups are done.
+    pub device: DeviceChoice,
+    /// In which type, on a device.
+    pub precision: Precision,
     /// Which beliefs are looked at; `None` is what suits most models.
     pub expansion: Option<Expansion>,
     /// Which are backed up; `None` is what suits the expansion.
     pub scheme: Option<Scheme>,
-    /// Beliefs of one expansion at most; not of trials.
+    /// Beliefs of one expansion at most, walks at a time on a device; not of trials on the CPU.
     pub beliefs: usize,
+    /// Walks or trials whose paths are backed up together; `None` is one on the CPU and 64 on a device.
+    pub trials: Option<usize>,
     /// Equal seeds give equal runs, up to where time ends them.
     pub seed: u64,
     /// When to stop.
@@ -88,7 +142,16 @@ pub struct SolveOptions {
 
 impl Default for SolveOptions {
     fn default() -> Self {
-        Self { expansion: None, scheme: None, beliefs: 256, seed: 0, limits: Limits::default() }
+        Self {
+            device: DeviceChoice::Auto,
+            precision: Precision::default(),
+            expansion: None,
+            scheme: None,
+            beliefs: 256,
+            trials: None,
+            seed: 0,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -150,6 +213,8 @@ pub struct Solution {
     pub expansion: Expansion,
     /// Which were backed up.
     pub scheme: Scheme,
+    /// What did the backups, by name.
+    pub device: String,
     /// What was chosen on the user's behalf, and why.
     pub notes: Vec<String>,
 }

@@ -22,6 +22,7 @@ struct Record<'a> {
     backups: u64,
     expansion: Expansion,
     scheme: Scheme,
+    device: &'a str,
     notes: &'a [String],
     objective: Objective,
     states: u32,
@@ -49,6 +50,7 @@ pub fn write_json(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
         backups: end.backups,
         expansion: solution.expansion,
         scheme: solution.scheme,
+        device: &solution.device,
         notes: &solution.notes,
         objective: model.process.objective,
         states: model.states(),
@@ -72,7 +74,7 @@ pub fn write_text(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
     }
     let (states, actions, observations) = (model.states(), model.actions(), model.observation_count);
     writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, gamma {}", model.gamma())?;
-    writeln!(out, "Method: {} expansion, {} backups", solution.expansion, solution.scheme)?;
+    writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
     let ended = match solution.status {
         Status::Gap => "the gap is as small as asked for",
         Status::Time => "the time is over",

@@ -33,7 +33,7 @@ pub fn path(search: &mut Search, clock: &mut Clock, walk: &[u32], worth: f64) ->
         if lower > 0.0 {
             risen.push(Risen { rise: lower, node });
         }
-        clock.over(search)
+        clock.over(search.standing())
     };
     for &node in walk.iter().rev() {
         if step(search, &mut risen, node) {
@@ -52,6 +52,39 @@ pub fn path(search: &mut Search, clock: &mut Clock, walk: &[u32], worth: f64) ->
         }
     }
     progress
+}
+
+/// Backs up the nodes of several walks together, the last of each first, and lowers the upper bound at them. Returns how much
+/// the bounds came closer.
+///
+/// # Errors
+/// Those of the backend.
+pub fn layers<B: Backup>(
+    search: &mut Search,
+    clock: &mut Clock,
+    backend: &mut B,
+    walks: &[Vec<u32>],
+    worth: f64,
+) -> Result<f64, B::Error> {
+    let mut progress = 0.0;
+    backend.set_vectors(search.alpha())?;
+    for depth in (0..walks.iter().map(Vec::len).max().unwrap_or_default()).rev() {
+        let mut nodes: Vec<u32> = walks.iter().filter_map(|walk| walk.get(depth)).copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let known = search.alpha().len();
+        for batch in nodes.chunks(BATCH) {
+            progress += batch_backup(search, backend, batch, worth)?;
+        }
+        if search.alpha().len() > known {
+            backend.add_vectors(&search.alpha().from(known))?;
+        }
+        progress += tighten(search, clock, &nodes);
+        if clock.status.is_some() {
+            break;
+        }
+    }
+    Ok(progress)
 }
 
 /// A node whose lower bound rose.
@@ -93,7 +126,7 @@ pub fn full<B: Backup>(search: &mut Search, clock: &mut Clock, backend: &mut B, 
         let mut risen = 0.0_f64;
         for batch in nodes.chunks(BATCH) {
             risen = risen.max(batch_backup(search, backend, batch, worth)?);
-            if clock.over(search) {
+            if clock.over(search.standing()) {
                 return Ok(progress + risen);
             }
         }
@@ -134,7 +167,7 @@ pub fn randomized<B: Backup>(
                 drawn.push(left.swap_remove(i).0);
             }
             risen = risen.max(batch_backup(search, backend, &drawn, worth)?);
-            if clock.over(search) {
+            if clock.over(search.standing()) {
                 return Ok(progress + risen);
             }
             left.retain(|&(node, before)| {
@@ -156,7 +189,7 @@ pub fn tighten(search: &mut Search, clock: &mut Clock, nodes: &[u32]) -> f64 {
     let mut progress = 0.0;
     for &node in nodes.iter().rev() {
         progress += search.tighten(node);
-        if clock.over(search) {
+        if clock.over(search.standing()) {
             break;
         }
     }

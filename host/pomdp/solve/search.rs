@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
+use super::clock::Standing;
 use super::graph::{Child, Edge, Graph, MERGED, NONE};
 use crate::backend::cpu::{Assembler, Vectors};
 use crate::mdp::SolveError;
@@ -379,6 +380,28 @@ impl<'m> Search<'m> {
     pub fn bounds(&mut self) -> Interval {
         let [below, above] = self.slack;
         Interval { lower: self.lower(self.root) - below, upper: self.upper(self.root) + above }
+    }
+
+    /// Where the run stands.
+    pub fn standing(&mut self) -> Standing {
+        Standing {
+            bounds: self.bounds(),
+            backups: self.backups,
+            beliefs: self.points.len(),
+            vectors: self.alpha().len(),
+            bytes: self.bytes() as u64,
+        }
+    }
+
+    /// The action that would be best if the state were seen.
+    pub fn best_seen(&self, state: u32) -> u32 {
+        let actions = self.model.actions();
+        let factor = |action: u32| {
+            let (successors, probs) = self.model.successors(state, action);
+            let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * self.seen[s as usize]).sum();
+            self.rewards[(state * actions + action) as usize] + self.model.gamma() * next
+        };
+        first_largest(&(0..actions).map(factor).collect::<Vec<_>>()).unwrap_or_default() as u32
     }
 
     /// What follows an action in the belief of a node: o, p(o|b, a), b^{a,o}.

@@ -50,17 +50,18 @@ pub fn belief_values<T: Real>(
     }
 }
 
-/// The vector of each belief and its best action.
+/// The vectors of some beliefs and their best actions.
 ///
-/// *Thread mapping*: one thread per belief and state. *Safety*: `chosen` has B elements below A; `winners` B·A·Ω below n;
-/// `t_ptr` S·A + 1, `o_ptr` A·S + 1; `reward` S·A; `alpha` n·S; `out` B·S.
+/// *Thread mapping*: one thread per belief and state. *Safety*: `picked` has `count` beliefs; `chosen` has B elements below A;
+/// `winners` B·A·Ω below n; `t_ptr` S·A + 1, `o_ptr` A·S + 1; `reward` S·A; `alpha` n·S; `out` `count`·S.
 #[kernel(T = [f32, f64])]
 pub fn gather<T: Real>(
     states: u32,
     actions: u32,
     observations: u32,
-    beliefs: u32,
+    count: u32,
     gamma: f64,
+    picked: Global<u32>,
     chosen: Global<u32>,
     winners: Global<u32>,
     t_ptr: Global<u64>,
@@ -75,8 +76,8 @@ pub fn gather<T: Real>(
 ) {
     let (states, actions) = (states as usize, actions as usize);
     let l = thread::index_1d() as usize;
-    if l < beliefs as usize * states {
-        let (j, s) = (l / states, l % states);
+    if l < count as usize * states {
+        let (j, s) = (picked.get(l / states) as usize, l % states);
         let a = chosen.get(j) as usize;
         let winner = (j * actions + a) * observations as usize;
         let row = s * actions + a;

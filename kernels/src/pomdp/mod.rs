@@ -26,7 +26,8 @@
 //!
 //! G_AO has n·Ω·A·S elements, most of which no belief asks for. The same vectors come from [`project`]ing beliefs forward
 //! instead of vectors backward, since b · g^i_{a,o} = Σ_{s'} p(s', o | b, a) αᵢ(s'): [`product`] finds the best i for each row
-//! p(·, o | b, a), and [`gather`] builds the vectors of the winners only.
+//! p(·, o | b, a), and [`gather`] builds the vectors of the winners only. Where the beliefs come from, if they are to stay
+//! where they are backed up: [`walk`].
 //!
 //! Source of the first part: G. Losapio, "Understanding kernel computations", 2022.
 
@@ -41,6 +42,7 @@ pub mod lookahead;
 pub mod product;
 pub mod project;
 pub mod scores;
+pub mod walk;
 
 use crate::device::{Global, Real};
 

@@ -56,6 +56,18 @@ pub fn place_vectors<T: Real>(
     }
 }
 
+/// Vectors by number, one after the other: out\[k\]\[s\] = Γ\[picked(k)\]\[s\].
+///
+/// *Thread mapping*: one thread per element. *Safety*: `picked` has `count` numbers below n, `rows` n·S elements, `out` `count`·S.
+#[kernel(T = [f32, f64])]
+pub fn pick_vectors<T: Real>(states: u32, count: u32, picked: Global<u32>, rows: Global<T>, out: GlobalMut<T>) {
+    let l = thread::index_1d() as usize;
+    let states = states as usize;
+    if l < count as usize * states {
+        out.set(l, rows.get(picked.get(l / states) as usize * states + l % states));
+    }
+}
+
 /// A score and the vector that has it.
 #[derive(Clone, Copy)]
 struct Scored<T> {

@@ -168,25 +168,26 @@ pub fn fill_entries<T: Real>(
     }
 }
 
-/// Beliefs as dense rows of S elements.
+/// Beliefs `first..first + count` as dense rows of `stride` ≥ S elements.
 ///
-/// *Thread mapping*: a warp per belief. *Safety*: `belief_ptr` has `beliefs + 1` elements; `dense` has B·S zeros.
-#[kernel(T = [f32, f64])]
-pub fn densify<T: Real>(
-    states: u32,
-    beliefs: u32,
+/// *Thread mapping*: a warp per belief. *Safety*: `belief_ptr` has B + 1 elements; `dense` has `count`·`stride` zeros.
+#[kernel(T = [f32, f64], U = [f32, f64])]
+pub fn densify<T: Real, U: Real>(
+    stride: u32,
+    first: u32,
+    count: u32,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
     belief_prob: Global<T>,
-    dense: GlobalMut<T>,
+    dense: GlobalMut<U>,
 ) {
     let j = thread::index_1d() as usize / 32;
-    if j < beliefs as usize {
-        let end = belief_ptr.get(j + 1);
-        let mut k = belief_ptr.get(j) + warp::lane_id();
+    if j < count as usize {
+        let end = belief_ptr.get(first as usize + j + 1);
+        let mut k = belief_ptr.get(first as usize + j) + warp::lane_id();
         while k < end {
             let state = belief_state.get(k as usize) as usize;
-            dense.set(j * states as usize + state, belief_prob.get(k as usize));
+            dense.set(j * stride as usize + state, U::from_f64(belief_prob.get(k as usize).to_f64()));
             k += 32;
         }
     }

@@ -1,5 +1,6 @@
-//! Kernels that every model class uses.
+//! Kernels that every model class uses, and what several kernels compute.
 
 pub mod copy;
+pub mod random;
 pub mod scan;
 pub mod vector;

@@ -1,5 +1,7 @@
 //! The fast path: beliefs projected forward, the best vector of each row, and the winners carried back.
 
+use std::collections::HashSet;
+
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::{belief_values, gather};
@@ -8,6 +10,7 @@ use warpkov_kernels::pomdp::product::{
 };
 use warpkov_kernels::pomdp::project::{compact_rows, count_entries, densify, expand, fill_entries, flag_rows, predict};
 
+use super::beliefs::Beliefs;
 use super::buffers::{Matrix, Scratch, Vectors};
 use crate::backend::Precise;
 use crate::backend::device::scan::{exclusive_scan, scratch_len};
@@ -17,7 +20,7 @@ use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Pomdp, by_columns};
 
 /// Threads of a block, where a kernel does not say.
-const THREADS: u32 = 256;
+pub(super) const THREADS: u32 = 256;
 
 /// How the best vector of each row is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +60,15 @@ const SPARSE_WORK: f64 = 64.0;
 /// # Panics
 /// Where a backup is asked for and Γ is empty, or a belief or vector is not of the model's states.
 pub struct Backups<'d, T: Precise, D: Device> {
-    device: &'d D,
-    states: u32,
-    actions: u32,
+    pub(super) device: &'d D,
+    pub(super) states: u32,
+    pub(super) actions: u32,
     observations: u32,
     gamma: f64,
     /// T, rows s·A + a; by columns, rows a·S + s'; and O.
-    transitions: Matrix<T, D>,
+    pub(super) transitions: Matrix<T, D>,
     columns: Option<Matrix<T, D>>,
-    seen: Matrix<T, D>,
+    pub(super) seen: Matrix<T, D>,
     reward: D::Buffer<T>,
     vectors: Vectors<T, D>,
     vector_actions: Vec<u32>,
@@ -84,6 +87,7 @@ struct Work<T: Precise, D: Device> {
     ranks: Scratch<u32, D>,
     scan: Scratch<u32, D>,
     row_code: Scratch<u32, D>,
+    numbers: Scratch<u32, D>,
     row_ptr: Scratch<u32, D>,
     rows: Scratch<u32, D>,
     col: Scratch<u32, D>,
@@ -108,6 +112,7 @@ impl<T: Precise, D: Device> Work<T, D> {
             ranks: Scratch::new(device)?,
             scan: Scratch::new(device)?,
             row_code: Scratch::new(device)?,
+            numbers: Scratch::new(device)?,
             row_ptr: Scratch::new(device)?,
             rows: Scratch::new(device)?,
             col: Scratch::new(device)?,
@@ -121,32 +126,6 @@ impl<T: Precise, D: Device> Work<T, D> {
             values: Scratch::new(device)?,
             chosen: Scratch::new(device)?,
             out: Scratch::new(device)?,
-        })
-    }
-}
-
-/// Beliefs on a device, as compressed rows.
-struct Beliefs<T: Precise, D: Device> {
-    count: u32,
-    row_ptr: D::Buffer<u32>,
-    state: D::Buffer<u32>,
-    prob: D::Buffer<T>,
-}
-
-impl<T: Precise, D: Device> Beliefs<T, D> {
-    fn upload(device: &D, beliefs: &[Belief]) -> Result<Self, D::Error> {
-        let ends = beliefs.iter().scan(0, |end, belief| {
-            *end += belief.states.len() as u32;
-            Some(*end)
-        });
-        let row_ptr: Vec<u32> = std::iter::once(0).chain(ends).collect();
-        let states: Vec<u32> = beliefs.iter().flat_map(|belief| &belief.states).copied().collect();
-        let probs: Vec<f64> = beliefs.iter().flat_map(|belief| &belief.probs).copied().collect();
-        Ok(Self {
-            count: beliefs.len() as u32,
-            row_ptr: device.upload(&row_ptr)?,
-            state: device.upload(&states)?,
-            prob: device.upload(&T::of(&probs))?,
         })
     }
 }
@@ -189,7 +168,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         assert!(!self.vector_actions.is_empty(), "there is no vector to back up");
         let mut states = beliefs.iter().flat_map(|belief| &belief.states);
         assert!(states.all(|&state| state < self.states), "a belief in a state that the model does not have");
-        Beliefs::upload(self.device, beliefs)
+        Beliefs::upload(self.device, beliefs, beliefs.iter().map(|belief| self.entries(belief)).sum())
     }
 
     /// Entries of the sparse rows of a belief.
@@ -198,35 +177,99 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The product with less work: rows of few entries are sparse.
-    fn choose(&self, beliefs: &[Belief]) -> Product {
-        let entries: usize = beliefs.iter().map(|belief| self.entries(belief)).sum();
-        let pairs = beliefs.len() as f64 * f64::from(self.actions);
+    fn choose(&self, beliefs: usize, entries: usize) -> Product {
+        let pairs = beliefs as f64 * f64::from(self.actions);
         let rows = pairs * f64::from(self.observations).min(entries as f64 / pairs.max(1.0));
-        let sparse = SPARSE_WORK * entries as f64 <= rows * f64::from(self.states);
-        self.product.unwrap_or(if sparse { Product::Sparse } else { Product::Dense { exact: true } })
+        self.cheaper(rows, entries)
     }
 
-    /// How many of `beliefs` make a batch.
-    fn batch(&self, beliefs: &[Belief], product: Product) -> usize {
+    /// The same for so many rows.
+    fn cheaper(&self, rows: f64, entries: usize) -> Product {
+        let sparse = SPARSE_WORK * entries as f64 <= rows * f64::from(self.states);
+        self.product.unwrap_or(if sparse { Product::Sparse } else { Product::Dense { exact: T::WIDE } })
+    }
+
+    /// How many beliefs make a batch, the first of those that have so many `ways` on.
+    fn batch(&self, ways: &[usize], product: Product) -> usize {
         let fits = match product {
             Product::Dense { .. } => self.limits.elements / (self.actions as usize * self.states as usize),
             Product::Sparse => {
-                let mut left = self.limits.entries;
-                beliefs
-                    .iter()
-                    .take_while(|belief| {
-                        let entries = self.entries(belief);
-                        let fits = entries <= left;
-                        left = left.saturating_sub(entries);
-                        fits
-                    })
-                    .count()
+                let within = ways.iter().scan(self.limits.entries, |left, ways| {
+                    *left = left.checked_sub(*ways)?;
+                    Some(())
+                });
+                within.count()
             }
         };
         // Codes are counted in 32 bits, and a warp for each pair of belief and action in a launch of 2³¹ blocks at most.
         let codes = self.limits.elements / (self.actions as usize * self.observations as usize);
         let vectors = self.limits.elements / self.states as usize;
-        fits.min(codes).min(vectors).clamp(1, beliefs.len())
+        fits.min(codes).min(vectors).clamp(1, ways.len())
+    }
+
+    /// The same for the product that is chosen for all of them.
+    pub(super) fn fitting(&self, ways: &[usize]) -> usize {
+        self.batch(ways, self.choose(ways.len(), ways.iter().sum()))
+    }
+
+    /// Σ over a and s' of the observations that may follow each state.
+    pub(super) fn ways(&self) -> &[u32] {
+        &self.ways
+    }
+
+    /// The action of each vector.
+    pub(super) fn vector_actions(&self) -> &[u32] {
+        &self.vector_actions
+    }
+
+    /// What Γ takes.
+    pub(super) fn vector_bytes(&self) -> usize {
+        self.vectors.bytes()
+    }
+
+    /// Γ.
+    pub(super) fn download(&self) -> Result<AlphaVectors, D::Error> {
+        let values = self.vectors.download(self.device)?;
+        Ok(AlphaVectors { states: self.states, values, actions: self.vector_actions.clone() })
+    }
+
+    /// Leaves only these vectors in Γ.
+    pub(super) fn pick(&mut self, picked: &[u32]) -> Result<(), D::Error> {
+        self.vectors.pick(self.device, picked)?;
+        self.vector_actions = picked.iter().map(|&vector| self.vector_actions[vector as usize]).collect();
+        Ok(())
+    }
+
+    /// Backs up beliefs, and adds each vector, once, that is better by more than `worth` at its belief. Returns by how much
+    /// the value of one rose at most.
+    pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<f64, D::Error> {
+        let known = self.best_of(beliefs)?;
+        self.decide(beliefs, self.choose(beliefs.count as usize, beliefs.ways))?;
+        let (device, actions) = (self.device, self.actions as usize);
+        let Work { chosen, values, winners, .. } = &self.work;
+        let (mut actions_of, mut values_of) = (vec![0; known.len()], vec![0.0; known.len() * actions]);
+        device.download(chosen.get(), &mut actions_of)?;
+        device.download(values.get(), &mut values_of)?;
+        let rise = |j: usize| values_of[j * actions + actions_of[j] as usize] - known[j].1;
+        let better: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j as usize) > worth).collect();
+        if better.is_empty() {
+            return Ok(0.0);
+        }
+        // The same action and the same winners make the same vector.
+        let mut winners_of = vec![0; self.codes(beliefs.count)];
+        device.download(winners.get(), &mut winners_of)?;
+        let observations = self.observations as usize;
+        let row = |j: u32| {
+            let action = actions_of[j as usize];
+            (action, &winners_of[(j as usize * actions + action as usize) * observations..][..observations])
+        };
+        let mut met = HashSet::new();
+        let picked: Vec<u32> = better.iter().copied().filter(|&j| met.insert(row(j))).collect();
+        let risen = better.iter().map(|&j| rise(j as usize)).fold(0.0, f64::max);
+        self.build(&picked)?;
+        self.vectors.append(device, picked.len() as u32, self.work.out.get())?;
+        self.vector_actions.extend(picked.iter().map(|&j| actions_of[j as usize]));
+        Ok(risen)
     }
 
     fn codes(&self, beliefs: u32) -> usize {
@@ -251,8 +294,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(found[0])
     }
 
-    /// Winners and scores by code, through sparse rows of `entries` entries in all.
-    fn sparse(&mut self, beliefs: &Beliefs<T, D>, entries: usize) -> Result<(), D::Error> {
+    /// Winners and scores by code, through sparse rows.
+    fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<(), D::Error> {
+        let entries = beliefs.ways;
         let Self { device, states, actions, observations, .. } = *self;
         let codes = self.codes(beliefs.count);
         let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
@@ -338,6 +382,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 device,
                 Shape::cover(u64::from(beliefs.count) * 32, THREADS),
                 states,
+                0,
                 beliefs.count,
                 &beliefs.row_ptr,
                 &beliefs.state,
@@ -362,21 +407,15 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             )?;
         }
         let rows = self.compact(codes, codes)?;
-        let (stride, vectors) = (self.vectors.padded_stride(), self.vectors.count());
-        let at_a_time = (self.limits.elements / stride as usize).clamp(TILE, 1 << 24) / TILE * TILE;
-        let Work { ranks, row_code, predicted, expanded, best, winners, scores, .. } = &mut self.work;
-        self.vectors.pad(device)?;
-        let (alpha, padded) = (self.vectors.rows(), self.vectors.padded());
+        let (stride, at_a_time) = (self.vectors.padded_stride(), self.rows_at_a_time());
         let mut first = 0;
         while first < rows {
-            let count = (rows - first).min(at_a_time as u32);
+            let count = (rows - first).min(at_a_time);
+            let Work { ranks, predicted, expanded, .. } = &mut self.work;
             let whole = count.next_multiple_of(TILE as u32);
             let x = expanded.cleared(device, whole as usize * stride as usize)?;
-            let keys = best.cleared(device, count as usize)?;
-            let tiles = (whole / TILE as u32) * vectors.div_ceil(TILE as u32);
-            let product = Shape::new(tiles, DENSE_THREADS).with_shared(DENSE_SHARED);
             let o = &self.seen;
-            // SAFETY: as above; rows and vectors are whole tiles, padded with zeros to whole steps.
+            // SAFETY: as above.
             unsafe {
                 expand(
                     device,
@@ -395,55 +434,77 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                     stride,
                     x,
                 )?;
-                if exact {
-                    best_of_dense::<3, D>(device, product, count, vectors, stride, x, padded, keys)?;
-                } else {
-                    best_of_dense::<1, D>(device, product, count, vectors, stride, x, padded, keys)?;
-                }
-                rescore(
-                    device,
-                    Shape::cover(u64::from(count) * 32, THREADS),
-                    states,
-                    first,
-                    count,
-                    stride,
-                    x,
-                    keys,
-                    row_code.get(),
-                    alpha,
-                    winners.get_mut(),
-                    scores.get_mut(),
-                )?;
             }
+            self.best_of_rows(first, count, false, exact)?;
             first += count;
         }
         Ok(())
     }
 
-    /// The new vectors of a batch.
-    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut AlphaVectors) -> Result<(), D::Error> {
-        let Self { device, states, actions, observations, gamma, .. } = *self;
-        let beliefs = self.upload(batch)?;
+    /// How many dense rows there is room for, in whole tiles.
+    fn rows_at_a_time(&self) -> u32 {
+        let stride = self.vectors.padded_stride() as usize;
+        ((self.limits.elements / stride).clamp(TILE, 1 << 24) / TILE * TILE) as u32
+    }
+
+    /// Winners and scores by code of the dense rows `first..first + count`, which are in `work.expanded`. Codes are those of
+    /// `work.row_code`, or the rows' own numbers if they are `numbered`.
+    fn best_of_rows(&mut self, first: u32, count: u32, numbered: bool, exact: bool) -> Result<(), D::Error> {
+        let Self { device, states, .. } = *self;
+        let (stride, vectors) = (self.vectors.padded_stride(), self.vectors.count());
+        self.vectors.pad(device)?;
+        let (alpha, padded) = (self.vectors.rows(), self.vectors.padded());
+        let Work { row_code, numbers, expanded, best, winners, scores, .. } = &mut self.work;
+        let codes = if numbered { numbers.numbers(device, (first + count) as usize)? } else { row_code.get() };
+        let keys = best.cleared(device, count as usize)?;
+        let tiles = count.div_ceil(TILE as u32) * vectors.div_ceil(TILE as u32);
+        let product = Shape::new(tiles, DENSE_THREADS).with_shared(DENSE_SHARED);
+        let x = expanded.get();
+        // SAFETY: rows and vectors are whole tiles, padded with zeros to whole steps; codes have a place each.
+        unsafe {
+            if exact {
+                best_of_dense::<3, D>(device, product, count, vectors, stride, x, padded, keys)?;
+            } else {
+                best_of_dense::<1, D>(device, product, count, vectors, stride, x, padded, keys)?;
+            }
+            rescore(
+                device,
+                Shape::cover(u64::from(count) * 32, THREADS),
+                states,
+                first,
+                count,
+                stride,
+                x,
+                keys,
+                codes,
+                alpha,
+                winners.get_mut(),
+                scores.get_mut(),
+            )
+        }
+    }
+
+    /// What each belief is worth by each action, and the best of those, in `work`: `winners` by code, `values`, `chosen`.
+    fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<(), D::Error> {
+        let Self { device, actions, observations, gamma, .. } = *self;
         let codes = self.codes(beliefs.count);
         self.work.winners.cleared(device, codes)?;
         self.work.scores.cleared(device, codes)?;
         match (product, self.columns.take()) {
             (Product::Dense { exact }, Some(columns)) => {
-                let done = self.dense(&beliefs, &columns, exact);
+                let done = self.dense(beliefs, &columns, exact);
                 self.columns = Some(columns);
                 done?;
             }
             (_, columns) => {
                 self.columns = columns;
-                self.sparse(&beliefs, batch.iter().map(|belief| self.entries(belief)).sum())?;
+                self.sparse(beliefs)?;
             }
         }
-        let Work { winners, scores, values, chosen, out: built, .. } = &mut self.work;
-        let pairs = beliefs.count as usize * actions as usize;
-        let (values, chosen) = (values.of(device, pairs)?, chosen.of(device, batch.len())?);
-        let built = built.of(device, batch.len() * states as usize)?;
-        let (t, o) = (&self.transitions, &self.seen);
-        // SAFETY: as above; every winner is a vector, every chosen action one of the model's.
+        let Work { scores, values, chosen, .. } = &mut self.work;
+        let (count, pairs) = (beliefs.count as usize, beliefs.count as usize * actions as usize);
+        let (values, chosen) = (values.of(device, pairs)?, chosen.of(device, count)?);
+        // SAFETY: beliefs are of the model's states, and every code has a score.
         unsafe {
             belief_values(
                 device,
@@ -459,16 +520,27 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 scores.get(),
                 values,
             )?;
-            best_action(device, Shape::cover(batch.len() as u64, THREADS), actions, beliefs.count, values, chosen)?;
+            best_action(device, Shape::cover(count as u64, THREADS), actions, beliefs.count, values, chosen)
+        }
+    }
+
+    /// The vectors of some of the beliefs that were [decided](Self::decide) on last, in `work.out`.
+    fn build(&mut self, picked: &[u32]) -> Result<(), D::Error> {
+        let Self { device, states, actions, observations, gamma, .. } = *self;
+        let Work { winners, chosen, out, .. } = &mut self.work;
+        let (t, o) = (&self.transitions, &self.seen);
+        // SAFETY: every winner is a vector, every chosen action one of the model's.
+        unsafe {
             gather(
                 device,
-                Shape::cover(batch.len() as u64 * u64::from(states), THREADS),
+                Shape::cover(picked.len() as u64 * u64::from(states), THREADS),
                 states,
                 actions,
                 observations,
-                beliefs.count,
+                picked.len() as u32,
                 gamma,
-                chosen,
+                &device.upload(picked)?,
+                chosen.get(),
                 winners.get(),
                 &t.row_ptr,
                 &t.col,
@@ -478,16 +550,86 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 &o.val,
                 &self.reward,
                 self.vectors.rows(),
-                built,
-            )?;
+                out.of(device, picked.len() * states as usize)?,
+            )
         }
+    }
+
+    /// The new vectors of a batch.
+    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut AlphaVectors) -> Result<(), D::Error> {
+        let beliefs = self.upload(batch)?;
+        self.decide(&beliefs, product)?;
+        self.build(&(0..beliefs.count).collect::<Vec<_>>())?;
         let mut found = vec![0; batch.len()];
-        device.download(chosen, &mut found)?;
+        self.device.download(self.work.chosen.get(), &mut found)?;
         out.actions.extend(found);
-        let mut found = vec![T::ZERO; batch.len() * states as usize];
-        device.download(built, &mut found)?;
+        let mut found = vec![T::ZERO; batch.len() * self.states as usize];
+        self.device.download(self.work.out.get(), &mut found)?;
         out.values.extend(found.into_iter().map(T::to_f64));
         Ok(())
+    }
+
+    /// The best vector of each belief, and its value.
+    pub(super) fn best_of(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<(u32, f64)>, D::Error> {
+        let count = beliefs.count as usize;
+        let product = self.cheaper(count as f64, beliefs.entries());
+        let Self { device, .. } = *self;
+        let Work { numbers, winners, scores, .. } = &mut self.work;
+        winners.of(device, count)?;
+        scores.of(device, count)?;
+        let numbers = numbers.numbers(device, count)?;
+        match product {
+            Product::Sparse => {
+                let (alpha, stride) = self.vectors.columns(device)?;
+                let shape = Shape::new(beliefs.count.max(1), SPARSE_THREADS);
+                let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+                let vectors = self.vector_actions.len() as u32;
+                // SAFETY: beliefs are of the model's states; they are the rows, and their numbers the codes.
+                unsafe {
+                    best_of_sparse(
+                        device,
+                        shape,
+                        beliefs.count,
+                        vectors,
+                        stride,
+                        row_ptr,
+                        numbers,
+                        state,
+                        prob,
+                        alpha,
+                        winners.get_mut(),
+                        scores.get_mut(),
+                    )?;
+                }
+            }
+            Product::Dense { exact } => {
+                let (stride, at_a_time) = (self.vectors.padded_stride(), self.rows_at_a_time());
+                for first in (0..beliefs.count).step_by(at_a_time as usize) {
+                    let rows = (beliefs.count - first).min(at_a_time);
+                    let whole = rows.next_multiple_of(TILE as u32) as usize;
+                    let x = self.work.expanded.cleared(device, whole * stride as usize)?;
+                    // SAFETY: beliefs are of the model's states, and there is a row for each of these.
+                    unsafe {
+                        densify(
+                            device,
+                            Shape::cover(u64::from(rows) * 32, THREADS),
+                            stride,
+                            first,
+                            rows,
+                            &beliefs.row_ptr,
+                            &beliefs.state,
+                            &beliefs.prob,
+                            x,
+                        )?;
+                    }
+                    self.best_of_rows(first, rows, true, exact)?;
+                }
+            }
+        }
+        let (mut best, mut values) = (vec![0; count], vec![0.0; count]);
+        device.download(self.work.winners.get(), &mut best)?;
+        device.download(self.work.scores.get(), &mut values)?;
+        Ok(best.into_iter().zip(values).collect())
     }
 }
 
@@ -510,43 +652,20 @@ impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
     fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, D::Error> {
         let mut out = AlphaVectors::new(self.states);
         let mut rest = beliefs;
-        let product = self.choose(beliefs);
+        let mut ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let product = self.choose(beliefs.len(), ways.iter().sum());
         while !rest.is_empty() {
-            let (batch, later) = rest.split_at(self.batch(rest, product));
+            let count = self.batch(&ways, product);
+            let (batch, later) = rest.split_at(count);
             self.back_up(batch, product, &mut out)?;
+            ways.drain(..count);
             rest = later;
         }
         Ok(out)
     }
 
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
-        let device = self.device;
-        let uploaded = self.upload(beliefs)?;
-        let codes: Vec<u32> = (0..uploaded.count).collect();
-        let codes = device.upload(&codes)?;
-        let (alpha, stride) = self.vectors.columns(device)?;
-        let Work { winners, scores, .. } = &mut self.work;
-        let (winners, scores) = (winners.of(device, beliefs.len())?, scores.of(device, beliefs.len())?);
-        // SAFETY: beliefs are of the model's states; they are the rows, and their numbers the codes.
-        unsafe {
-            best_of_sparse(
-                device,
-                Shape::new(uploaded.count.max(1), SPARSE_THREADS),
-                uploaded.count,
-                self.vector_actions.len() as u32,
-                stride,
-                &uploaded.row_ptr,
-                &codes,
-                &uploaded.state,
-                &uploaded.prob,
-                alpha,
-                winners,
-                scores,
-            )?;
-        }
-        let (mut best, mut values) = (vec![0; beliefs.len()], vec![0.0; beliefs.len()]);
-        device.download(winners, &mut best)?;
-        device.download(scores, &mut values)?;
-        Ok(best.into_iter().zip(values).collect())
+        let beliefs = self.upload(beliefs)?;
+        self.best_of(&beliefs)
     }
 }

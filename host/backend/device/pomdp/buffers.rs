@@ -2,7 +2,7 @@
 
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
-use warpkov_kernels::pomdp::product::{STEP, TILE, place_vectors};
+use warpkov_kernels::pomdp::product::{STEP, TILE, pick_vectors, place_vectors};
 
 use crate::backend::Precise;
 use crate::mdp::model::Csr;
@@ -39,6 +39,17 @@ impl<T: Plain, D: Device> Scratch<T, D> {
     /// The same, to be written.
     pub fn get_mut(&mut self) -> &mut D::Buffer<T> {
         &mut self.0
+    }
+}
+
+impl<D: Device> Scratch<u32, D> {
+    /// 0, 1, …, at least `len` of them, where nothing else is ever written.
+    pub fn numbers(&mut self, device: &D, len: usize) -> Result<&D::Buffer<u32>, D::Error> {
+        if self.0.len() < len.max(2) {
+            let numbers: Vec<u32> = (0..len.next_power_of_two().max(2) as u32).collect();
+            self.0 = device.upload(&numbers)?;
+        }
+        Ok(&self.0)
     }
 }
 
@@ -113,44 +124,63 @@ impl<T: Precise, D: Device> Vectors<T, D> {
 
     /// Adds vectors of S elements each.
     pub fn add(&mut self, device: &D, values: &[f64]) -> Result<(), D::Error> {
-        let (states, old) = (self.states, self.rows.count);
-        let added = (values.len() / states as usize) as u32;
-        let mut none = (device.zeros::<T>(0)?, device.zeros::<f32>(0)?);
+        let source = device.upload(&T::of(values))?;
+        self.append(device, (values.len() / self.states as usize) as u32, &source)
+    }
+
+    /// Adds the first `added` vectors of `source`.
+    pub fn append(&mut self, device: &D, added: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
+        let old = self.rows.count;
         if old + added > self.rows.capacity {
             // Twice as much, so that vectors move seldom.
             let grown = Layout::empty(device)?;
             let before = std::mem::replace(&mut self.rows, grown);
-            self.rows.reserve(device, (old + added).max(2 * old), states as usize)?;
-            let shape = Shape::cover(u64::from(old) * u64::from(states), 256);
-            let to = &mut self.rows.buffer;
-            // SAFETY: both have `old` vectors at least.
-            unsafe {
-                place_vectors(
-                    device,
-                    shape,
-                    states,
-                    0,
-                    old,
-                    0,
-                    &before.buffer,
-                    states,
-                    to,
-                    0,
-                    &mut none.0,
-                    0,
-                    &mut none.1,
-                )?;
-            }
+            self.rows.reserve(device, (old + added).max(2 * old), self.states as usize)?;
+            self.place(device, 0, old, &before.buffer)?;
         }
-        let source = device.upload(&T::of(values))?;
-        let shape = Shape::cover(values.len() as u64, 256);
-        let to = &mut self.rows.buffer;
-        // SAFETY: there is room for all.
-        unsafe {
-            place_vectors(device, shape, states, old, added, 0, &source, states, to, 0, &mut none.0, 0, &mut none.1)?;
-        }
+        self.place(device, old, added, source)?;
         self.rows.count = old + added;
         Ok(())
+    }
+
+    /// Leaves only the vectors with these numbers, in this order.
+    pub fn pick(&mut self, device: &D, picked: &[u32]) -> Result<(), D::Error> {
+        let count = picked.len() as u32;
+        let mut kept = device.zeros(picked.len() * self.states as usize)?;
+        let shape = Shape::cover(picked.len() as u64 * u64::from(self.states), 256);
+        // SAFETY: there are these vectors, and room for as many.
+        unsafe {
+            pick_vectors(device, shape, self.states, count, &device.upload(picked)?, &self.rows.buffer, &mut kept)?
+        };
+        self.clear();
+        self.place(device, 0, count, &kept)?;
+        self.rows.count = count;
+        Ok(())
+    }
+
+    /// Copies `count` vectors of `source` to the rows from `first` on, for which there is room.
+    fn place(&mut self, device: &D, first: u32, count: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
+        let (states, to) = (self.states, &mut self.rows.buffer);
+        let shape = Shape::cover(u64::from(count) * u64::from(states), 256);
+        let mut none = (device.zeros::<T>(0)?, device.zeros::<f32>(0)?);
+        // SAFETY: there is room for all, and the source has them.
+        unsafe {
+            place_vectors(device, shape, states, first, count, 0, source, states, to, 0, &mut none.0, 0, &mut none.1)
+        }
+    }
+
+    /// What it takes.
+    pub fn bytes(&self) -> usize {
+        let states = self.states as usize;
+        let elements = (self.rows.capacity + self.columns.capacity) as usize * states;
+        elements * size_of::<T>() + self.padded.capacity as usize * self.padded_stride() as usize * 4
+    }
+
+    /// Γ as it is there.
+    pub fn download(&self, device: &D) -> Result<Vec<f64>, D::Error> {
+        let mut values = vec![T::ZERO; self.rows.count as usize * self.states as usize];
+        device.download(&self.rows.buffer, &mut values)?;
+        Ok(values.into_iter().map(T::to_f64).collect())
     }
 
     /// Γ\[i\]\[s\].

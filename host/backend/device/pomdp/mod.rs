@@ -1,6 +1,9 @@
 //! Point-based backups on a device.
 
 mod backup;
+mod beliefs;
 mod buffers;
+mod walk;
 
 pub use backup::{Backups, Limits, Product};
+pub use walk::Walkers;

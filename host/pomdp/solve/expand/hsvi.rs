@@ -7,7 +7,7 @@ use super::super::graph::{Child, Edge, Node};
 use super::super::search::{Search, first_largest};
 
 /// Steps of a trial at most.
-const DEEPEST: usize = 500;
+pub const DEEPEST: usize = 500;
 
 /// The part of the gap at b₀ that a trial leaves, if it can.
 const LEFT: f64 = 0.5;
@@ -41,8 +41,15 @@ impl Predictions {
 }
 
 /// Nodes of one trial, b₀ first. With `predictions` a trial goes on while it may raise the lower bound of b₀; without, as
-/// long as bounds are not close.
-pub fn trial(search: &mut Search, mut predictions: Option<&mut Predictions>, target: f64) -> Vec<u32> {
+/// long as bounds are not close; and in either case no longer than `deepest` steps. Of observations it prefers those that add
+/// most to the gap, divided by one more than how often trials that nothing was yet learnt from went there.
+pub fn trial(
+    search: &mut Search,
+    mut predictions: Option<&mut Predictions>,
+    target: f64,
+    deepest: usize,
+    visits: &HashMap<u32, u32>,
+) -> Vec<u32> {
     let gamma = search.model.gamma();
     let mut node = search.root;
     let mut path = Vec::new();
@@ -50,7 +57,7 @@ pub fn trial(search: &mut Search, mut predictions: Option<&mut Predictions>, tar
     let epsilon = (LEFT * (root_upper - root_lower)).max(target / 2.0);
     let (mut least, mut most) = (root_lower, root_lower + epsilon);
     let mut scale = 1.0;
-    while path.len() < DEEPEST {
+    while path.len() < deepest {
         let (lower, upper) = (search.lower(node), search.upper(node));
         let allowed = epsilon * scale;
         let promising = match &mut predictions {
@@ -70,11 +77,11 @@ pub fn trial(search: &mut Search, mut predictions: Option<&mut Predictions>, tar
         let best_lower = intervals.iter().map(|interval| interval.lower).fold(f64::NEG_INFINITY, f64::max);
         least = least.max(best_lower);
         most = most.max(best_lower + allowed);
-        // The observation that adds most to the gap.
         let Edge { reward, ref children, .. } = search.graph.nodes[node as usize].edges[edge];
         let gap = |child: &&Child| {
             let node = &search.graph.nodes[child.node as usize];
-            child.prob * (node.upper - node.lower - allowed / gamma)
+            let visits = visits.get(&child.node).copied().unwrap_or_default();
+            child.prob * (node.upper - node.lower - allowed / gamma) / f64::from(1 + visits)
         };
         let Some(next) = children.iter().max_by(|a, b| gap(a).total_cmp(&gap(b))) else { break };
         // What the others contribute is taken from the targets.

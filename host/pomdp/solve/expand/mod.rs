@@ -5,6 +5,7 @@
 //! | [`random`] | random actions |
 //! | [`ssea`] | one step by every action from every belief; the farthest |
 //! | [`ger`] | all successors of every belief; those whose value may be off most |
+//! | [`ssga`] | the actions of the lower bound |
 //! | [`fsvi`] | a state that is seen, and the belief that comes with it |
 //! | [`hsvi`] | by the upper bound to the largest gap, with SARSOP's targets or without |
 
@@ -13,11 +14,26 @@ pub mod ger;
 pub mod hsvi;
 pub mod random;
 pub mod ssea;
+pub mod ssga;
+
+use std::collections::HashMap;
 
 use rand_chacha::rand_core::Rng;
 
 use super::options::Expansion;
 use super::search::Search;
+
+/// Part of the discounted time that may lie beyond the end of a walk.
+const BEYOND: f64 = 0.01;
+
+/// The probability of an action that is not the best, on a walk.
+pub const EXPLORED: f64 = 0.1;
+
+/// Steps of a walk.
+#[must_use]
+pub fn steps(gamma: f64) -> u32 {
+    (BEYOND.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
+}
 
 /// An expansion, and what it remembers.
 pub struct Expand {
@@ -25,27 +41,41 @@ pub struct Expand {
     /// Beliefs at a time.
     count: usize,
     predictions: hsvi::Predictions,
+    /// Walks so far.
+    walks: u64,
 }
 
 impl Expand {
     /// Expansion of `count` beliefs at a time at most.
     #[must_use]
     pub fn new(expansion: Expansion, count: usize) -> Self {
-        Self { expansion, count, predictions: hsvi::Predictions::default() }
+        Self { expansion, count, predictions: hsvi::Predictions::default(), walks: 0 }
     }
 
     /// Nodes of beliefs to look at, in the order of a walk; they are of B then. `target` is the gap that is wanted at b₀, and
-    /// `idle` says that the last ones were of no use.
-    pub fn sample(&mut self, search: &mut Search, random: &mut impl Rng, target: f64, idle: bool) -> Vec<u32> {
+    /// `idle` says that the last ones were of no use. Trials look at `visits` of others that nothing was yet learnt from.
+    pub fn sample(
+        &mut self,
+        search: &mut Search,
+        random: &mut impl Rng,
+        target: f64,
+        idle: bool,
+        visits: &HashMap<u32, u32>,
+    ) -> Vec<u32> {
         let nodes = match self.expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
             Expansion::Ger => ger::greedy(search, random, self.count),
+            Expansion::Ssga => ssga::walk(search, random),
             Expansion::Fsvi => fsvi::walk(search, random),
-            Expansion::Hsvi => hsvi::trial(search, None, target),
+            Expansion::Mixed => {
+                self.walks += 1;
+                if self.walks.is_multiple_of(2) { ssga::walk(search, random) } else { fsvi::walk(search, random) }
+            }
+            Expansion::Hsvi => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
             // Predictions may be too high for ever; a trial without them always lowers the gap.
-            Expansion::Sarsop if idle => hsvi::trial(search, None, target),
-            Expansion::Sarsop => hsvi::trial(search, Some(&mut self.predictions), target),
+            Expansion::Sarsop if idle => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
+            Expansion::Sarsop => hsvi::trial(search, Some(&mut self.predictions), target, hsvi::DEEPEST, visits),
         };
         nodes.iter().for_each(|&node| search.add_point(node));
         nodes

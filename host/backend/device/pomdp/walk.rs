@@ -1,0 +1,305 @@
+//! Walks on a device, and backups of what they come through.
+
+use std::collections::HashMap;
+
+use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_kernels::pomdp::walk::{ANEW, WALK_THREADS, act, advance, compress};
+
+use super::backup::{Backups, THREADS};
+use super::beliefs::Beliefs;
+use super::buffers::{Matrix, Scratch};
+use crate::backend::Precise;
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backup::{Backup, Improved, Trials, Walked, Walks};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::{Pomdp, by_columns};
+
+/// Walks, and what they need of a model.
+pub struct Walkers<'d, T: Precise, D: Device> {
+    backups: Backups<'d, T, D>,
+    columns: Matrix<T, D>,
+    /// 1 for states that no action leads out of.
+    ends: D::Buffer<u8>,
+    ways: D::Buffer<u32>,
+    /// b₀: states and probabilities, and all of it.
+    start: (Belief, D::Buffer<u32>, D::Buffer<T>),
+    start_row: D::Buffer<T>,
+    place: Place<T, D>,
+    /// Beliefs of the last walks, each batch after those that lead there.
+    batches: Vec<Beliefs<T, D>>,
+    /// The longest row of T, and of O.
+    longest: f64,
+    gamma: f64,
+}
+
+/// Where each walk is.
+struct Place<T: Precise, D: Device> {
+    state: Scratch<u32, D>,
+    action: Scratch<u32, D>,
+    seen: Scratch<u32, D>,
+    history: Scratch<u64, D>,
+    sizes: Scratch<u32, D>,
+    now: Scratch<T, D>,
+    next: Scratch<T, D>,
+}
+
+impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
+    /// Walks through the model that `backups` has.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>) -> Result<Self, D::Error> {
+        let (states, actions) = (model.states(), model.actions());
+        let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
+        let start = model.start.clone();
+        let mut row = vec![0.0; states as usize];
+        start.iter().for_each(|(state, prob)| row[state as usize] = prob);
+        let (start_states, start_probs) = (device.upload(&start.states)?, device.upload(&T::of(&start.probs))?);
+        let longest = [&model.process.transitions, &model.observations].map(|matrix| {
+            let rows = matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]);
+            rows.max().unwrap_or_default() as f64
+        });
+        Ok(Self {
+            columns: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
+            ends: device.upload(&ends)?,
+            ways: device.upload(backups.ways())?,
+            start: (start, start_states, start_probs),
+            start_row: device.upload(&T::of(&row))?,
+            place: Place {
+                state: Scratch::new(device)?,
+                action: Scratch::new(device)?,
+                seen: Scratch::new(device)?,
+                history: Scratch::new(device)?,
+                sizes: Scratch::new(device)?,
+                now: Scratch::new(device)?,
+                next: Scratch::new(device)?,
+            },
+            batches: Vec::new(),
+            longest: longest.iter().sum(),
+            gamma: model.gamma(),
+            backups,
+        })
+    }
+
+    /// The beliefs of a batch of the last walks.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn beliefs(&self, batch: usize) -> Result<Vec<Belief>, D::Error> {
+        self.batches[batch].download(self.backups.device)
+    }
+
+    /// One step of all walks. `best_of` are actions by Γ.
+    fn step(
+        &mut self,
+        walks: &Walks,
+        best_in: &D::Buffer<u32>,
+        best_of: &[u32],
+        seed: u64,
+        step: u32,
+    ) -> Result<(), D::Error> {
+        let Backups { device, states, actions, transitions: t, seen: o, .. } = &self.backups;
+        let (device, states, count) = (*device, *states, walks.count as usize);
+        let Place { state, action, seen, history, sizes, now, next } = &mut self.place;
+        std::mem::swap(now, next);
+        let cells = count * states as usize;
+        let (action, seen) = (action.of(device, count)?, seen.of(device, count)?);
+        // SAFETY: the model is valid; actions are the model's, and there is one per state and per walk.
+        unsafe {
+            act(
+                device,
+                Shape::cover(count as u64, THREADS),
+                states,
+                *actions,
+                walks.count,
+                walks.guided,
+                walks.explored,
+                seed,
+                step,
+                best_in,
+                &device.upload(best_of)?,
+                &self.ends,
+                &t.row_ptr,
+                &t.col,
+                &t.val,
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                self.start.0.states.len() as u32,
+                &self.start.1,
+                &self.start.2,
+                state.get_mut(),
+                action,
+                seen,
+                history.of(device, count)?,
+            )?;
+            advance(
+                device,
+                Shape::new(walks.count, WALK_THREADS),
+                states,
+                action,
+                seen,
+                &self.columns.row_ptr,
+                &self.columns.col,
+                &self.columns.val,
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                &self.start_row,
+                &self.ways,
+                now.of(device, cells)?,
+                next.of(device, cells)?,
+                sizes.of(device, 2 * count)?,
+            )
+        }
+    }
+
+    /// Keeps the beliefs that the walks are at, each once, in batches of what fits; where each walk's is.
+    fn keep(&mut self, count: usize) -> Result<Vec<(usize, u32)>, D::Error> {
+        let (device, states) = (self.backups.device, self.backups.states);
+        let Place { history, sizes, next, .. } = &self.place;
+        let (mut histories, mut found) = (vec![0; count], vec![0; 2 * count]);
+        device.download(history.get(), &mut histories)?;
+        device.download(sizes.get(), &mut found)?;
+        let mut numbers = HashMap::new();
+        let mut picked: Vec<u32> = Vec::new();
+        let number = histories.iter().zip(0..).map(|(history, walk)| {
+            *numbers.entry(*history).or_insert_with(|| {
+                picked.push(walk);
+                picked.len() - 1
+            })
+        });
+        let number: Vec<usize> = number.collect();
+        let first = self.batches.len();
+        let mut places = Vec::with_capacity(picked.len());
+        let mut rest = &picked[..];
+        while !rest.is_empty() {
+            let ways: Vec<usize> = rest.iter().map(|&walk| found[2 * walk as usize + 1] as usize).collect();
+            let (batch, later) = rest.split_at(self.backups.fitting(&ways));
+            let ends = batch.iter().scan(0, |end, &walk| {
+                *end += found[2 * walk as usize];
+                Some(*end)
+            });
+            let row_ptr: Vec<u32> = std::iter::once(0).chain(ends).collect();
+            let entries = row_ptr[batch.len()] as usize;
+            let mut beliefs = Beliefs {
+                count: batch.len() as u32,
+                ways: ways[..batch.len()].iter().sum(),
+                row_ptr: device.upload(&row_ptr)?,
+                state: device.zeros(entries)?,
+                prob: device.zeros(entries)?,
+            };
+            let Beliefs { row_ptr, state, prob, .. } = &mut beliefs;
+            let shape = Shape::new(batch.len() as u32, WALK_THREADS);
+            // SAFETY: there is such a walk, and room for what it may be in.
+            unsafe { compress(device, shape, states, &device.upload(batch)?, row_ptr, next.get(), state, prob)? };
+            places.extend((0..batch.len() as u32).map(|place| (self.batches.len(), place)));
+            self.batches.push(beliefs);
+            rest = later;
+        }
+        debug_assert!(first < self.batches.len());
+        Ok(number.into_iter().map(|number| places[number]).collect())
+    }
+
+    /// The action of the best vector at each of the places.
+    fn actions_at(&mut self, places: &[(usize, u32)], first: usize) -> Result<Vec<u32>, D::Error> {
+        let mut best = Vec::new();
+        for batch in &self.batches[first..] {
+            best.push(self.backups.best_of(batch)?);
+        }
+        let actions = self.backups.vector_actions();
+        Ok(places.iter().map(|&(batch, j)| actions[best[batch - first][j as usize].0 as usize]).collect())
+    }
+
+    fn belief_bytes(&self) -> u64 {
+        self.batches.iter().map(|batch| batch.bytes() as u64).sum()
+    }
+}
+
+impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
+    type Error = D::Error;
+
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        self.backups.set_vectors(vectors)
+    }
+
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        self.backups.add_vectors(vectors)
+    }
+
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, D::Error> {
+        self.backups.backup(beliefs)
+    }
+
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
+        self.backups.best(beliefs)
+    }
+}
+
+impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
+    fn walk(&mut self, walks: &Walks, steps: u32, bytes: u64, seed: u64) -> Result<Walked, D::Error> {
+        let (device, count) = (self.backups.device, walks.count as usize);
+        let best_in = device.upload(&walks.best_in)?;
+        self.batches.clear();
+        let state = self.place.state.of(device, count)?;
+        *state = device.upload(&vec![ANEW; state.len()])?;
+        let mut best_of = vec![0; count];
+        for step in 0..=steps {
+            self.step(walks, &best_in, &best_of, seed, step)?;
+            let first = self.batches.len();
+            let places = self.keep(count)?;
+            if self.belief_bytes() >= bytes {
+                break;
+            }
+            if walks.guided < walks.count && step < steps {
+                best_of = self.actions_at(&places, first)?;
+            }
+        }
+        Ok(Walked { batches: self.batches.len(), beliefs: self.batches.iter().map(|batch| batch.count as usize).sum() })
+    }
+
+    fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, D::Error> {
+        let beliefs = &self.batches[batch];
+        let risen = self.backups.improve(beliefs, worth)?;
+        Ok(Improved { beliefs: beliefs.count as usize, risen })
+    }
+
+    fn prune(&mut self, kept: usize, most: usize) -> Result<(), D::Error> {
+        let count = self.count();
+        let mut uses = vec![0_usize; count];
+        for (number, batch) in self.batches.iter().enumerate() {
+            // The first is b₀.
+            let weight = if number == 0 { usize::MAX / 2 } else { 1 };
+            for (vector, _) in self.backups.best_of(batch)? {
+                uses[vector as usize] = uses[vector as usize].saturating_add(weight);
+            }
+        }
+        uses[..kept.min(count)].fill(usize::MAX / 2);
+        let mut picked: Vec<u32> = (0..count as u32).filter(|&vector| uses[vector as usize] > 0).collect();
+        if picked.len() > most {
+            picked.sort_by_key(|&vector| std::cmp::Reverse(uses[vector as usize]));
+            picked.truncate(most);
+            picked.sort_unstable();
+        }
+        if picked.len() < count { self.backups.pick(&picked) } else { Ok(()) }
+    }
+
+    fn count(&self) -> usize {
+        self.backups.vector_actions().len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.backups.vector_bytes() as u64 + self.belief_bytes()
+    }
+
+    fn vectors(&self) -> Result<AlphaVectors, D::Error> {
+        self.backups.download()
+    }
+
+    /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it
+    /// once more: four roundings of T, and in f64 one for each term. What was there before is discounted.
+    fn slack(&self, largest: f64) -> f64 {
+        let magnitude = largest / (1.0 - self.gamma);
+        (6.0 * T::UNIT + 4.0 * (self.longest + 16.0) * f64::UNIT) * magnitude / (1.0 - self.gamma)
+    }
+}

@@ -1,0 +1,92 @@
+//! Walks by the hundred, backed up from their ends to b₀, all of it where Γ is.
+//!
+//! > until the gap at b₀ is small, or time or memory are used up:
+//! >   walk from b₀, many times at once: beliefs b₀, b₁, …, each step a batch
+//! >   for the batches, the last first: Γ ← Γ ∪ {backup(b)}, where that is better at b
+//! >   Γ ← those vectors that are the best at a belief of these walks
+//!
+//! The first walks are short, for what is near to b₀ counts most; they grow to where little is left after discounting.
+
+use std::collections::HashMap;
+
+use super::clock::{Clock, Standing};
+use super::expand::{EXPLORED, hsvi, steps};
+use super::options::{Expansion, SolveOptions, Status};
+use super::search::{Interval, Search};
+use super::{Error, PATIENCE};
+use crate::pomdp::backup::{Trials, Walks};
+
+/// Steps of the first walks.
+const FIRST: u32 = 16;
+
+/// Steps of the trial that lowers the upper bound after each round.
+const DEEP: usize = 8;
+
+/// The part of the memory that beliefs may take.
+const BELIEFS: u64 = 2;
+
+/// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and looks after the upper bound.
+///
+/// # Errors
+/// Those of the backend.
+pub fn run<B: Trials>(
+    backend: &mut B,
+    search: &mut Search,
+    clock: &mut Clock,
+    expansion: Expansion,
+    options: &SolveOptions,
+    worth: f64,
+) -> Result<Standing, Error>
+where
+    Error: From<B::Error>,
+{
+    let count = u32::try_from(options.beliefs).unwrap_or(u32::MAX).max(2);
+    let walks = Walks {
+        count,
+        guided: match expansion {
+            Expansion::Fsvi => count,
+            Expansion::Mixed => count / 2,
+            _ => 0,
+        },
+        explored: if expansion == Expansion::Random { 1.0 } else { EXPLORED },
+        best_in: (0..search.model.states()).map(|state| search.best_seen(state)).collect(),
+    };
+    let kept = search.alpha().len();
+    backend.set_vectors(search.alpha())?;
+    let largest = search.rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let slack = backend.slack(largest);
+    let start = [search.model.start.clone()];
+    let horizon = steps(search.model.gamma());
+    let (mut length, mut round, mut idle) = (FIRST.min(horizon), 0, 0);
+    let mut standing = search.standing();
+    let first = standing;
+    while !clock.over(standing) {
+        let seed = options.seed.wrapping_add(round);
+        let walked = backend.walk(&walks, length, options.limits.memory / BELIEFS, seed)?;
+        standing.beliefs += walked.beliefs;
+        let mut progress = 0.0;
+        for batch in (0..walked.batches).rev() {
+            let improved = backend.improve(batch, worth)?;
+            progress += improved.risen;
+            standing.backups += improved.beliefs as u64;
+            (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
+            clock.iterations += 1;
+            if batch > 0 && clock.over(standing) {
+                break;
+            }
+        }
+        backend.prune(kept, options.limits.vectors.max(kept + 1))?;
+        let lower = backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - slack;
+        let path = hsvi::trial(search, None, options.limits.gap, DEEP, &HashMap::new());
+        path.iter().rev().for_each(|&node| progress += search.tighten(node));
+        standing.bounds = Interval { lower: lower.max(standing.bounds.lower), upper: search.bounds().upper };
+        (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
+        idle = if progress > 0.0 || length < horizon { 0 } else { idle + 1 };
+        if idle == PATIENCE {
+            clock.status.get_or_insert(Status::Stalled);
+        }
+        length = (2 * length).min(horizon);
+        round += 1;
+    }
+    Ok(standing)
+}

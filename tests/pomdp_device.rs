@@ -1,0 +1,87 @@
+//! Solves on a device, which is emulated here: what walks find holds, and is the same at every run.
+
+use std::ops::ControlFlow;
+
+use warpkov::mdp::options::DeviceChoice;
+use warpkov::pomdp::generate::{Olfactory, Tiger};
+use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions};
+use warpkov::pomdp::solve::solve_with;
+use warpkov::pomdp::verify::verify;
+
+fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
+    let mut last = (f64::NEG_INFINITY, f64::INFINITY);
+    let solution = solve_with(model, options, &mut |round| {
+        assert!(round.lower <= round.upper, "{round:?}");
+        assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
+        last = (round.lower, round.upper);
+        ControlFlow::Continue(())
+    });
+    solution.unwrap()
+}
+
+fn emulated(expansion: Option<Expansion>, precision: Precision, iterations: u64) -> SolveOptions {
+    SolveOptions {
+        device: DeviceChoice::Emulated,
+        precision,
+        expansion,
+        beliefs: 8,
+        trials: Some(4),
+        limits: Limits { iterations: Some(iterations), ..Limits::default() },
+        ..SolveOptions::default()
+    }
+}
+
+/// Cassandra's tiger at γ = .95; SARSOP brackets its value by 19.3711 and 19.3721. Walks by the state never listen.
+#[test]
+fn tiger_is_bracketed() {
+    let tiger = Tiger::default().generate().unwrap();
+    for (expansion, precision) in [
+        (None, Precision::F64),
+        (Some(Expansion::Ssga), Precision::F32),
+        (Some(Expansion::Random), Precision::F64),
+        (Some(Expansion::Hsvi), Precision::F64),
+    ] {
+        let options = emulated(expansion, precision, if expansion == Some(Expansion::Hsvi) { 12 } else { 250 });
+        let solution = solve(&tiger, &options);
+        let end = solution.end();
+        assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.lower >= 19.0, "{expansion:?}: {end:?}");
+        // What is reported is what the vectors say, or less by the rounding of their type.
+        let value = solution.vectors.best(&tiger.start).unwrap().1;
+        assert!(value >= end.lower && value - end.lower < 0.05, "{expansion:?}: {value}, {end:?}");
+        assert_eq!(solution.device, "the emulator");
+    }
+}
+
+/// Random walks with backups of all beliefs go through the backend, too.
+#[test]
+fn hosted_schemes_run_on_devices() {
+    let tiger = Tiger::default().generate().unwrap();
+    for scheme in [Scheme::Full, Scheme::Randomized] {
+        let options = SolveOptions { scheme: Some(scheme), ..emulated(Some(Expansion::Random), Precision::F64, 4) };
+        let end = *solve(&tiger, &options).end();
+        assert!(end.lower <= 19.3722 && end.lower >= 19.0, "{scheme} {end:?}");
+    }
+}
+
+/// A small search by smell: no vector claims more than it can attain, and equal seeds give equal runs.
+#[test]
+fn vectors_hold_and_runs_repeat() {
+    let model = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
+    let model = model.generate().unwrap();
+    for precision in [Precision::F64, Precision::F32] {
+        let options = emulated(None, precision, 40);
+        let (first, again) = (solve(&model, &options), solve(&model, &options));
+        assert_eq!(first.vectors, again.vectors);
+        assert_eq!(first.end().lower.to_bits(), again.end().lower.to_bits());
+        let other = solve(&model, &SolveOptions { seed: 1, ..options });
+        assert_ne!(first.vectors, other.vectors);
+        // Backups are exact in f64; in f32 each rounds its vector once.
+        let tolerance = if precision == Precision::F64 { 1e-12 } else { 1e-6 };
+        let certificate = verify(&model, &first.vectors, tolerance, 1).unwrap();
+        assert!(certificate.residual.is_finite());
+        let end = first.end();
+        assert!(certificate.attained >= end.lower - 1e-3, "{certificate:?} {end:?}");
+        assert!(end.lower > 0.1 && end.upper < 1.0, "{end:?}");
+    }
+}
