@@ -22,7 +22,7 @@ use crate::cli::solve::{handle_interrupts, interrupted};
 /// Solves a model: closes in on the value of its start belief from below and from above.
 ///
 /// Both bounds hold at any time, rounding included. A line a second on the standard error says how far they are. Exit code 0
-/// if they came as close as --gap asks for, 1 if a limit was met first.
+/// if they came as close as --gap asks for or --target is attained, 1 if a limit was met first.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -52,6 +52,9 @@ pub struct Arguments {
     /// How close the bounds are to come.
     #[arg(long, value_name = "G", default_value = "1e-3", value_parser = number::positive)]
     gap: f64,
+    /// Stop when a policy is found that attains this value at the start belief.
+    #[arg(long, value_name = "V", value_parser = number::finite, allow_negative_numbers = true)]
+    target: Option<f64>,
     /// Seconds at most.
     #[arg(long, value_name = "S", value_parser = number::positive)]
     time: Option<f64>,
@@ -103,6 +106,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         seed: arguments.seed,
         limits: Limits {
             gap: arguments.gap,
+            target: arguments.target,
             // More than a duration holds is for ever.
             time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             memory: arguments.memory,
@@ -134,7 +138,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     written?;
     drawn?;
     Ok(match solution.status {
-        Status::Gap => Outcome::Success,
+        Status::Gap | Status::Target => Outcome::Success,
         Status::Interrupted => Outcome::Interrupted,
         Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
     })

@@ -69,6 +69,8 @@ impl<'a> Clock<'a> {
         let limits = &self.limits;
         self.status = if round.gap() <= limits.gap {
             Some(Status::Gap)
+        } else if limits.target.is_some_and(|target| bounds.lower >= self.sign * target) {
+            Some(Status::Target)
         } else if limits.time.is_some_and(|time| elapsed >= time) {
             Some(Status::Time)
         } else if bytes >= limits.memory {
@@ -91,8 +93,14 @@ impl<'a> Clock<'a> {
     pub fn end(mut self, standing: Standing) -> (Option<Status>, Vec<Round>) {
         let last = self.rounds.pop();
         let status = self.status.take();
-        self.limits =
-            Limits { gap: f64::NEG_INFINITY, time: None, memory: u64::MAX, iterations: Some(0), ..self.limits };
+        self.limits = Limits {
+            gap: f64::NEG_INFINITY,
+            target: None,
+            time: None,
+            memory: u64::MAX,
+            iterations: Some(0),
+            ..self.limits
+        };
         self.over(standing);
         if let (Some(last), [.., end]) = (last, &mut self.rounds[..]) {
             // What was reached was reached then.

@@ -103,6 +103,8 @@ impl fmt::Display for Precision {
 pub struct Limits {
     /// When the bounds of b₀ are this close.
     pub gap: f64,
+    /// When the bound that is attained, `lower` for rewards and `upper` for costs, is this good, if it is given.
+    pub target: Option<f64>,
     /// After this time, if it is given; the whole solve counts.
     pub time: Option<Duration>,
     /// When beliefs and vectors take this many bytes.
@@ -115,7 +117,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { gap: 1e-3, time: None, memory: 8 << 30, iterations: None, vectors: 1 << 20 }
+        Self { gap: 1e-3, target: None, time: None, memory: 8 << 30, iterations: None, vectors: 1 << 20 }
     }
 }
 
@@ -161,6 +163,8 @@ impl Default for SolveOptions {
 pub enum Status {
     /// The bounds are as close as asked for.
     Gap,
+    /// The bound that is attained is as good as asked for.
+    Target,
     /// The time is over.
     Time,
     /// The memory is used up.

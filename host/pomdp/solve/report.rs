@@ -75,15 +75,7 @@ pub fn write_text(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
     let (states, actions, observations) = (model.states(), model.actions(), model.observation_count);
     writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, gamma {}", model.gamma())?;
     writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
-    let ended = match solution.status {
-        Status::Gap => "the gap is as small as asked for",
-        Status::Time => "the time is over",
-        Status::Memory => "the memory is used up",
-        Status::Iterations => "as many expansions as asked for are done",
-        Status::Stalled => "nothing changes any more",
-        Status::Interrupted => "interrupted",
-    };
-    writeln!(out, "Stopped: {ended}, after {:.3} s", end.seconds)?;
+    writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;
     writeln!(out, "Work: {} expansions, {} backups", end.iterations, end.backups)?;
     writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
     writeln!(out, "Value of the start: {:.6} to {:.6}, gap {:.1e}", end.lower, end.upper, end.gap())
@@ -95,4 +87,18 @@ pub fn progress(round: &Round) -> String {
     let Round { seconds, beliefs, vectors, lower, upper, .. } = *round;
     let gap = round.gap();
     format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:12.5}  upper {upper:12.5}  gap {gap:.2e}")
+}
+
+/// Why a run ended, in words.
+#[must_use]
+pub fn ended(status: Status) -> &'static str {
+    match status {
+        Status::Gap => "the gap is as small as asked for",
+        Status::Target => "the value is as good as asked for",
+        Status::Time => "the time is over",
+        Status::Memory => "the memory is used up",
+        Status::Iterations => "as many expansions as asked for are done",
+        Status::Stalled => "nothing changes any more",
+        Status::Interrupted => "interrupted",
+    }
 }

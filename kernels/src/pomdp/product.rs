@@ -347,3 +347,37 @@ pub fn rescore<T: Real>(
         scores.set(code, sum);
     }
 }
+
+/// What the best vectors of beliefs are worth, in f64.
+///
+/// *Thread mapping*: a warp per belief, a lane per state of it. *Deterministic*: yes. *Safety*: `belief_ptr` has `beliefs + 1`
+/// elements; `winners` one per belief, below n; `alpha` n·S; `scores` one per belief.
+#[kernel(T = [f32, f64])]
+pub fn appraise<T: Real>(
+    states: u32,
+    beliefs: u32,
+    belief_ptr: Global<u32>,
+    belief_state: Global<u32>,
+    belief_prob: Global<T>,
+    winners: Global<u32>,
+    alpha: Global<T>,
+    scores: GlobalMut<f64>,
+) {
+    let j = thread::index_1d() as usize / 32;
+    if j >= beliefs as usize {
+        return;
+    }
+    let first = winners.get(j) as usize * states as usize;
+    let end = belief_ptr.get(j + 1);
+    let mut k = belief_ptr.get(j) + warp::lane_id();
+    let mut sum = 0.0;
+    while k < end {
+        let value = alpha.get(first + belief_state.get(k as usize) as usize).to_f64();
+        sum = math::fma(belief_prob.get(k as usize).to_f64(), value, sum);
+        k += 32;
+    }
+    let sum = warp::reduce(sum, |a, b| a + b);
+    if warp::lane_id() == 0 {
+        scores.set(j, sum);
+    }
+}

@@ -6,7 +6,7 @@ use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::{belief_values, gather};
 use warpkov_kernels::pomdp::product::{
-    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, TILE, best_of_dense, best_of_sparse, rescore,
+    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, TILE, appraise, best_of_dense, best_of_sparse, rescore,
 };
 use warpkov_kernels::pomdp::project::{compact_rows, count_entries, densify, expand, fill_entries, flag_rows, predict};
 
@@ -240,11 +240,43 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(())
     }
 
+    /// Beliefs on the device, in batches that fit.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
+        let ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let mut batches = Vec::new();
+        let mut first = 0;
+        while first < beliefs.len() {
+            let count = self.fitting(&ways[first..]);
+            batches.push(self.upload(&beliefs[first..first + count])?);
+            first += count;
+        }
+        Ok(batches)
+    }
+
+    /// The product that is chosen for a batch.
+    #[must_use]
+    pub fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
+        self.choose(beliefs.count as usize, beliefs.ways)
+    }
+
+    /// The backup of each belief, in memory that the next use overwrites. Returns how many rows they were projected to.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+        let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
+        self.build(&(0..beliefs.count).collect::<Vec<_>>())?;
+        Ok(rows)
+    }
+
     /// Backs up beliefs, and adds each vector, once, that is better by more than `worth` at its belief. Returns by how much
     /// the value of one rose at most.
     pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<f64, D::Error> {
         let known = self.best_of(beliefs)?;
-        self.decide(beliefs, self.choose(beliefs.count as usize, beliefs.ways))?;
+        self.decide(beliefs, self.chosen_product(beliefs))?;
         let (device, actions) = (self.device, self.actions as usize);
         let Work { chosen, values, winners, .. } = &self.work;
         let (mut actions_of, mut values_of) = (vec![0; known.len()], vec![0.0; known.len() * actions]);
@@ -295,7 +327,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Winners and scores by code, through sparse rows.
-    fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<(), D::Error> {
+    fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let entries = beliefs.ways;
         let Self { device, states, actions, observations, .. } = *self;
         let codes = self.codes(beliefs.count);
@@ -362,12 +394,13 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 alpha,
                 winners.get_mut(),
                 scores.get_mut(),
-            )
+            )?;
         }
+        Ok(rows)
     }
 
     /// The same through dense rows, as many at a time as there is room for.
-    fn dense(&mut self, beliefs: &Beliefs<T, D>, columns: &Matrix<T, D>, exact: bool) -> Result<(), D::Error> {
+    fn dense(&mut self, beliefs: &Beliefs<T, D>, columns: &Matrix<T, D>, exact: bool) -> Result<u32, D::Error> {
         let Self { device, states, actions, observations, .. } = *self;
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
@@ -438,7 +471,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             self.best_of_rows(first, count, false, exact)?;
             first += count;
         }
-        Ok(())
+        Ok(rows)
     }
 
     /// How many dense rows there is room for, in whole tiles.
@@ -485,22 +518,23 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// What each belief is worth by each action, and the best of those, in `work`: `winners` by code, `values`, `chosen`.
-    fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<(), D::Error> {
+    /// Returns the number of rows.
+    fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
         let Self { device, actions, observations, gamma, .. } = *self;
         let codes = self.codes(beliefs.count);
         self.work.winners.cleared(device, codes)?;
         self.work.scores.cleared(device, codes)?;
-        match (product, self.columns.take()) {
+        let rows = match (product, self.columns.take()) {
             (Product::Dense { exact }, Some(columns)) => {
                 let done = self.dense(beliefs, &columns, exact);
                 self.columns = Some(columns);
-                done?;
+                done?
             }
             (_, columns) => {
                 self.columns = columns;
-                self.sparse(beliefs)?;
+                self.sparse(beliefs)?
             }
-        }
+        };
         let Work { scores, values, chosen, .. } = &mut self.work;
         let (count, pairs) = (beliefs.count as usize, beliefs.count as usize * actions as usize);
         let (values, chosen) = (values.of(device, pairs)?, chosen.of(device, count)?);
@@ -520,8 +554,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 scores.get(),
                 values,
             )?;
-            best_action(device, Shape::cover(count as u64, THREADS), actions, beliefs.count, values, chosen)
+            best_action(device, Shape::cover(count as u64, THREADS), actions, beliefs.count, values, chosen)?;
         }
+        Ok(rows)
     }
 
     /// The vectors of some of the beliefs that were [decided](Self::decide) on last, in `work.out`.
@@ -625,6 +660,22 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                     self.best_of_rows(first, rows, true, exact)?;
                 }
             }
+        }
+        let Work { winners, scores, .. } = &mut self.work;
+        // SAFETY: every belief has a winner.
+        unsafe {
+            appraise(
+                device,
+                Shape::cover(u64::from(beliefs.count) * 32, THREADS),
+                self.states,
+                beliefs.count,
+                &beliefs.row_ptr,
+                &beliefs.state,
+                &beliefs.prob,
+                winners.get(),
+                self.vectors.rows(),
+                scores.get_mut(),
+            )?;
         }
         let (mut best, mut values) = (vec![0; count], vec![0.0; count]);
         device.download(self.work.winners.get(), &mut best)?;

@@ -6,4 +6,5 @@ mod buffers;
 mod walk;
 
 pub use backup::{Backups, Limits, Product};
+pub use beliefs::Beliefs;
 pub use walk::Walkers;

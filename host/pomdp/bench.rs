@@ -1,0 +1,375 @@
+//! What point-based solvers are measured by: backups per second, and how long a whole run takes to a published bound.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use warpkov_kernels::launch::Device;
+
+use super::alpha::AlphaVectors;
+use super::backup::Backup;
+use super::belief::Belief;
+use super::generate::{Layout, Olfactory, RockSample, Tag, Tiger};
+use super::io::{self, Format};
+use super::model::Pomdp;
+use super::solve::options::{Limits, SolveOptions, Status};
+use super::solve::{Error, solve_with};
+use super::{generate, projection::Projection};
+use crate::backend::Precise;
+use crate::backend::cpu::{self, PointBased};
+use crate::backend::device::pomdp::{Backups, Product};
+use crate::mdp::generate::{below, draw, random, unit};
+use crate::mdp::model::{Choices, Csr, Mdp};
+
+/// A model, and a value that a solver is to find a policy for.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name in the literature.
+    pub name: &'static str,
+    /// The value at the start belief; none where a number of expansions is to be done.
+    pub target: Option<f64>,
+    /// Expansions after which the run is over, if there is no target.
+    pub expansions: Option<u64>,
+    /// Walks at a time, on a device.
+    pub beliefs: usize,
+    /// What others need, and for what.
+    pub source: &'static str,
+    make: fn() -> Result<Pomdp, generate::Error>,
+}
+
+impl Case {
+    /// Makes the model.
+    ///
+    /// # Errors
+    /// Never: its numbers are in their ranges.
+    pub fn generate(&self) -> Result<Pomdp, generate::Error> {
+        (self.make)()
+    }
+}
+
+/// Models with published bounds. SARSOP's are those of its authors' implementation on one CPU core.
+pub const CASES: [Case; 5] = [
+    Case {
+        name: "tiger",
+        target: Some(19.3711),
+        expansions: None,
+        beliefs: 256,
+        source: "SARSOP 19.3711 in < 0.01 s",
+        make: || Tiger::default().generate(),
+    },
+    Case {
+        name: "tag",
+        target: Some(-6.20),
+        expansions: None,
+        beliefs: 256,
+        source: "SARSOP -6.20 in 60 s",
+        make: || Tag::default().generate(),
+    },
+    Case {
+        name: "rock-sample-7-8",
+        target: Some(21.11),
+        expansions: None,
+        beliefs: 256,
+        source: "SARSOP 20.135 in 62 s (flat file)",
+        make: || RockSample::new(Layout::R7x8).generate(),
+    },
+    Case {
+        name: "rock-sample-10-10",
+        target: Some(20.4),
+        expansions: None,
+        beliefs: 256,
+        source: "SARSOP hours or not at all (flat file)",
+        make: || RockSample::new(Layout::R10x10).generate(),
+    },
+    Case {
+        name: "olfactory",
+        target: None,
+        expansions: Some(300),
+        beliefs: 684,
+        source: "CuPy 22 s for 300 expansions of about 684 beliefs, 2,230 vectors",
+        make: || Olfactory::default().generate(),
+    },
+];
+
+/// A whole run, from reading the model's file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// The model.
+    pub case: &'static str,
+    /// |S|.
+    pub states: u32,
+    /// What others need.
+    pub source: &'static str,
+    /// What was asked for.
+    pub target: Option<f64>,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Seconds of reading.
+    pub read: f64,
+    /// Seconds of solving.
+    pub solve: f64,
+    /// Bounds at the end.
+    pub lower: f64,
+    /// Bounds at the end.
+    pub upper: f64,
+    /// Expansions.
+    pub expansions: u64,
+    /// Backups.
+    pub backups: u64,
+    /// |B|.
+    pub beliefs: usize,
+    /// |Γ|.
+    pub vectors: usize,
+    /// Why it ended.
+    pub stopped_by: Status,
+    /// What did the backups.
+    pub device: String,
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A model that cannot be.
+    #[error(transparent)]
+    Generate(#[from] generate::Error),
+    /// The file of a model.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// Where it is to lie.
+    #[error("the file of the model: {0}")]
+    Temporary(#[from] std::io::Error),
+    /// A solve.
+    #[error(transparent)]
+    Solve(#[from] Error),
+}
+
+/// Writes a case's model as `.pomdp`, then reads and solves it, each time anew: the run whose time is the median.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn solve_case(case: &Case, options: &SolveOptions, runs: usize) -> Result<Run, BenchError> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join(format!("{}.pomdp", case.name));
+    io::write(&path, Format::Pomdp, &case.generate()?)?;
+    let bytes = std::fs::metadata(&path)?.len();
+    let limits = Limits { gap: 1e-9, target: case.target, iterations: case.expansions, ..options.limits };
+    let options = SolveOptions { beliefs: case.beliefs, limits, ..*options };
+    let mut measured = Vec::new();
+    for _ in 0..runs.max(1) {
+        let start = Instant::now();
+        let model = io::read(&path, Some(Format::Pomdp))?;
+        let read = start.elapsed().as_secs_f64();
+        let solution = solve_with(&model, &options, &mut |_| std::ops::ControlFlow::Continue(()))?;
+        let solve = start.elapsed().as_secs_f64() - read;
+        let end = *solution.end();
+        measured.push(Run {
+            case: case.name,
+            states: model.states(),
+            source: case.source,
+            target: case.target,
+            bytes,
+            read,
+            solve,
+            lower: end.lower,
+            upper: end.upper,
+            expansions: end.iterations,
+            backups: end.backups,
+            beliefs: end.beliefs,
+            vectors: end.vectors,
+            stopped_by: solution.status,
+            device: solution.device,
+        });
+    }
+    measured.sort_by(|a, b| (a.read + a.solve).total_cmp(&(b.read + b.solve)));
+    Ok(measured.swap_remove(measured.len() / 2))
+}
+
+/// A model, beliefs, and vectors to back them up by.
+pub struct Work {
+    /// The model, to be maximised.
+    pub model: Pomdp,
+    /// B.
+    pub beliefs: Vec<Belief>,
+    /// Γ: random numbers.
+    pub vectors: AlphaVectors,
+}
+
+impl Work {
+    /// Beliefs of random walks through a model.
+    #[must_use]
+    pub fn walked(model: Pomdp, beliefs: usize, vectors: usize) -> Self {
+        let mut random = random(0, 0);
+        let mut projection = Projection::default();
+        let mut walked = vec![model.start.clone()];
+        while walked.len() < beliefs {
+            let from = &walked[below(&mut random, walked.len() as u64) as usize];
+            let action = below(&mut random, u64::from(model.actions())) as u32;
+            let mut next = Vec::new();
+            projection.each(&model, from, action, |_, prob, belief| next.push((belief, prob)));
+            let drawn = draw(&mut random, next.iter().enumerate().map(|(i, (_, prob))| (i, *prob)));
+            walked.extend(drawn.map(|i| next.swap_remove(i).0));
+        }
+        let vectors = random_vectors(&model, vectors);
+        Self { model, beliefs: walked, vectors }
+    }
+
+    /// A sparse model of as many states, two actions and two observations, four successors each, and beliefs in all states.
+    #[must_use]
+    pub fn dense(states: u32, beliefs: usize, vectors: usize) -> Self {
+        let mut numbers = random(1, 0);
+        let rows = states * 2;
+        let distributions = |random: &mut _, columns: u32, each: u64| {
+            let (mut col, mut val) = (Vec::new(), Vec::new());
+            for _ in 0..rows {
+                // Columns one after the other, from anywhere on.
+                let mut own: Vec<u32> =
+                    (below(random, u64::from(columns))..).take(each as usize).map(|c| c as u32 % columns).collect();
+                own.sort_unstable();
+                let weights: Vec<f64> = own.iter().map(|_| 0.1 + unit(random)).collect();
+                let sum: f64 = weights.iter().sum();
+                col.extend(own);
+                val.extend(weights.into_iter().map(|weight| weight / sum));
+            }
+            let row_ptr: Vec<u64> = (0..=u64::from(rows)).map(|row| row * each).collect();
+            Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+        };
+        let process = Mdp {
+            states,
+            choices: Choices::Uniform(2),
+            gamma: 0.95,
+            transitions: distributions(&mut numbers, states, 4),
+            action_rewards: (0..rows).map(|_| unit(&mut numbers)).collect::<Vec<_>>().into(),
+            ..Mdp::default()
+        };
+        let observations = distributions(&mut numbers, 2, 2);
+        let start = Belief::uniform((0..states).collect());
+        let model = Pomdp { process, observation_count: 2, observations, start, ..Pomdp::default() };
+        let belief = |seed: usize| {
+            let mut numbers = random(2, seed as u64);
+            Belief::dense(&(0..states).map(|_| 2.0 * unit(&mut numbers) / f64::from(states)).collect::<Vec<_>>())
+        };
+        let beliefs = (0..beliefs).into_par_iter().map(belief).collect();
+        let vectors = random_vectors(&model, vectors);
+        Self { model, beliefs, vectors }
+    }
+}
+
+/// Vectors with entries in [0, 1).
+fn random_vectors(model: &Pomdp, count: usize) -> AlphaVectors {
+    let states = model.states() as usize;
+    let rows = (0..count).into_par_iter().flat_map_iter(|seed| {
+        let mut numbers = random(3, seed as u64);
+        (0..states).map(move |_| unit(&mut numbers))
+    });
+    let actions = (0..count as u32).map(|i| i % model.actions()).collect();
+    AlphaVectors { states: model.states(), values: rows.collect(), actions }
+}
+
+/// Backups of all beliefs at once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rate {
+    /// |S|.
+    pub states: u32,
+    /// |B|.
+    pub beliefs: usize,
+    /// |Γ|.
+    pub vectors: usize,
+    /// The product, in words.
+    pub product: String,
+    /// Rows that the beliefs were projected to; of the dense product only.
+    pub rows: Option<u64>,
+    /// Seconds: the median.
+    pub seconds: f64,
+    /// What did them.
+    pub device: String,
+}
+
+impl Rate {
+    /// Backups per second.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        self.beliefs as f64 / self.seconds
+    }
+
+    /// Multiplications and additions of the dense product alone per second of the whole backup, in 10¹².
+    #[must_use]
+    pub fn teraflops(&self) -> Option<f64> {
+        let each = 2.0 * f64::from(self.states) * self.vectors as f64;
+        self.rows.map(|rows| rows as f64 * each / self.seconds / 1e12)
+    }
+}
+
+/// The median of so many seconds.
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Backups on a device, where the new vectors stay.
+///
+/// # Errors
+/// Those of the device.
+pub fn device_rate<T: Precise, D: Device>(
+    device: &D,
+    name: &str,
+    work: &Work,
+    product: Option<Product>,
+    runs: usize,
+) -> Result<Rate, D::Error> {
+    let Work { model, beliefs, vectors } = work;
+    let mut backups = Backups::<T, D>::new(device, model, product, Default::default())?;
+    backups.set_vectors(vectors)?;
+    let batches = backups.batches(beliefs)?;
+    let mut seconds = Vec::new();
+    let mut rows = 0;
+    for run in 0..=runs {
+        device.synchronize()?;
+        let start = Instant::now();
+        rows = 0;
+        for batch in &batches {
+            rows += u64::from(backups.back_up_here(batch)?);
+        }
+        device.synchronize()?;
+        if run > 0 {
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    let (product, rows) = match batches.first().map(|batch| backups.chosen_product(batch)) {
+        Some(Product::Dense { exact: true }) => ("dense, 3 × tf32", Some(rows)),
+        Some(Product::Dense { exact: false }) => ("dense, tf32", Some(rows)),
+        _ => ("sparse", None),
+    };
+    Ok(Rate {
+        states: model.states(),
+        beliefs: beliefs.len(),
+        vectors: vectors.len(),
+        product: format!("{product}, vectors {}", T::NAME),
+        rows,
+        seconds: median(seconds),
+        device: name.to_owned(),
+    })
+}
+
+/// Backups on all cores.
+#[must_use]
+pub fn cpu_rate(work: &Work, runs: usize) -> Rate {
+    let Work { model, beliefs, vectors } = work;
+    let mut backups = PointBased::new(model);
+    let Ok(()) = backups.set_vectors(vectors);
+    let mut seconds = Vec::new();
+    for _ in 0..runs {
+        let start = Instant::now();
+        let Ok(made) = backups.backup(beliefs);
+        std::hint::black_box(made);
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    Rate {
+        states: model.states(),
+        beliefs: beliefs.len(),
+        vectors: vectors.len(),
+        product: "sparse".to_owned(),
+        rows: None,
+        seconds: median(seconds),
+        device: cpu::name(),
+    }
+}
