@@ -302,7 +302,7 @@ fn limits_end_runs() {
     let none = Limits::default();
     assert_eq!(run(Limits { iterations: Some(3), ..none }).status, Status::Iterations);
     assert_eq!(run(Limits { time: Some(Duration::ZERO), ..none }).status, Status::Time);
-    let small = run(Limits { memory: 1 << 20, ..none });
+    let small = run(Limits { memory: Some(1 << 20), ..none });
     assert_eq!(small.status, Status::Memory);
     assert!(!small.vectors.is_empty() && small.end().lower < small.end().upper);
     let few = run(Limits { vectors: 12, iterations: Some(60), ..none });

@@ -81,6 +81,9 @@ pub trait Trials: Backup {
     /// Those of the device.
     fn walk(&mut self, walks: &Walks, steps: u32, bytes: u64, seed: u64) -> Result<Walked, Self::Error>;
 
+    /// Whether scores of few digits will do from now on: what they choose is as valid, and may be a little worse.
+    fn set_rough(&mut self, rough: bool);
+
     /// Backs up the beliefs of a batch by Γ, and adds each vector, once, that is better by more than `worth` at its belief.
     ///
     /// # Errors

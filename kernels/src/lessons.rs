@@ -215,6 +215,22 @@ pub fn tensor_product(a: Global<f32>, b: Global<f32>, c: Global<f32>, d: GlobalM
     }
 }
 
+/// D = A·B + C on the tensor core in f16, two factors in a word: A of 16 × 8 words by rows, B of 8 × 8 words by columns, C and
+/// D of 16 × 8 by rows.
+///
+/// *Safety*: the launch has one warp; `a`, `c` and `d` have 128 elements, `b` 64.
+#[kernel]
+pub fn half_tensor_product(a: Global<u32>, b: Global<u32>, c: Global<f32>, d: GlobalMut<f32>) {
+    let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
+    let of_a = [8 * g + t, 8 * (g + 8) + t, 8 * g + t + 4, 8 * (g + 8) + t + 4].map(|place| a.get(place));
+    let of_b = [8 * g + t, 8 * g + t + 4].map(|place| b.get(place));
+    let places = [8 * g + 2 * t, 8 * g + 2 * t + 1, 8 * (g + 8) + 2 * t, 8 * (g + 8) + 2 * t + 1];
+    let sums = mma::f16_16x8x16(of_a, of_b, places.map(|place| c.get(place)));
+    for (place, sum) in places.into_iter().zip(sums) {
+        d.set(place, sum);
+    }
+}
+
 /// fma and the approximate functions of x: six per element.
 ///
 /// *Safety*: `x` has `n` elements, `out` six each.

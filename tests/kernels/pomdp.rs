@@ -10,9 +10,12 @@ use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
+use warpkov_kernels::device::half;
 use warpkov_kernels::launch::{Device, Shape};
-use warpkov_kernels::lessons::tensor_product;
-use warpkov_kernels::pomdp::product::{DENSE_SHARED, DENSE_THREADS, STEP, TILE, best_of_dense, vector_of};
+use warpkov_kernels::lessons::{half_tensor_product, tensor_product};
+use warpkov_kernels::pomdp::product::{
+    DENSE_SHARED, DENSE_THREADS, Factor, STEP, TILE, best_of_dense, list_steps, vector_of,
+};
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;
@@ -28,7 +31,9 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("pomdp_lookahead::f32", lookaheads::<f32, _>);
     suite.add("pomdp_lookahead::f64", lookaheads::<f64, _>);
     suite.add("mma_tf32", tensor_core);
-    suite.add("best_of_dense", dense_products);
+    suite.add("mma_f16", half_tensor_core);
+    suite.add("best_of_dense::u16", |device, scale| dense_products::<u16, _>(device, scale, 2e-3));
+    suite.add("best_of_dense::f32", |device, scale| dense_products::<f32, _>(device, scale, 2e-6));
     suite.add("pomdp_backups::f32", fast_backups::<f32, _>);
     suite.add("pomdp_backups::f64", fast_backups::<f64, _>);
     suite.add("pomdp_walks::f32", walks::<f32, _>);
@@ -211,47 +216,65 @@ fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     same("D", &device.to_vec(&d)?, &expected)
 }
 
-/// Tiles that are not full, several of them, and vectors that are there twice.
-fn dense_products<D: Device>(device: &D, scale: usize) -> Outcome {
+/// The same of factors in f16, sixteen a row: exact for small integers, the sum too.
+fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(77);
+    let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
+    let (a, b, c) = (integers(256), integers(128), integers(128));
+    let words = |x: &[f32]| -> Vec<u32> {
+        x.chunks(2).map(|two| u32::from(half::from_f32(two[0])) | u32::from(half::from_f32(two[1])) << 16).collect()
+    };
+    let mut d = device.zeros::<f32>(128)?;
+    let (da, db, dc) = (device.upload(&words(&a))?, device.upload(&words(&b))?, device.upload(&c)?);
+    // SAFETY: the matrices have 16 × 8 and 8 × 8 words, and 16 × 8 elements.
+    unsafe { half_tensor_product(device, Shape::new(1, 32), &da, &db, &dc, &mut d)? };
+    // B is by columns.
+    let dot = |row: usize, column: usize| (0..16).map(|k| a[16 * row + k] * b[16 * column + k]).sum::<f32>();
+    let expected: Vec<_> = (0..128).map(|place| c[place] + dot(place / 8, place % 8)).collect();
+    same("D", &device.to_vec(&d)?, &expected)
+}
+
+/// Tiles that are not full, several of them, steps of zeros, and vectors that are there twice; each product errs by `digits` of
+/// itself at most.
+fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -> Outcome {
     let mut random = Random::new(73);
-    for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 100)] {
-        let stride = states.next_multiple_of(STEP);
-        let mut matrix = |count: usize| {
-            let mut padded = vec![0f32; count.next_multiple_of(TILE) * stride];
+    for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 200)] {
+        let words = states.div_ceil(E::PER_WORD).next_multiple_of(STEP);
+        let (stride, steps, tiles) = (words * E::PER_WORD, words / STEP, rows.div_ceil(TILE));
+        let mut matrix = |count: usize, from: usize| {
+            let mut padded = vec![0.0; count.next_multiple_of(TILE) * stride];
             padded.chunks_mut(stride).take(count).for_each(|row| {
-                row[..states].iter_mut().for_each(|x| *x = (2.0 * random.unit() - 1.0) as f32);
+                row[from..states].iter_mut().for_each(|x| *x = 2.0 * random.unit() - 1.0);
             });
             padded
         };
-        let (x, mut alpha) = (matrix(rows), matrix(vectors));
+        // Where there are many states, the first of them are never met.
+        let (x, mut alpha) = (matrix(rows, states / 130 * 130), matrix(vectors, 0));
         // The second half repeats the first, and must never win.
         let half = vectors / 2;
         let (first, second) = alpha.split_at_mut((vectors - half) * stride);
         second[..half * stride].copy_from_slice(&first[..half * stride]);
-        let (dx, da) = (device.upload(&x)?, device.upload(&alpha)?);
-        let tiles = rows.div_ceil(TILE) * vectors.div_ceil(TILE);
-        let shape = Shape::new(tiles as u32, DENSE_THREADS).with_shared(DENSE_SHARED);
+        let mut used = vec![0u8; tiles * steps];
+        for (place, _) in x.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            used[place / stride / TILE * steps + place % stride / (STEP * E::PER_WORD)] = 1;
+        }
+        let factors = |numbers: &[f64]| device.upload(&numbers.iter().map(|&x| E::of(x)).collect::<Vec<_>>());
+        let (dx, da, used) = (factors(&x)?, factors(&alpha)?, device.upload(&used)?);
+        let (mut list, mut keys) = (device.zeros::<u32>(tiles * (steps + 1))?, device.zeros::<u64>(rows)?);
+        let shape = Shape::new((tiles * vectors.div_ceil(TILE)) as u32, DENSE_THREADS).with_shared(DENSE_SHARED);
         let (m, n) = (rows as u32, vectors as u32);
-        let dot = |r: usize, i: usize| -> f64 {
-            (0..states).map(|s| f64::from(x[r * stride + s]) * f64::from(alpha[i * stride + s])).sum()
-        };
+        // SAFETY: whole tiles of both, padded with zeros; a block for each pair of tiles.
+        unsafe {
+            list_steps(device, Shape::new(tiles as u32, 32), steps as u32, &used, &mut list)?;
+            best_of_dense(device, shape, m, n, words as u32, &dx, &list, &da, &mut keys)?;
+        }
+        let dot = |r: usize, i: usize| -> f64 { (0..states).map(|s| x[r * stride + s] * alpha[i * stride + s]).sum() };
         let best: Vec<f64> =
             (0..rows).map(|r| (0..vectors).map(|i| dot(r, i)).fold(f64::NEG_INFINITY, f64::max)).collect();
-        for (terms, digits) in [(1, 2e-3), (3, 2e-6)] {
-            let mut keys = device.zeros::<u64>(rows)?;
-            // SAFETY: whole tiles of both, padded with zeros; a block for each pair of tiles.
-            unsafe {
-                match terms {
-                    1 => best_of_dense::<1, D>(device, shape, m, n, stride as u32, &dx, &da, &mut keys)?,
-                    _ => best_of_dense::<3, D>(device, shape, m, n, stride as u32, &dx, &da, &mut keys)?,
-                }
-            }
-            let found: Vec<_> = device.to_vec(&keys)?.into_iter().map(|key| vector_of(key) as usize).collect();
-            let worth: Vec<f64> = found.iter().enumerate().map(|(r, &i)| dot(r, i)).collect();
-            // Each product errs by 2⁻¹⁰ of itself at most, or by 2⁻²¹, and there are as many as states.
-            close("the winner's score", &worth, &best, digits * states as f64, 0.0)?;
-            same("the lower of equal ones", &[found.iter().any(|&i| i >= vectors - half)], &[false])?;
-        }
+        let found: Vec<_> = device.to_vec(&keys)?.into_iter().map(|key| vector_of(key) as usize).collect();
+        let worth: Vec<f64> = found.iter().enumerate().map(|(r, &i)| dot(r, i)).collect();
+        close("the winner's score", &worth, &best, digits * states as f64, 0.0)?;
+        same("the lower of equal ones", &[found.iter().any(|&i| i >= vectors - half)], &[false])?;
     }
     Ok(())
 }

@@ -58,9 +58,9 @@ pub struct Arguments {
     /// Seconds at most.
     #[arg(long, value_name = "S", value_parser = number::positive)]
     time: Option<f64>,
-    /// Memory for beliefs and vectors, in bytes or as 4GiB.
-    #[arg(long, value_name = "BYTES", default_value = "8GiB", value_parser = number::bytes)]
-    memory: u64,
+    /// Memory for beliefs and vectors, in bytes or as 4GiB [default: 8GiB, or half of what is free on a GPU].
+    #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
+    memory: Option<u64>,
     /// Expansions at most.
     #[arg(long, value_name = "N")]
     iterations: Option<u64>,

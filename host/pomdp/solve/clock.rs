@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::options::{Limits, Round, Status};
+use super::options::{Limits, MEMORY, Round, Status};
 use super::search::Interval;
 
 /// Called again and again with where the run stands; breaks to stop it.
@@ -48,6 +48,12 @@ impl<'a> Clock<'a> {
         Self { start, limits, observe, sign, iterations: 0, rounds: Vec::new(), status: None }
     }
 
+    /// Bytes that beliefs and vectors may take.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.limits.memory.unwrap_or(MEMORY)
+    }
+
     /// Looks at the run; whether it is over.
     pub fn over(&mut self, standing: Standing) -> bool {
         if self.status.is_some() {
@@ -73,7 +79,7 @@ impl<'a> Clock<'a> {
             Some(Status::Target)
         } else if limits.time.is_some_and(|time| elapsed >= time) {
             Some(Status::Time)
-        } else if bytes >= limits.memory {
+        } else if bytes >= limits.memory.unwrap_or(MEMORY) {
             Some(Status::Memory)
         } else if limits.iterations.is_some_and(|most| self.iterations >= most) {
             Some(Status::Iterations)
@@ -97,7 +103,7 @@ impl<'a> Clock<'a> {
             gap: f64::NEG_INFINITY,
             target: None,
             time: None,
-            memory: u64::MAX,
+            memory: Some(u64::MAX),
             iterations: Some(0),
             ..self.limits
         };

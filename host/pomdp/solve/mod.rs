@@ -18,7 +18,7 @@ use warpkov_kernels::launch::Device;
 
 use self::clock::Clock;
 use self::expand::Expand;
-use self::options::{Expansion, Precision, Round, Scheme, Solution, SolveOptions, Status};
+use self::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
 use self::search::Search;
 use super::alpha::AlphaVectors;
 use super::backup::{Backup, Trials};
@@ -83,7 +83,8 @@ impl From<EmulatorError> for Error {
 pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> Result<Solution, Error> {
     let start = Instant::now();
     let maximized = model.to_maximize();
-    let mut run = Run { model: &maximized, sign: model.process.objective.sign(), options, start, observe };
+    let (sign, limits) = (model.process.objective.sign(), options.limits);
+    let mut run = Run { model: &maximized, sign, options, limits, start, observe };
     let (ordinal, auto) = match options.device {
         DeviceChoice::Cpu => return run.on_cpu(Vec::new()),
         DeviceChoice::Emulated => {
@@ -97,8 +98,9 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
     }
     match Gpu::open(ordinal) {
         Ok(gpu) => {
-            let name = gpu.name();
-            run.on_device(&gpu, name, Vec::new())
+            let (free, _) = gpu.memory()?;
+            run.limits.memory.get_or_insert(free / 2);
+            run.on_device(&gpu, gpu.name(), Vec::new())
         }
         Err(error) if auto => run.on_cpu(vec![format!("auto chose the CPU: {error}")]),
         Err(error) => Err(error.into()),
@@ -110,20 +112,20 @@ fn suits_cpu(model: &Pomdp, options: &SolveOptions) -> Option<String> {
     if options.expansion.is_some_and(|expansion| !expansion.walks()) {
         return Some("auto chose the CPU: trials by the upper bound go one after the other".to_owned());
     }
-    let entries = model.start.states.len();
-    (entries < WIDE).then(|| {
-        format!("auto chose the CPU: beliefs of {entries} states or so are backed up before a GPU has started")
-    })
+    let pairs = u64::from(model.states()) * u64::from(model.actions());
+    (pairs < LARGE)
+        .then(|| format!("auto chose the CPU: it gets far in {pairs} pairs of state and action while a GPU starts"))
 }
 
-/// States of the start belief from which on a GPU pays.
-const WIDE: usize = 2048;
+/// Pairs of state and action from which on a GPU pays: between Tag, which one core solves before, and RockSample\[7,8\].
+const LARGE: u64 = 20_000;
 
 /// A solve: a model to be maximised, and what is reported is multiplied by `sign`: −1 where rewards are negated costs.
 struct Run<'a> {
     model: &'a Pomdp,
     sign: f64,
     options: &'a SolveOptions,
+    limits: Limits,
     start: Instant,
     observe: Observer<'a>,
 }
@@ -159,9 +161,9 @@ impl Run<'_> {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER), name, notes);
         }
         let mut walkers = Walkers::new(device, self.model, backups)?;
-        let Self { model, sign, options, start, .. } = *self;
-        let mut search = Search::new(model, options.limits.gap, options.limits.vectors)?;
-        let mut clock = Clock::new(start, options.limits, sign, self.observe);
+        let Self { model, sign, options, limits, start, .. } = *self;
+        let mut search = Search::new(model, limits.gap, limits.vectors)?;
+        let mut clock = Clock::new(start, limits, sign, self.observe);
         let standing = trials::run(&mut walkers, &mut search, &mut clock, expansion, options, worth(model, options))?;
         let (status, rounds) = clock.end(standing);
         Ok(self.solution(walkers.vectors()?, status, rounds, expansion, Scheme::Path, name, notes))
@@ -179,12 +181,12 @@ impl Run<'_> {
     where
         Error: From<B::Error>,
     {
-        let Self { model, sign, options, start, .. } = *self;
+        let Self { model, sign, options, limits, start, .. } = *self;
         let scheme = options.scheme.unwrap_or(expansion.scheme());
         let (gap, worth) = (options.limits.gap, worth(model, options));
         let mut random = random(options.seed, 0);
         let mut search = Search::new(model, gap, options.limits.vectors)?;
-        let mut clock = Clock::new(start, options.limits, sign, self.observe);
+        let mut clock = Clock::new(start, limits, sign, self.observe);
         let mut expand = Expand::new(expansion, options.beliefs);
         let mut idle = 0;
         while !clock.over(search.standing()) {

@@ -98,6 +98,9 @@ impl fmt::Display for Precision {
     }
 }
 
+/// Bytes that beliefs and vectors take at most, where nothing is said.
+pub const MEMORY: u64 = 8 << 30;
+
 /// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -107,8 +110,8 @@ pub struct Limits {
     pub target: Option<f64>,
     /// After this time, if it is given; the whole solve counts.
     pub time: Option<Duration>,
-    /// When beliefs and vectors take this many bytes.
-    pub memory: u64,
+    /// When beliefs and vectors take this many bytes; `None` is [`MEMORY`], or half of what is free on a GPU.
+    pub memory: Option<u64>,
     /// After this many expansions, if it is given.
     pub iterations: Option<u64>,
     /// |Γ| at most: the vectors that are the best of the fewest beliefs are given up.
@@ -117,7 +120,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { gap: 1e-3, target: None, time: None, memory: 8 << 30, iterations: None, vectors: 1 << 20 }
+        Self { gap: 1e-3, target: None, time: None, memory: None, iterations: None, vectors: 1 << 20 }
     }
 }
 

@@ -5,7 +5,8 @@
 //! >   for the batches, the last first: Γ ← Γ ∪ {backup(b)}, where that is better at b
 //! >   Γ ← those vectors that are the best at a belief of these walks
 //!
-//! The first walks are short, for what is near to b₀ counts most; they grow to where little is left after discounting.
+//! The first walks are short, for what is near to b₀ counts most; they grow to where little is left after discounting. Scores
+//! are rough until a round of the longest walks lifts no value by more than their error.
 
 use std::collections::HashMap;
 
@@ -22,8 +23,11 @@ const FIRST: u32 = 16;
 /// Steps of the trial that lowers the upper bound after each round.
 const DEEP: usize = 8;
 
-/// The part of the memory that beliefs may take.
-const BELIEFS: u64 = 2;
+/// The part of the memory that beliefs may take is one by this.
+const BELIEFS: u64 = 4;
+
+/// How far rough scores are off, of the largest value.
+const ROUGH: f64 = 1.0 / 2048.0;
 
 /// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and looks after the upper bound.
 ///
@@ -52,36 +56,45 @@ where
         best_in: (0..search.model.states()).map(|state| search.best_seen(state)).collect(),
     };
     let kept = search.alpha().len();
+    let (memory, most_vectors) = (clock.memory(), options.limits.vectors.max(kept + 1));
     backend.set_vectors(search.alpha())?;
     let largest = search.rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
     let slack = backend.slack(largest);
     let start = [search.model.start.clone()];
     let horizon = steps(search.model.gamma());
-    let (mut length, mut round, mut idle) = (FIRST.min(horizon), 0, 0);
+    let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
+    let error = ROUGH * largest / (1.0 - search.model.gamma());
     let mut standing = search.standing();
     let first = standing;
     while !clock.over(standing) {
         let seed = options.seed.wrapping_add(round);
-        let walked = backend.walk(&walks, length, options.limits.memory / BELIEFS, seed)?;
+        let walked = backend.walk(&walks, length, memory / BELIEFS, seed)?;
         standing.beliefs += walked.beliefs;
-        let mut progress = 0.0;
+        let (mut progress, mut most) = (0.0, 0.0_f64);
+        backend.set_rough(rough);
         for batch in (0..walked.batches).rev() {
             let improved = backend.improve(batch, worth)?;
             progress += improved.risen;
+            most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;
-            (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
             clock.iterations += 1;
+            // What no belief needs may be all that is too much.
+            if first.bytes + backend.bytes() >= memory {
+                backend.prune(kept, most_vectors)?;
+            }
+            (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
             if batch > 0 && clock.over(standing) {
                 break;
             }
         }
-        backend.prune(kept, options.limits.vectors.max(kept + 1))?;
+        backend.prune(kept, most_vectors)?;
         let lower = backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - slack;
         let path = hsvi::trial(search, None, options.limits.gap, DEEP, &HashMap::new());
         path.iter().rev().for_each(|&node| progress += search.tighten(node));
         standing.bounds = Interval { lower: lower.max(standing.bounds.lower), upper: search.bounds().upper };
         (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
-        idle = if progress > 0.0 || length < horizon { 0 } else { idle + 1 };
+        idle = if progress > 0.0 || rough || length < horizon { 0 } else { idle + 1 };
+        rough &= length < horizon || most > error;
         if idle == PATIENCE {
             clock.status.get_or_insert(Status::Stalled);
         }

@@ -5,18 +5,18 @@
 //! What other threads copied is there for it after the next [barrier](super::thread::sync_threads). Under emulation a copy
 //! is done at once.
 
-use super::{Global, Shared};
+use super::{Global, Plain, Shared};
 
-impl Shared<f32> {
-    /// Asks for a copy of elements `4·source … 4·source + 3` of `from` to `index … index + 3` here.
+impl Shared<u32> {
+    /// Asks for a copy of 16 bytes, from byte 16·`source` of `from` on, to the words `index … index + 3` here.
     ///
     /// *Safety*: `index` is a multiple of 4.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn copy4(self, index: u32, from: Global<f32>, source: usize) {
+    pub fn copy16<T: Plain>(self, index: u32, from: Global<T>, source: usize) {
         target! {
             nvptx => {
-                let (to, from) = (self.address(index), from.address4(source));
+                let (to, from) = (self.address(index), from.address16(source));
                 // SAFETY: both ranges are in bounds and aligned to 16 bytes, as the launch promises.
                 unsafe {
                     core::arch::asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) to, in(reg64) from,
@@ -24,8 +24,13 @@ impl Shared<f32> {
                 }
             },
             emulated => {
-                for (k, value) in from.get4(source).into_iter().enumerate() {
-                    self.set(index + k as u32, value);
+                let each = 16 / size_of::<T>();
+                let mut bytes = Vec::with_capacity(16);
+                for k in 0..each {
+                    bytes.extend_from_slice(bytemuck::bytes_of(&from.get(each * source + k)));
+                }
+                for (k, word) in bytes.chunks(4).enumerate() {
+                    self.set(index + k as u32, u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
                 }
             },
         }

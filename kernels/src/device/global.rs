@@ -80,12 +80,12 @@ impl<T: Plain> Global<T> {
         }
     }
 
-    /// The address of element `4·index`, for an asynchronous copy.
+    /// The address of byte `16·index`, for an asynchronous copy.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(super) fn address4(self, index: usize) -> *const T {
+    pub(super) fn address16(self, index: usize) -> *const T {
         // SAFETY: in bounds as promised by the launch.
-        unsafe { self.ptr.add(4 * index) }
+        unsafe { self.ptr.byte_add(16 * index) }
     }
 
     /// The element at `index`, which nobody will need again soon: it is marked to leave the caches first

@@ -35,6 +35,43 @@ pub fn tf32_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     }
 }
 
+/// D = A·B + C for A 16 × 16, B 16 × 8 and C, D 16 × 8, of factors in f16, two in a word; products are exact, sums are of f32
+/// (`mma.sync.m16n8k16.f16`).
+///
+/// Words lie as the elements of [`tf32_16x8x8`] do: the word t of a row holds its elements 2t and 2t + 1, the lower in the low
+/// half.
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+    target! {
+        nvptx => {
+            let [mut d0, mut d1, mut d2, mut d3] = c;
+            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            unsafe {
+                core::arch::asm!(
+                    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
+                     {{{}, {}, {}, {}}};",
+                    out(reg32) d0, out(reg32) d1, out(reg32) d2, out(reg32) d3,
+                    in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
+                    in(reg32) b[0], in(reg32) b[1],
+                    in(reg32) c[0], in(reg32) c[1], in(reg32) c[2], in(reg32) c[3],
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+            [d0, d1, d2, d3]
+        },
+        emulated => {
+            // Sixteen products are two times eight, of the low and of the high halves.
+            let half = |words: u32, shift: u32| super::half::to_f32((words >> shift) as u16);
+            let d = emulated_tf32(a.map(|word| half(word, 0)), b.map(|word| half(word, 0)), c);
+            emulated_tf32(a.map(|word| half(word, 16)), b.map(|word| half(word, 16)), d)
+        },
+    }
+}
+
 /// The part of x that counts in TF32.
 #[inline(always)]
 #[must_use]

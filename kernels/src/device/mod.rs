@@ -33,6 +33,7 @@ pub mod atomic;
 pub mod block;
 pub mod copy;
 pub mod global;
+pub mod half;
 pub mod math;
 pub mod mma;
 mod number;

@@ -161,7 +161,7 @@ macro_rules! named {
         }
     )*};
 }
-named!(f32 f64 u32 u64 i8 i16);
+named!(f32 f64 u16 u32 u64 i8 i16);
 
 macro_rules! offsets {
     ($($ty:ident)*) => {$(

@@ -4,96 +4,158 @@
 //!
 //! > gₐᵇ(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{i\*(b,a,o)}(s')
 //!
-//! An observation that cannot follow has no row, and i\* = 0, as of equal ones.
+//! An observation that cannot follow has no row, and i\* = 0, as of equal ones. The sum over o is the same from wherever s' was
+//! reached: [`expect`] computes it first.
 
-use crate::device::{Global, GlobalMut, Real, kernel, math, thread, warp};
+use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread};
 
-/// b · gₐᵇ for each belief and action.
+/// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
 ///
-/// *Thread mapping*: a warp per belief and action, a lane per state of the belief, then per observation. *Safety*:
-/// `belief_ptr` has `beliefs + 1` elements; `reward`, at s·A + a, S·A; `scores` B·A·Ω, 0 where there is no row; `values` B·A.
+/// *Thread mapping*: a block per belief and action, a thread per s'. *Shared memory*: what a block's reduction takes.
+/// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps, and there is one per pair; `q` has B·A·S elements;
+/// `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S; `scores` B·A.
+#[kernel(T = [f32, f64])]
+pub fn worth<T: Real>(
+    states: u32,
+    actions: u32,
+    q: Global<T>,
+    winners: Global<u32>,
+    o_ptr: Global<u64>,
+    o_col: Global<u32>,
+    o_prob: Global<T>,
+    alpha: Global<T>,
+    scores: GlobalMut<f64>,
+) {
+    let (pair, pairs) = (thread::block_idx_x() as usize, thread::grid_dim_x() as usize);
+    let (states, a) = (states as usize, pair % actions as usize);
+    let mut sum = 0.0;
+    let mut next = thread::thread_idx_x() as usize;
+    while next < states {
+        let here = q.get(pair * states + next).to_f64();
+        if here > 0.0 {
+            let (mut seen, all) = (o_ptr.get(a * states + next), o_ptr.get(a * states + next + 1));
+            let mut expected = 0.0;
+            while seen < all {
+                let i = winners.get(o_col.get(seen as usize) as usize * pairs + pair) as usize;
+                let value = alpha.get(i * states + next).to_f64();
+                expected = math::fma(o_prob.get(seen as usize).to_f64(), value, expected);
+                seen += 1;
+            }
+            sum = math::fma(here, expected, sum);
+        }
+        next += thread::block_size() as usize;
+    }
+    let sum = block::reduce(sum, 0.0, |x, y| x + y);
+    if thread::thread_idx_x() == 0 {
+        scores.set(pair, sum);
+    }
+}
+
+/// b · gₐᵇ for each belief and action, where `scores` are `terms` numbers for each of them, whose sum is what is expected after.
+///
+/// *Thread mapping*: a block per belief and action, a thread per state of the belief, then per term. *Shared memory*: what a
+/// block's reduction takes. *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps, and there is one per pair;
+/// `belief_ptr` has an element more than there are beliefs; `reward`, at s·A + a, S·A; `scores` `terms`·B·A; `values` B·A.
 #[kernel(T = [f32, f64])]
 pub fn belief_values<T: Real>(
     actions: u32,
-    observations: u32,
-    beliefs: u32,
     gamma: f64,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
     belief_prob: Global<T>,
     reward: Global<T>,
+    terms: u32,
     scores: Global<f64>,
     values: GlobalMut<f64>,
 ) {
-    let pair = thread::index_1d() as usize / 32;
-    if pair >= beliefs as usize * actions as usize {
-        return;
-    }
+    let (pair, pairs) = (thread::block_idx_x() as usize, thread::grid_dim_x() as usize);
     let (j, a) = (pair / actions as usize, pair % actions as usize);
     let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + warp::lane_id();
+    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
     let mut now = 0.0;
     while k < end {
         let row = belief_state.get(k as usize) as usize * actions as usize + a;
         now = math::fma(belief_prob.get(k as usize).to_f64(), reward.get(row).to_f64(), now);
-        k += 32;
+        k += thread::block_size();
     }
     let mut later = 0.0;
-    let mut o = warp::lane_id();
-    while o < observations {
-        later += scores.get(pair * observations as usize + o as usize);
-        o += 32;
+    let mut term = thread::thread_idx_x();
+    while term < terms {
+        later += scores.get(term as usize * pairs + pair);
+        term += thread::block_size();
     }
-    let value = warp::reduce(math::fma(gamma, later, now), |x, y| x + y);
-    if warp::lane_id() == 0 {
+    let value = block::reduce(math::fma(gamma, later, now), 0.0, |x, y| x + y);
+    if thread::thread_idx_x() == 0 {
         values.set(pair, value);
     }
 }
 
-/// The vectors of some beliefs and their best actions.
+/// v(k, s') = Σₒ O(a, s', o) α_{i\*(b,a,o)}(s') for some beliefs b = `picked`(k) and their best actions a.
 ///
-/// *Thread mapping*: one thread per belief and state. *Safety*: `picked` has `count` beliefs; `chosen` has B elements below A;
-/// `winners` B·A·Ω below n; `t_ptr` S·A + 1, `o_ptr` A·S + 1; `reward` S·A; `alpha` n·S; `out` `count`·S.
+/// *Thread mapping*: one thread per belief and s'. *Safety*: `picked` has `count` beliefs below `beliefs`; `chosen` B elements
+/// below A; `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S; `expected` `count`·S.
+#[kernel(T = [f32, f64])]
+pub fn expect<T: Real>(
+    states: u32,
+    actions: u32,
+    beliefs: u32,
+    count: u32,
+    picked: Global<u32>,
+    chosen: Global<u32>,
+    winners: Global<u32>,
+    o_ptr: Global<u64>,
+    o_col: Global<u32>,
+    o_prob: Global<T>,
+    alpha: Global<T>,
+    expected: GlobalMut<T>,
+) {
+    let (states, pairs) = (states as usize, beliefs as usize * actions as usize);
+    let l = thread::index_1d() as usize;
+    if l < count as usize * states {
+        let (j, next) = (picked.get(l / states) as usize, l % states);
+        let a = chosen.get(j) as usize;
+        let pair = j * actions as usize + a;
+        let (mut seen, all) = (o_ptr.get(a * states + next), o_ptr.get(a * states + next + 1));
+        let mut sum = 0.0;
+        while seen < all {
+            let i = winners.get(o_col.get(seen as usize) as usize * pairs + pair) as usize;
+            let value = alpha.get(i * states + next).to_f64();
+            sum = math::fma(o_prob.get(seen as usize).to_f64(), value, sum);
+            seen += 1;
+        }
+        expected.set(l, T::from_f64(sum));
+    }
+}
+
+/// The vectors of some beliefs and their best actions: r(s, a) + γ Σ_{s'} T(s, a, s') v(k, s').
+///
+/// *Thread mapping*: one thread per belief and state. *Safety*: `picked` has `count` beliefs; `chosen` B elements below A;
+/// `t_ptr` S·A + 1; `reward` S·A; `expected` and `out` `count`·S.
 #[kernel(T = [f32, f64])]
 pub fn gather<T: Real>(
     states: u32,
     actions: u32,
-    observations: u32,
     count: u32,
     gamma: f64,
     picked: Global<u32>,
     chosen: Global<u32>,
-    winners: Global<u32>,
     t_ptr: Global<u64>,
     t_col: Global<u32>,
     t_prob: Global<T>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
     reward: Global<T>,
-    alpha: Global<T>,
+    expected: Global<T>,
     out: GlobalMut<T>,
 ) {
-    let (states, actions) = (states as usize, actions as usize);
+    let states = states as usize;
     let l = thread::index_1d() as usize;
     if l < count as usize * states {
-        let (j, s) = (picked.get(l / states) as usize, l % states);
-        let a = chosen.get(j) as usize;
-        let winner = (j * actions + a) * observations as usize;
-        let row = s * actions + a;
+        let (k, s) = (l / states, l % states);
+        let row = s * actions as usize + chosen.get(picked.get(k) as usize) as usize;
         let (mut entry, end) = (t_ptr.get(row), t_ptr.get(row + 1));
         let mut sum = 0.0;
         while entry < end {
-            let next = t_col.get(entry as usize) as usize;
-            let (mut seen, all) = (o_ptr.get(a * states + next), o_ptr.get(a * states + next + 1));
-            let mut expected = 0.0;
-            while seen < all {
-                let i = winners.get(winner + o_col.get(seen as usize) as usize) as usize;
-                let value = alpha.get(i * states + next).to_f64();
-                expected = math::fma(o_prob.get(seen as usize).to_f64(), value, expected);
-                seen += 1;
-            }
-            sum = math::fma(t_prob.get(entry as usize).to_f64(), expected, sum);
+            let after = expected.get(k * states + t_col.get(entry as usize) as usize).to_f64();
+            sum = math::fma(t_prob.get(entry as usize).to_f64(), after, sum);
             entry += 1;
         }
         out.set(l, T::from_f64(math::fma(gamma, sum, reward.get(row).to_f64())));

@@ -4,12 +4,12 @@
 //!
 //! Two ways: [`best_of_sparse`] for rows of compressed entries, in the precision of the vectors; [`best_of_dense`] for rows of S
 //! elements, on tensor cores. What is best is a choice: any other gives a lower bound too. So it may be made in few
-//! digits, and [`rescore`] then computes what it is worth in more.
+//! digits; [`appraise`] and [`worth`](super::gather::worth) then compute what it is worth in f64.
 //!
 //! *Bytes*: M·n products never go to memory.
 
-use crate::device::{Global, GlobalMut, Real, copy, kernel, math, mma, shared, thread, warp};
-use crate::device::{Shared, atomic};
+use crate::device::{Global, GlobalMut, Named, Plain, Real, Shared};
+use crate::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
 use crate::shared_array;
 
 /// Threads of a block of [`best_of_sparse`].
@@ -20,8 +20,7 @@ const PER_THREAD: usize = 4;
 
 /// Writes vectors to places of their own: `count` vectors, from vector `first` on.
 ///
-/// `rows` is Γ\[i\]\[s\], `columns` is Γ\[s\]\[i\] with `column_stride` ≥ n, `padded` is Γ\[i\]\[s\] in f32 with `padded_stride` ≥ S.
-/// A stride of 0 leaves that one out.
+/// `rows` is Γ\[i\]\[s\], `columns` is Γ\[s\]\[i\] with `column_stride` ≥ n. A stride of 0 leaves that one out.
 ///
 /// *Thread mapping*: one thread per element. *Safety*: `source` has `count`·S elements, from `source_first`·S on; what is
 /// not left out has room for `first + count` vectors.
@@ -36,8 +35,6 @@ pub fn place_vectors<T: Real>(
     rows: GlobalMut<T>,
     column_stride: u32,
     columns: GlobalMut<T>,
-    padded_stride: u32,
-    padded: GlobalMut<f32>,
 ) {
     let l = thread::index_1d() as usize;
     let states = states as usize;
@@ -50,9 +47,27 @@ pub fn place_vectors<T: Real>(
         if column_stride > 0 {
             columns.set(s * column_stride as usize + i, value);
         }
-        if padded_stride > 0 {
-            padded.set(i * padded_stride as usize + s, value.to_f64() as f32);
-        }
+    }
+}
+
+/// Vectors `first..first + count` as factors of the dense product: Γ\[i\]\[s\]·`scale` in rows of `stride` ≥ S elements.
+///
+/// *Thread mapping*: one thread per element. *Safety*: `rows` and `factors` have `first + count` vectors.
+#[kernel(T = [f32, f64], E = [f32, u16])]
+pub fn place_factors<T: Real, E: Factor>(
+    states: u32,
+    first: u32,
+    count: u32,
+    rows: Global<T>,
+    scale: f64,
+    stride: u32,
+    factors: GlobalMut<E>,
+) {
+    let l = thread::index_1d() as usize;
+    let states = states as usize;
+    if l < count as usize * states {
+        let (i, s) = (first as usize + l / states, l % states);
+        factors.set(i * stride as usize + s, E::of(scale * rows.get(i * states + s).to_f64()));
     }
 }
 
@@ -151,7 +166,7 @@ pub fn best_of_sparse<T: Real>(
 
 /// Rows of a tile of [`best_of_dense`], and vectors: neither buffer ends within a tile.
 pub const TILE: usize = 128;
-/// States of a step, of which S is padded to a multiple.
+/// Words of a step, of which rows are padded to a multiple: 32 states in f32, 64 in f16.
 pub const STEP: usize = 32;
 /// Threads of a block: four warps, each with a quarter of the tile, 64 × 64.
 pub const DENSE_THREADS: u32 = 128;
@@ -159,52 +174,135 @@ pub const DENSE_THREADS: u32 = 128;
 const STAGES: u32 = 3;
 /// From row to row in shared memory: 4 more than a step, so that the lanes of a warp read from 32 banks.
 const PITCH: u32 = STEP as u32 + 4;
-/// Elements of a stage: rows of both factors.
+/// Words of a stage: rows of both factors.
 const STAGE: u32 = 2 * TILE as u32 * PITCH;
 /// Shared memory of a block in bytes.
 pub const DENSE_SHARED: u32 = 4 * STAGES * STAGE;
 /// Tiles of rows that share their tiles of vectors at about the same time, through the cache.
 const GROUP: u32 = 16;
 
+/// What the factors of a dense product are kept in: [f32], of which tensor cores take about 21 bits in three products; or f16,
+/// 11 bits, as the bits of a [u16].
+pub trait Factor: Plain + Named {
+    /// Factors in a word of 32 bits.
+    const PER_WORD: usize;
+    /// What probabilities are multiplied by: f16 has few digits below 2⁻¹⁴, and none below 2⁻²⁵.
+    const BELIEF: f64;
+    /// The nearest factor.
+    fn of(x: f64) -> Self;
+    /// A·B + C of the words that a lane holds.
+    fn multiply(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4];
+}
+
+impl Factor for u16 {
+    const PER_WORD: usize = 2;
+    const BELIEF: f64 = 32_768.0;
+
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        half::from_f32(x as f32)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+        mma::f16_16x8x16(a, b, c)
+    }
+}
+
+impl Factor for f32 {
+    const PER_WORD: usize = 1;
+    const BELIEF: f64 = 1.0;
+
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x as f32
+    }
+
+    /// Each factor is the sum of two numbers of 11 bits, and three of the four products are added.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
+        let (a, b) = (a.map(f32::from_bits), b.map(f32::from_bits));
+        let (a_high, b_high) = (a.map(mma::tf32), b.map(mma::tf32));
+        let a_low = [a[0] - a_high[0], a[1] - a_high[1], a[2] - a_high[2], a[3] - a_high[3]];
+        let b_low = [b[0] - b_high[0], b[1] - b_high[1]];
+        let c = mma::tf32_16x8x8(a_low, b_high, c);
+        let c = mma::tf32_16x8x8(a_high, b_low, c);
+        mma::tf32_16x8x8(a_high, b_high, c)
+    }
+}
+
+/// For each tile of rows the steps that are not all zeros, ascending, and behind their places how many they are.
+///
+/// *Thread mapping*: one warp per tile, a lane per step. *Safety*: blocks have 32 threads, and there is one per tile; `used` has
+/// `steps` elements per tile, `list` one more.
+#[kernel]
+pub fn list_steps(steps: u32, used: Global<u8>, list: GlobalMut<u32>) {
+    let (tile, lane) = (thread::block_idx_x() as usize, warp::lane_id());
+    let (first, place) = (tile * steps as usize, tile * (steps as usize + 1));
+    let (mut step, mut count) = (lane, 0);
+    while step - lane < steps {
+        let here = step < steps && used.get(first + step as usize) > 0;
+        let all = warp::ballot(warp::FULL, here);
+        if here {
+            let before = (all & ((1 << lane) - 1)).count_ones();
+            list.set(place + (count + before) as usize, step);
+        }
+        count += all.count_ones();
+        step += 32;
+    }
+    if lane == 0 {
+        list.set(place + steps as usize, count);
+    }
+}
+
 /// Unrolls what needs constant indices to stay in registers.
 macro_rules! each {
     ($name:ident in [$($value:literal)*] $body:block) => {$({ const $name: usize = $value; $body })*};
 }
 
-/// Asks for the copies of one step: rows `row…` of x and vectors `vector…`, states from `STEP·step` on.
+/// Asks for the copies of one step: rows `row…` of x and vectors `vector…`, words from `STEP·step` on of `words`.
 #[inline(always)]
-fn stage(tile: Shared<f32>, x: Global<f32>, row: usize, alpha: Global<f32>, vector: usize, stride: usize, step: usize) {
-    // Eight threads share a row of 32 elements, 16 rows at a time.
+fn stage<E: Factor>(
+    tile: Shared<u32>,
+    x: Global<E>,
+    row: usize,
+    alpha: Global<E>,
+    vector: usize,
+    words: usize,
+    step: usize,
+) {
+    // Eight threads share a row of 32 words, 16 rows at a time.
     let (t_row, t_quad) = (thread::thread_idx_x() / 8, thread::thread_idx_x() % 8);
     let mut k = 0;
     while k < TILE as u32 {
         let (here, quad) = (k + t_row, step * (STEP / 4) + t_quad as usize);
         let place = here * PITCH + 4 * t_quad;
-        tile.copy4(place, x, (row + here as usize) * (stride / 4) + quad);
-        tile.copy4(TILE as u32 * PITCH + place, alpha, (vector + here as usize) * (stride / 4) + quad);
+        tile.copy16(place, x, (row + here as usize) * (words / 4) + quad);
+        tile.copy16(TILE as u32 * PITCH + place, alpha, (vector + here as usize) * (words / 4) + quad);
         k += DENSE_THREADS / 8;
     }
 }
 
 /// The best vector for each dense row: `best[r]` ← max of the [key]s of its scores.
 ///
-/// With `TERMS` = 1 factors have the 11 bits of TF32; with 3, each is a sum of two such numbers, and three of the four
-/// products are added: about 21 bits.
-///
 /// *Thread mapping*: one block per tile of 128 rows × 128 vectors, a warp per 64 × 64 of it; tiles of rows in groups. Steps of 32
-/// states come through three stages of shared memory. *Shared memory*: [`DENSE_SHARED`] bytes, dynamic. *Barriers*: one per
-/// step. *Deterministic*: yes. *Safety*: blocks have [`DENSE_THREADS`] threads; the grid has a block per pair of tiles; `x` and
-/// `alpha` have whole tiles of rows of `stride` elements, a multiple of [`STEP`], with zeros behind S; `best` has `rows` zeros.
-#[kernel(TERMS = [1, 3])]
-pub fn best_of_dense<const TERMS: u32>(
+/// words come through three stages of shared memory; those in which the rows are all zeros are passed over. *Shared memory*:
+/// [`DENSE_SHARED`] bytes, dynamic. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have [`DENSE_THREADS`]
+/// threads; the grid has a block per pair of tiles; `x` and `alpha` have whole tiles of rows of `words` words, a multiple of
+/// [`STEP`], with zeros behind S; `list` is that of [`list_steps`] for `words`/[`STEP`] steps; `best` has `rows` zeros.
+#[kernel(E = [f32, u16])]
+pub fn best_of_dense<E: Factor>(
     rows: u32,
     vectors: u32,
-    stride: u32,
-    x: Global<f32>,
-    alpha: Global<f32>,
+    words: u32,
+    x: Global<E>,
+    list: Global<u32>,
+    alpha: Global<E>,
     best: GlobalMut<u64>,
 ) {
-    let memory = shared::dynamic_shared_mem::<f32>();
+    let memory = shared::dynamic_shared_mem::<u32>();
     let (row_tiles, vector_tiles) = (rows.div_ceil(TILE as u32), vectors.div_ceil(TILE as u32));
     let group = thread::block_idx_x() / (GROUP * vector_tiles);
     let in_group = thread::block_idx_x() - group * GROUP * vector_tiles;
@@ -215,15 +313,20 @@ pub fn best_of_dense<const TERMS: u32>(
     let (lane, id) = (warp::lane_id(), warp::warp_id());
     let (g, t) = (lane / 4, lane % 4);
     let (top, left) = (64 * (id / 2), 64 * (id % 2));
-    let steps = stride / STEP as u32;
+    let listed = row_tile as usize * (words as usize / STEP + 1);
+    let steps = list.get(listed + words as usize / STEP);
     let stage_of = |step: u32| memory.split(step % STAGES * STAGE).1.split(STAGE).0;
+    let load = |step: u32| {
+        if step < steps {
+            let from = list.get(listed + step as usize) as usize;
+            stage(stage_of(step), x, row, alpha, vector, words as usize, from);
+        }
+        copy::commit();
+    };
 
     let mut step = 0;
     while step < STAGES - 1 {
-        if step < steps {
-            stage(stage_of(step), x, row, alpha, vector, stride as usize, step as usize);
-        }
-        copy::commit();
+        load(step);
         step += 1;
     }
     let mut sums = [[[0f32; 4]; 8]; 4];
@@ -231,15 +334,11 @@ pub fn best_of_dense<const TERMS: u32>(
     while step < steps {
         copy::wait::<{ STAGES - 2 }>();
         thread::sync_threads();
-        let ahead = step + STAGES - 1;
-        if ahead < steps {
-            stage(stage_of(ahead), x, row, alpha, vector, stride as usize, ahead as usize);
-        }
-        copy::commit();
+        load(step + STAGES - 1);
         let (of_x, of_alpha) = stage_of(step).split(TILE as u32 * PITCH);
         let mut k = 0;
         while k < STEP as u32 {
-            let mut a = [[0f32; 4]; 4];
+            let mut a = [[0u32; 4]; 4];
             each!(M in [0 1 2 3] {
                 let place = (top + 16 * M as u32 + g) * PITCH + k + t;
                 a[M] = [
@@ -252,7 +351,7 @@ pub fn best_of_dense<const TERMS: u32>(
             each!(N in [0 1 2 3 4 5 6 7] {
                 let place = (left + 8 * N as u32 + g) * PITCH + k + t;
                 let b = [of_alpha.get(place), of_alpha.get(place + 4)];
-                each!(M in [0 1 2 3] { sums[M][N] = multiply::<TERMS>(a[M], b, sums[M][N]); });
+                each!(M in [0 1 2 3] { sums[M][N] = E::multiply(a[M], b, sums[M][N]); });
             });
             k += 8;
         }
@@ -280,20 +379,6 @@ pub fn best_of_dense<const TERMS: u32>(
     });
 }
 
-/// a·b + c in one or three products.
-#[inline(always)]
-fn multiply<const TERMS: u32>(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
-    if TERMS == 1 {
-        return mma::tf32_16x8x8(a, b, c);
-    }
-    let (a_high, b_high) = (a.map(mma::tf32), b.map(mma::tf32));
-    let a_low = [a[0] - a_high[0], a[1] - a_high[1], a[2] - a_high[2], a[3] - a_high[3]];
-    let b_low = [b[0] - b_high[0], b[1] - b_high[1]];
-    let c = mma::tf32_16x8x8(a_low, b_high, c);
-    let c = mma::tf32_16x8x8(a_high, b_low, c);
-    mma::tf32_16x8x8(a_high, b_high, c)
-}
-
 /// A number whose order is that of scores, and of equal ones puts the lower vector first. It is never 0.
 #[inline(always)]
 #[must_use]
@@ -311,51 +396,26 @@ pub fn vector_of(key: u64) -> u32 {
     !(key as u32)
 }
 
-/// What the winners of dense rows are worth, in f64; winner and score at the row's code.
+/// The vectors of the best keys of rows `first..first + count`, at the rows' codes.
 ///
-/// *Thread mapping*: a warp per row, a lane per state. *Safety*: `row_code` has `first + count` elements; `x` has `count` rows of
-/// `stride` ≥ S elements, `best` as many keys; `alpha` n·S; `winners` and `scores` one per code.
-#[kernel(T = [f32, f64])]
-pub fn rescore<T: Real>(
-    states: u32,
-    first: u32,
-    count: u32,
-    stride: u32,
-    x: Global<f32>,
-    best: Global<u64>,
-    row_code: Global<u32>,
-    alpha: Global<T>,
-    winners: GlobalMut<u32>,
-    scores: GlobalMut<f64>,
-) {
-    let row = thread::index_1d() as usize / 32;
-    if row >= count as usize {
-        return;
-    }
-    let vector = vector_of(best.get(row));
-    let mut sum = 0.0;
-    let mut s = warp::lane_id() as usize;
-    while s < states as usize {
-        let value = alpha.get(vector as usize * states as usize + s).to_f64();
-        sum = math::fma(f64::from(x.get(row * stride as usize + s)), value, sum);
-        s += 32;
-    }
-    let sum = warp::reduce(sum, |a, b| a + b);
-    if warp::lane_id() == 0 {
-        let code = row_code.get(first as usize + row) as usize;
-        winners.set(code, vector);
-        scores.set(code, sum);
+/// *Thread mapping*: one thread per row. *Safety*: `row_code` has `first + count` elements, `best` `count` keys, `winners` one
+/// element per code.
+#[kernel]
+pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<u32>, winners: GlobalMut<u32>) {
+    let row = thread::index_1d() as usize;
+    if row < count as usize {
+        winners.set(row_code.get(first as usize + row) as usize, vector_of(best.get(row)));
     }
 }
 
 /// What the best vectors of beliefs are worth, in f64.
 ///
-/// *Thread mapping*: a warp per belief, a lane per state of it. *Deterministic*: yes. *Safety*: `belief_ptr` has `beliefs + 1`
-/// elements; `winners` one per belief, below n; `alpha` n·S; `scores` one per belief.
+/// *Thread mapping*: a block per belief, a thread per state of it. *Shared memory*: what a block's reduction takes.
+/// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps; `belief_ptr` has an element per block and one more;
+/// `winners` one per block, below n; `alpha` n·S; `scores` one per block.
 #[kernel(T = [f32, f64])]
 pub fn appraise<T: Real>(
     states: u32,
-    beliefs: u32,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
     belief_prob: Global<T>,
@@ -363,21 +423,18 @@ pub fn appraise<T: Real>(
     alpha: Global<T>,
     scores: GlobalMut<f64>,
 ) {
-    let j = thread::index_1d() as usize / 32;
-    if j >= beliefs as usize {
-        return;
-    }
+    let j = thread::block_idx_x() as usize;
     let first = winners.get(j) as usize * states as usize;
     let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + warp::lane_id();
+    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
     let mut sum = 0.0;
     while k < end {
         let value = alpha.get(first + belief_state.get(k as usize) as usize).to_f64();
         sum = math::fma(belief_prob.get(k as usize).to_f64(), value, sum);
-        k += 32;
+        k += thread::block_dim_x();
     }
-    let sum = warp::reduce(sum, |a, b| a + b);
-    if warp::lane_id() == 0 {
+    let sum = block::reduce(sum, 0.0, |a, b| a + b);
+    if thread::thread_idx_x() == 0 {
         scores.set(j, sum);
     }
 }

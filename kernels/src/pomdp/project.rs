@@ -1,7 +1,7 @@
 //! Projection: what each belief becomes, for each action and observation, in rows.
 //!
 //! *Mathematics*: row (j, a, o) holds p(s', o | bⱼ, a) = O(a, s', o) Σₛ T(s, a, s') bⱼ(s). Its number among all B·A·Ω is its
-//! *code*, (j·A + a)·Ω + o. Rows of observations that cannot follow are left out: of M rows that are left, row r has the code
+//! *code*, o·(B·A) + j·A + a: rows of one observation are neighbours, which tend to be zero in the same states. Rows of observations that cannot follow are left out: of M rows that are left, row r has the code
 //! `row_code[r]`, and codes ascend.
 //!
 //! *Sparse rows* in three steps: [`count_entries`]; offsets and row numbers by two exclusive [scans](crate::primitives::scan)
@@ -9,11 +9,13 @@
 //! may be there more than once, which no inner product minds.
 //!
 //! *Dense rows*: [`densify`] beliefs; [`predict`] Σₛ T(s, a, s') bⱼ(s) for each belief and action, and what may be observed;
-//! row numbers by a scan; [`expand`].
+//! row numbers by a scan; [`expand`]. [`expand_beliefs`] makes
+//! rows of the beliefs themselves.
 //!
 //! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are compressed rows
 //! a·S + s'; beliefs are compressed rows.
 
+use super::product::{Factor, STEP, TILE};
 use crate::device::{Global, GlobalMut, Real, atomic, kernel, math, thread, warp};
 
 /// Entries of each row, by code.
@@ -24,7 +26,6 @@ use crate::device::{Global, GlobalMut, Real, atomic, kernel, math, thread, warp}
 pub fn count_entries(
     states: u32,
     actions: u32,
-    observations: u32,
     beliefs: u32,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
@@ -34,8 +35,8 @@ pub fn count_entries(
     o_col: Global<u32>,
     counts: GlobalMut<u32>,
 ) {
-    let pair = thread::index_1d() as usize / 32;
-    if pair >= beliefs as usize * actions as usize {
+    let (pair, pairs) = (thread::index_1d() as usize / 32, beliefs as usize * actions as usize);
+    if pair >= pairs {
         return;
     }
     let (j, a) = (pair / actions as usize, pair % actions as usize);
@@ -48,7 +49,7 @@ pub fn count_entries(
             let row = a * states as usize + t_col.get(entry as usize) as usize;
             let (mut seen, all) = (o_ptr.get(row), o_ptr.get(row + 1));
             while seen < all {
-                atomic::add((counts, pair * observations as usize + o_col.get(seen as usize) as usize), 1);
+                atomic::add((counts, o_col.get(seen as usize) as usize * pairs + pair), 1);
                 seen += 1;
             }
             entry += 1;
@@ -104,7 +105,6 @@ pub fn compact_rows(
 pub fn fill_entries<T: Real>(
     states: u32,
     actions: u32,
-    observations: u32,
     beliefs: u32,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
@@ -119,8 +119,8 @@ pub fn fill_entries<T: Real>(
     col: GlobalMut<u32>,
     weight: GlobalMut<T>,
 ) {
-    let pair = thread::index_1d() as usize / 32;
-    if pair >= beliefs as usize * actions as usize {
+    let (pair, pairs) = (thread::index_1d() as usize / 32, beliefs as usize * actions as usize);
+    if pair >= pairs {
         return;
     }
     let (j, a) = (pair / actions as usize, pair % actions as usize);
@@ -147,7 +147,7 @@ pub fn fill_entries<T: Real>(
                 let code = if seen < all { o_col.get(seen as usize) } else { u32::MAX };
                 let same = warp::match_any(warp::FULL, code);
                 let rank = (same & below).count_ones();
-                let place = pair * observations as usize + code as usize;
+                let place = (code as usize).wrapping_mul(pairs).wrapping_add(pair);
                 let mut first = 0;
                 if seen < all && rank == 0 {
                     first = places.get(place);
@@ -168,40 +168,67 @@ pub fn fill_entries<T: Real>(
     }
 }
 
-/// Beliefs `first..first + count` as dense rows of `stride` ≥ S elements.
+/// Beliefs as dense rows of S elements.
 ///
-/// *Thread mapping*: a warp per belief. *Safety*: `belief_ptr` has B + 1 elements; `dense` has `count`·`stride` zeros.
-#[kernel(T = [f32, f64], U = [f32, f64])]
-pub fn densify<T: Real, U: Real>(
-    stride: u32,
-    first: u32,
-    count: u32,
+/// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: `belief_ptr` has an element per block and one
+/// more; `dense` has S zeros per block.
+#[kernel(T = [f32, f64])]
+pub fn densify<T: Real>(
+    states: u32,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
     belief_prob: Global<T>,
-    dense: GlobalMut<U>,
+    dense: GlobalMut<T>,
 ) {
-    let j = thread::index_1d() as usize / 32;
-    if j < count as usize {
-        let end = belief_ptr.get(first as usize + j + 1);
-        let mut k = belief_ptr.get(first as usize + j) + warp::lane_id();
-        while k < end {
-            let state = belief_state.get(k as usize) as usize;
-            dense.set(j * stride as usize + state, U::from_f64(belief_prob.get(k as usize).to_f64()));
-            k += 32;
+    let j = thread::block_idx_x() as usize;
+    let end = belief_ptr.get(j + 1);
+    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
+    while k < end {
+        dense.set(j * states as usize + belief_state.get(k as usize) as usize, belief_prob.get(k as usize));
+        k += thread::block_dim_x();
+    }
+}
+
+/// Beliefs `first…` as the rows of a product, and 1 for each step of a tile that is not all zeros.
+///
+/// *Thread mapping*: as in [`densify`]. *Safety*: `belief_ptr` has B + 1 elements, and there are `first` beliefs more than
+/// blocks at least; `rows` has a row of `stride` ≥ S zeros per block; `used` is as in [`expand`].
+#[kernel(T = [f32, f64], E = [f32, u16])]
+pub fn expand_beliefs<T: Real, E: Factor>(
+    first: u32,
+    belief_ptr: Global<u32>,
+    belief_state: Global<u32>,
+    belief_prob: Global<T>,
+    stride: u32,
+    rows: GlobalMut<E>,
+    steps: u32,
+    used: GlobalMut<u8>,
+) {
+    let row = thread::block_idx_x() as usize;
+    let j = first as usize + row;
+    let end = belief_ptr.get(j + 1);
+    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
+    while k < end {
+        let state = belief_state.get(k as usize) as usize;
+        let value = belief_prob.get(k as usize).to_f64();
+        rows.set(row * stride as usize + state, E::of(E::BELIEF * value));
+        let step = row / TILE * steps as usize + state / (E::PER_WORD * STEP);
+        if used.get(step) == 0 {
+            used.set(step, 1);
         }
+        k += thread::block_dim_x();
     }
 }
 
 /// q(j, a, s') = Σₛ T(s, a, s') bⱼ(s), and 1 for each code that may be observed.
 ///
-/// *Thread mapping*: one thread per belief, action and s'; those that see the same observation write the same. *Safety*:
-/// `dense` has B·S elements; `c_ptr` A·S + 1, columns of T; `o_ptr` A·S + 1; `q` B·A·S; `flags` B·A·Ω zeros.
+/// *Thread mapping*: one thread per belief, action and s'; those that see the same observation write the same, if it is not
+/// there yet. *Safety*: `dense` has B·S elements; `c_ptr` A·S + 1, columns of T; `o_ptr` A·S + 1; `q` B·A·S; `flags` B·A·Ω
+/// zeros.
 #[kernel(T = [f32, f64])]
 pub fn predict<T: Real>(
     states: u32,
     actions: u32,
-    observations: u32,
     beliefs: u32,
     dense: Global<T>,
     c_ptr: Global<u64>,
@@ -213,8 +240,8 @@ pub fn predict<T: Real>(
     flags: GlobalMut<u32>,
 ) {
     let (states, actions) = (states as usize, actions as usize);
-    let l = thread::index_1d() as usize;
-    if l < beliefs as usize * actions * states {
+    let (l, pairs) = (thread::index_1d() as usize, beliefs as usize * actions);
+    if l < pairs * states {
         let (pair, next) = (l / states, l % states);
         let (j, column) = (pair / actions, pair % actions * states + next);
         let (mut entry, end) = (c_ptr.get(column), c_ptr.get(column + 1));
@@ -228,22 +255,24 @@ pub fn predict<T: Real>(
         if sum > 0.0 {
             let (mut seen, end) = (o_ptr.get(column), o_ptr.get(column + 1));
             while seen < end {
-                flags.set(pair * observations as usize + o_col.get(seen as usize) as usize, 1);
+                let code = o_col.get(seen as usize) as usize * pairs + pair;
+                if flags.get(code) == 0 {
+                    flags.set(code, 1);
+                }
                 seen += 1;
             }
         }
     }
 }
 
-/// Dense rows `first..first + count` of O(a, s', o) q(j, a, s').
+/// Dense rows `first..first + count` of O(a, s', o) q(j, a, s'), and 1 for each step of a tile that is not all zeros.
 ///
-/// *Thread mapping*: one thread per belief, action and s'. *Safety*: as in [`predict`]; `ranks` are row numbers by code;
-/// `rows` has `count` rows of `stride` ≥ S elements, all 0.
-#[kernel(T = [f32, f64])]
-pub fn expand<T: Real>(
+/// *Thread mapping*: as in [`predict`]. *Safety*: as there; `ranks` are row numbers by code; `rows` has `count` rows of `stride`
+/// ≥ S elements, all 0; `used` has `steps` zeros for each tile of [`TILE`] rows, one per step of [`STEP`] words.
+#[kernel(T = [f32, f64], E = [f32, u16])]
+pub fn expand<T: Real, E: Factor>(
     states: u32,
     actions: u32,
-    observations: u32,
     beliefs: u32,
     q: Global<T>,
     o_ptr: Global<u64>,
@@ -253,11 +282,13 @@ pub fn expand<T: Real>(
     first: u32,
     count: u32,
     stride: u32,
-    rows: GlobalMut<f32>,
+    rows: GlobalMut<E>,
+    steps: u32,
+    used: GlobalMut<u8>,
 ) {
     let (states, actions) = (states as usize, actions as usize);
-    let l = thread::index_1d() as usize;
-    if l < beliefs as usize * actions * states {
+    let (l, pairs) = (thread::index_1d() as usize, beliefs as usize * actions);
+    if l < pairs * states {
         let (pair, next) = (l / states, l % states);
         let here = q.get(l).to_f64();
         let row = pair % actions * states + next;
@@ -266,10 +297,15 @@ pub fn expand<T: Real>(
             end = seen;
         }
         while seen < end {
-            let code = pair * observations as usize + o_col.get(seen as usize) as usize;
+            let code = o_col.get(seen as usize) as usize * pairs + pair;
             let row = ranks.get(code).wrapping_sub(first);
             if row < count {
-                rows.set(row as usize * stride as usize + next, (here * o_prob.get(seen as usize).to_f64()) as f32);
+                let value = here * o_prob.get(seen as usize).to_f64();
+                rows.set(row as usize * stride as usize + next, E::of(E::BELIEF * value));
+                let step = row as usize / TILE * steps as usize + next / (E::PER_WORD * STEP);
+                if used.get(step) == 0 {
+                    used.set(step, 1);
+                }
             }
             seen += 1;
         }

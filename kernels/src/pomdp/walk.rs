@@ -44,7 +44,7 @@ fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
 ///
 /// *Thread mapping*: one thread per walk. *Deterministic*: yes. *Safety*: `best_in` and `ends` have S elements; `best_of`,
 /// `state`, `action`, `seen` and `history` one per walk; actions are below A; `t_ptr` has S·A + 1 elements, `o_ptr` A·S + 1, no row
-/// of either is empty; the start belief has `starts` ≥ 1 states.
+/// of either is empty; the start belief has `starts` ≥ 1 states, and `start_sum` are the sums of its probabilities up to each.
 #[kernel(T = [f32, f64])]
 pub fn act<T: Real>(
     states: u32,
@@ -65,7 +65,7 @@ pub fn act<T: Real>(
     o_prob: Global<T>,
     starts: u32,
     start_state: Global<u32>,
-    start_prob: Global<T>,
+    start_sum: Global<f64>,
     state: GlobalMut<u32>,
     action: GlobalMut<u32>,
     seen: GlobalMut<u32>,
@@ -79,7 +79,16 @@ pub fn act<T: Real>(
     let unit = |k: u64| random::unit(own, 4 * u64::from(step) + k);
     let s = state.get(w);
     if s == ANEW || ends.get(s as usize) > 0 {
-        state.set(w, start_state.get(draw(start_prob, 0, u64::from(starts), unit(0))));
+        let (mut low, mut high, u) = (0, starts - 1, unit(0));
+        while low < high {
+            let middle = (low + high) / 2;
+            if u < start_sum.get(middle as usize) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        state.set(w, start_state.get(low as usize));
         action.set(w, ANEW);
         history.set(w, 0);
         return;

@@ -4,14 +4,17 @@ use std::collections::HashSet;
 
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
-use warpkov_kernels::pomdp::gather::{belief_values, gather};
+use warpkov_kernels::pomdp::gather::{belief_values, expect, gather, worth};
 use warpkov_kernels::pomdp::product::{
-    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, TILE, appraise, best_of_dense, best_of_sparse, rescore,
+    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, STEP, TILE, appraise, best_of_dense, best_of_sparse, list_steps,
+    note_winners,
 };
-use warpkov_kernels::pomdp::project::{compact_rows, count_entries, densify, expand, fill_entries, flag_rows, predict};
+use warpkov_kernels::pomdp::project::{
+    compact_rows, count_entries, densify, expand, expand_beliefs, fill_entries, flag_rows, predict,
+};
 
 use super::beliefs::Beliefs;
-use super::buffers::{Matrix, Scratch, Vectors};
+use super::buffers::{Factors, Kept, Matrix, Scratch, Vectors};
 use crate::backend::Precise;
 use crate::backend::device::scan::{exclusive_scan, scratch_len};
 use crate::pomdp::alpha::AlphaVectors;
@@ -27,9 +30,9 @@ pub(super) const THREADS: u32 = 256;
 pub enum Product {
     /// Entry by entry, in the precision of the vectors: for rows of few entries.
     Sparse,
-    /// On tensor cores: rows of |S| elements; factors of 11 bits, or where `exact` of about 21.
+    /// On tensor cores: rows of |S| elements; factors of 11 bits, in f16, or where `exact` of about 21, in f32.
     Dense {
-        /// Three products for one.
+        /// Three products of two words for one of half a word.
         exact: bool,
     },
 }
@@ -75,6 +78,10 @@ pub struct Backups<'d, T: Precise, D: Device> {
     /// Σ over a and s' of the observations that may follow each state.
     ways: Vec<u32>,
     product: Option<Product>,
+    /// Whether scores of 11 bits will do.
+    pub(super) rough: bool,
+    /// What makes f16 of vectors, with few above 1.
+    scale: f64,
     limits: Limits,
     work: Work<T, D>,
 }
@@ -94,12 +101,14 @@ struct Work<T: Precise, D: Device> {
     weight: Scratch<T, D>,
     dense: Scratch<T, D>,
     predicted: Scratch<T, D>,
-    expanded: Scratch<f32, D>,
+    used: Scratch<u8, D>,
+    steps: Scratch<u32, D>,
     best: Scratch<u64, D>,
     winners: Scratch<u32, D>,
     scores: Scratch<f64, D>,
     values: Scratch<f64, D>,
     chosen: Scratch<u32, D>,
+    expected: Scratch<T, D>,
     out: Scratch<T, D>,
 }
 
@@ -119,12 +128,14 @@ impl<T: Precise, D: Device> Work<T, D> {
             weight: Scratch::new(device)?,
             dense: Scratch::new(device)?,
             predicted: Scratch::new(device)?,
-            expanded: Scratch::new(device)?,
+            used: Scratch::new(device)?,
+            steps: Scratch::new(device)?,
             best: Scratch::new(device)?,
             winners: Scratch::new(device)?,
             scores: Scratch::new(device)?,
             values: Scratch::new(device)?,
             chosen: Scratch::new(device)?,
+            expected: Scratch::new(device)?,
             out: Scratch::new(device)?,
         })
     }
@@ -158,6 +169,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             vector_actions: Vec::new(),
             ways: (0..states).map(ways).collect(),
             product,
+            rough: false,
+            scale: scale(model),
             limits,
             work: Work::new(device)?,
         })
@@ -186,7 +199,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// The same for so many rows.
     fn cheaper(&self, rows: f64, entries: usize) -> Product {
         let sparse = SPARSE_WORK * entries as f64 <= rows * f64::from(self.states);
-        self.product.unwrap_or(if sparse { Product::Sparse } else { Product::Dense { exact: T::WIDE } })
+        self.product.unwrap_or(if sparse { Product::Sparse } else { Product::Dense { exact: !self.rough } })
     }
 
     /// How many beliefs make a batch, the first of those that have so many `ways` on.
@@ -268,7 +281,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// Those of the device.
     pub fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
-        self.build(&(0..beliefs.count).collect::<Vec<_>>())?;
+        self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         Ok(rows)
     }
 
@@ -290,15 +303,15 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         // The same action and the same winners make the same vector.
         let mut winners_of = vec![0; self.codes(beliefs.count)];
         device.download(winners.get(), &mut winners_of)?;
-        let observations = self.observations as usize;
+        let pairs = known.len() * actions;
         let row = |j: u32| {
-            let action = actions_of[j as usize];
-            (action, &winners_of[(j as usize * actions + action as usize) * observations..][..observations])
+            let (action, first) = (actions_of[j as usize], j as usize * actions);
+            (action, winners_of.iter().skip(first + action as usize).step_by(pairs).copied().collect::<Vec<_>>())
         };
         let mut met = HashSet::new();
         let picked: Vec<u32> = better.iter().copied().filter(|&j| met.insert(row(j))).collect();
         let risen = better.iter().map(|&j| rise(j as usize)).fold(0.0, f64::max);
-        self.build(&picked)?;
+        self.build(beliefs.count, &picked)?;
         self.vectors.append(device, picked.len() as u32, self.work.out.get())?;
         self.vector_actions.extend(picked.iter().map(|&j| actions_of[j as usize]));
         Ok(risen)
@@ -326,10 +339,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(found[0])
     }
 
-    /// Winners and scores by code, through sparse rows.
+    /// Winners by code, and scores, one for each code, through sparse rows; the number of rows.
     fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let entries = beliefs.ways;
-        let Self { device, states, actions, observations, .. } = *self;
+        let Self { device, states, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
         let (t, o) = (&self.transitions, &self.seen);
@@ -342,7 +355,6 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 warps,
                 states,
                 actions,
-                observations,
                 beliefs.count,
                 &beliefs.row_ptr,
                 &beliefs.state,
@@ -355,6 +367,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
         }
         let rows = self.compact(codes, entries)?;
+        self.work.scores.cleared(device, codes)?;
         let (t, o) = (&self.transitions, &self.seen);
         let Work { offsets, row_code, row_ptr, col, weight, winners, scores, .. } = &mut self.work;
         let (col, weight) = (col.of(device, entries)?, weight.of(device, entries)?);
@@ -366,7 +379,6 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 warps,
                 states,
                 actions,
-                observations,
                 beliefs.count,
                 &beliefs.row_ptr,
                 &beliefs.state,
@@ -399,9 +411,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// The same through dense rows, as many at a time as there is room for.
-    fn dense(&mut self, beliefs: &Beliefs<T, D>, columns: &Matrix<T, D>, exact: bool) -> Result<u32, D::Error> {
-        let Self { device, states, actions, observations, .. } = *self;
+    /// Winners by code, and scores, one for each belief and action, through dense rows, as many at a time as there is room for;
+    /// the number of rows.
+    fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>, columns: &Matrix<T, D>) -> Result<u32, D::Error> {
+        let Self { device, states, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
         let elements = Shape::cover((pairs * states as usize) as u64, THREADS);
@@ -409,53 +422,42 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         self.work.counts.cleared(device, codes)?;
         let dense = self.work.dense.cleared(device, beliefs.count as usize * states as usize)?;
         let q = self.work.predicted.of(device, pairs * states as usize)?;
+        let o = &self.seen;
         // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
         unsafe {
-            densify(
-                device,
-                Shape::cover(u64::from(beliefs.count) * 32, THREADS),
-                states,
-                0,
-                beliefs.count,
-                &beliefs.row_ptr,
-                &beliefs.state,
-                &beliefs.prob,
-                dense,
-            )?;
+            let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+            densify(device, Shape::new(beliefs.count, THREADS), states, row_ptr, state, prob, dense)?;
             predict(
                 device,
                 elements,
                 states,
                 actions,
-                observations,
                 beliefs.count,
                 dense,
                 &columns.row_ptr,
                 &columns.col,
                 &columns.val,
-                &self.seen.row_ptr,
-                &self.seen.col,
+                &o.row_ptr,
+                &o.col,
                 q,
                 flags,
             )?;
         }
         let rows = self.compact(codes, codes)?;
-        let (stride, at_a_time) = (self.vectors.padded_stride(), self.rows_at_a_time());
+        let at_a_time = self.rows_at_a_time::<E>();
         let mut first = 0;
         while first < rows {
             let count = (rows - first).min(at_a_time);
-            let Work { ranks, predicted, expanded, .. } = &mut self.work;
-            let whole = count.next_multiple_of(TILE as u32);
-            let x = expanded.cleared(device, whole as usize * stride as usize)?;
-            let o = &self.seen;
-            // SAFETY: as above.
+            let (stride, steps) = self.clear_rows::<E>(count)?;
+            let (o, Work { ranks, predicted, used, .. }) = (&self.seen, &mut self.work);
+            let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
+            // SAFETY: as above; the rows are zeros.
             unsafe {
                 expand(
                     device,
                     elements,
                     states,
                     actions,
-                    observations,
                     beliefs.count,
                     predicted.get(),
                     &o.row_ptr,
@@ -466,54 +468,68 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                     count,
                     stride,
                     x,
+                    steps,
+                    used.get_mut(),
                 )?;
             }
-            self.best_of_rows(first, count, false, exact)?;
+            self.best_of_rows::<E>(first, count, false)?;
             first += count;
+        }
+        let Work { predicted, winners, scores, .. } = &mut self.work;
+        let o = &self.seen;
+        // SAFETY: as above; every winner is a vector.
+        unsafe {
+            worth(
+                device,
+                Shape::new(pairs as u32, THREADS),
+                states,
+                actions,
+                predicted.get(),
+                winners.get(),
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                self.vectors.rows(),
+                scores.of(device, pairs)?,
+            )?;
         }
         Ok(rows)
     }
 
     /// How many dense rows there is room for, in whole tiles.
-    fn rows_at_a_time(&self) -> u32 {
-        let stride = self.vectors.padded_stride() as usize;
-        ((self.limits.elements / stride).clamp(TILE, 1 << 24) / TILE * TILE) as u32
+    fn rows_at_a_time<E: Kept>(&self) -> u32 {
+        let words = Factors::<E, D>::words(self.states) as usize;
+        ((self.limits.elements / words).clamp(TILE, 1 << 24) / TILE * TILE) as u32
     }
 
-    /// Winners and scores by code of the dense rows `first..first + count`, which are in `work.expanded`. Codes are those of
-    /// `work.row_code`, or the rows' own numbers if they are `numbered`.
-    fn best_of_rows(&mut self, first: u32, count: u32, numbered: bool, exact: bool) -> Result<(), D::Error> {
-        let Self { device, states, .. } = *self;
-        let (stride, vectors) = (self.vectors.padded_stride(), self.vectors.count());
-        self.vectors.pad(device)?;
-        let (alpha, padded) = (self.vectors.rows(), self.vectors.padded());
-        let Work { row_code, numbers, expanded, best, winners, scores, .. } = &mut self.work;
+    /// Zeros for so many dense rows; elements of a row, and steps.
+    fn clear_rows<E: Kept>(&mut self, count: u32) -> Result<(u32, u32), D::Error> {
+        let (stride, steps) = (Factors::<E, D>::stride(self.states), Factors::<E, D>::words(self.states) / STEP as u32);
+        let tiles = count.div_ceil(TILE as u32) as usize;
+        E::kept_mut(&mut self.vectors).0.x.cleared(self.device, tiles * TILE * stride as usize)?;
+        self.work.used.cleared(self.device, tiles * steps as usize)?;
+        Ok((stride, steps))
+    }
+
+    /// Winners by code of the dense rows `first..first + count`, which are there. Codes are those of `work.row_code`, or the
+    /// rows' own numbers if they are `numbered`.
+    fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, numbered: bool) -> Result<(), D::Error> {
+        let Self { device, states, scale, .. } = *self;
+        let (words, vectors) = (Factors::<E, D>::words(states), self.vectors.count());
+        self.vectors.update::<E>(device, scale)?;
+        let Work { row_code, numbers, used, steps, best, winners, .. } = &mut self.work;
         let codes = if numbered { numbers.numbers(device, (first + count) as usize)? } else { row_code.get() };
         let keys = best.cleared(device, count as usize)?;
-        let tiles = count.div_ceil(TILE as u32) * vectors.div_ceil(TILE as u32);
-        let product = Shape::new(tiles, DENSE_THREADS).with_shared(DENSE_SHARED);
-        let x = expanded.get();
+        let (tiles, each) = (count.div_ceil(TILE as u32), words / STEP as u32);
+        let steps = steps.of(device, tiles as usize * (each as usize + 1))?;
+        let product = Shape::new(tiles * vectors.div_ceil(TILE as u32), DENSE_THREADS).with_shared(DENSE_SHARED);
+        let factors = E::kept(&self.vectors);
         // SAFETY: rows and vectors are whole tiles, padded with zeros to whole steps; codes have a place each.
         unsafe {
-            if exact {
-                best_of_dense::<3, D>(device, product, count, vectors, stride, x, padded, keys)?;
-            } else {
-                best_of_dense::<1, D>(device, product, count, vectors, stride, x, padded, keys)?;
-            }
-            rescore(
-                device,
-                Shape::cover(u64::from(count) * 32, THREADS),
-                states,
-                first,
-                count,
-                stride,
-                x,
-                keys,
-                codes,
-                alpha,
-                winners.get_mut(),
-                scores.get_mut(),
-            )
+            list_steps(device, Shape::new(tiles, 32), each, used.get(), steps)?;
+            best_of_dense(device, product, count, vectors, words, factors.x.get(), steps, factors.vectors(), keys)?;
+            let threads = Shape::cover(u64::from(count), THREADS);
+            note_winners(device, threads, first, count, keys, codes, winners.get_mut())
         }
     }
 
@@ -521,36 +537,34 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// Returns the number of rows.
     fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
         let Self { device, actions, observations, gamma, .. } = *self;
-        let codes = self.codes(beliefs.count);
-        self.work.winners.cleared(device, codes)?;
-        self.work.scores.cleared(device, codes)?;
-        let rows = match (product, self.columns.take()) {
+        self.work.winners.cleared(device, self.codes(beliefs.count))?;
+        let (rows, terms) = match (product, self.columns.take()) {
             (Product::Dense { exact }, Some(columns)) => {
-                let done = self.dense(beliefs, &columns, exact);
+                let done =
+                    if exact { self.dense::<f32>(beliefs, &columns) } else { self.dense::<u16>(beliefs, &columns) };
                 self.columns = Some(columns);
-                done?
+                (done?, 1)
             }
             (_, columns) => {
                 self.columns = columns;
-                self.sparse(beliefs)?
+                (self.sparse(beliefs)?, observations)
             }
         };
         let Work { scores, values, chosen, .. } = &mut self.work;
-        let (count, pairs) = (beliefs.count as usize, beliefs.count as usize * actions as usize);
-        let (values, chosen) = (values.of(device, pairs)?, chosen.of(device, count)?);
-        // SAFETY: beliefs are of the model's states, and every code has a score.
+        let (count, pairs) = (beliefs.count as usize, beliefs.count * actions);
+        let (values, chosen) = (values.of(device, pairs as usize)?, chosen.of(device, count)?);
+        // SAFETY: beliefs are of the model's states, and there are as many scores as terms.
         unsafe {
             belief_values(
                 device,
-                Shape::cover(pairs as u64 * 32, THREADS),
+                Shape::new(pairs, 128),
                 actions,
-                observations,
-                beliefs.count,
                 gamma,
                 &beliefs.row_ptr,
                 &beliefs.state,
                 &beliefs.prob,
                 &self.reward,
+                terms,
                 scores.get(),
                 values,
             )?;
@@ -559,33 +573,47 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// The vectors of some of the beliefs that were [decided](Self::decide) on last, in `work.out`.
-    fn build(&mut self, picked: &[u32]) -> Result<(), D::Error> {
-        let Self { device, states, actions, observations, gamma, .. } = *self;
-        let Work { winners, chosen, out, .. } = &mut self.work;
+    /// The vectors of some of the beliefs, of `beliefs` in all, that were [decided](Self::decide) on last, in `work.out`.
+    fn build(&mut self, beliefs: u32, picked: &[u32]) -> Result<(), D::Error> {
+        let Self { device, states, actions, gamma, .. } = *self;
+        let Work { winners, chosen, expected, out, .. } = &mut self.work;
         let (t, o) = (&self.transitions, &self.seen);
+        let (count, elements) = (picked.len() as u32, picked.len() * states as usize);
+        let (picked, shape) = (device.upload(picked)?, Shape::cover(elements as u64, THREADS));
+        let (expected, out) = (expected.of(device, elements)?, out.of(device, elements)?);
         // SAFETY: every winner is a vector, every chosen action one of the model's.
         unsafe {
-            gather(
+            expect(
                 device,
-                Shape::cover(picked.len() as u64 * u64::from(states), THREADS),
+                shape,
                 states,
                 actions,
-                observations,
-                picked.len() as u32,
-                gamma,
-                &device.upload(picked)?,
+                beliefs,
+                count,
+                &picked,
                 chosen.get(),
                 winners.get(),
-                &t.row_ptr,
-                &t.col,
-                &t.val,
                 &o.row_ptr,
                 &o.col,
                 &o.val,
-                &self.reward,
                 self.vectors.rows(),
-                out.of(device, picked.len() * states as usize)?,
+                expected,
+            )?;
+            gather(
+                device,
+                shape,
+                states,
+                actions,
+                count,
+                gamma,
+                &picked,
+                chosen.get(),
+                &t.row_ptr,
+                &t.col,
+                &t.val,
+                &self.reward,
+                expected,
+                out,
             )
         }
     }
@@ -594,7 +622,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut AlphaVectors) -> Result<(), D::Error> {
         let beliefs = self.upload(batch)?;
         self.decide(&beliefs, product)?;
-        self.build(&(0..beliefs.count).collect::<Vec<_>>())?;
+        self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         let mut found = vec![0; batch.len()];
         self.device.download(self.work.chosen.get(), &mut found)?;
         out.actions.extend(found);
@@ -637,38 +665,16 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                     )?;
                 }
             }
-            Product::Dense { exact } => {
-                let (stride, at_a_time) = (self.vectors.padded_stride(), self.rows_at_a_time());
-                for first in (0..beliefs.count).step_by(at_a_time as usize) {
-                    let rows = (beliefs.count - first).min(at_a_time);
-                    let whole = rows.next_multiple_of(TILE as u32) as usize;
-                    let x = self.work.expanded.cleared(device, whole * stride as usize)?;
-                    // SAFETY: beliefs are of the model's states, and there is a row for each of these.
-                    unsafe {
-                        densify(
-                            device,
-                            Shape::cover(u64::from(rows) * 32, THREADS),
-                            stride,
-                            first,
-                            rows,
-                            &beliefs.row_ptr,
-                            &beliefs.state,
-                            &beliefs.prob,
-                            x,
-                        )?;
-                    }
-                    self.best_of_rows(first, rows, true, exact)?;
-                }
-            }
+            Product::Dense { exact: true } => self.best_of_dense_beliefs::<f32>(beliefs)?,
+            Product::Dense { exact: false } => self.best_of_dense_beliefs::<u16>(beliefs)?,
         }
         let Work { winners, scores, .. } = &mut self.work;
         // SAFETY: every belief has a winner.
         unsafe {
             appraise(
                 device,
-                Shape::cover(u64::from(beliefs.count) * 32, THREADS),
+                Shape::new(beliefs.count, 128),
                 self.states,
-                beliefs.count,
                 &beliefs.row_ptr,
                 &beliefs.state,
                 &beliefs.prob,
@@ -682,6 +688,32 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         device.download(self.work.scores.get(), &mut values)?;
         Ok(best.into_iter().zip(values).collect())
     }
+
+    /// Their winners, through dense rows.
+    fn best_of_dense_beliefs<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<(), D::Error> {
+        let at_a_time = self.rows_at_a_time::<E>();
+        for first in (0..beliefs.count).step_by(at_a_time as usize) {
+            let count = (beliefs.count - first).min(at_a_time);
+            let (stride, steps) = self.clear_rows::<E>(count)?;
+            let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
+            let used = self.work.used.get_mut();
+            let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+            // SAFETY: beliefs are of the model's states, and there is a row of zeros for each of these.
+            unsafe {
+                let shape = Shape::new(count, THREADS);
+                expand_beliefs(self.device, shape, first, row_ptr, state, prob, stride, x, steps, used)?;
+            }
+            self.best_of_rows::<E>(first, count, true)?;
+        }
+        Ok(())
+    }
+}
+
+/// The power of 2 that takes the largest value of any policy to at most 1.
+fn scale(model: &Pomdp) -> f64 {
+    let largest = model.expected_rewards().into_iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let magnitude = largest / (1.0 - model.gamma());
+    if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().ceil()).exp2() } else { 1.0 }
 }
 
 impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {

@@ -2,7 +2,7 @@
 
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
-use warpkov_kernels::pomdp::product::{STEP, TILE, pick_vectors, place_vectors};
+use warpkov_kernels::pomdp::product::{Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
 
 use crate::backend::Precise;
 use crate::mdp::model::Csr;
@@ -68,7 +68,7 @@ impl<T: Precise, D: Device> Matrix<T, D> {
 }
 
 /// Γ as a kernel wants it: vectors `0..count` are there.
-struct Layout<T: Plain, D: Device> {
+pub struct Layout<T: Plain, D: Device> {
     buffer: D::Buffer<T>,
     count: u32,
     /// Vectors that there is room for.
@@ -91,21 +91,106 @@ impl<T: Plain, D: Device> Layout<T, D> {
     }
 }
 
-/// Γ on the device, in up to three layouts; two are made when they are first asked for.
+/// Γ on the device, in up to four layouts; those but the first are made when they are first asked for.
 pub struct Vectors<T: Precise, D: Device> {
     states: u32,
     /// Γ\[i\]\[s\].
     rows: Layout<T, D>,
     /// Γ\[s\]\[i\], the row as long as its capacity.
     columns: Layout<T, D>,
-    /// Γ\[i\]\[s\] in f32, padded.
-    padded: Layout<f32, D>,
+    /// Factors Γ\[i\]\[s\] in f32, padded.
+    exact: Factors<f32, D>,
+    /// The same in f16.
+    rough: Factors<u16, D>,
+}
+
+/// Both factors of the dense product: Γ, and the rows that are multiplied with it.
+pub struct Factors<E: Factor, D: Device> {
+    vectors: Layout<E, D>,
+    /// The rows in hand.
+    pub x: Scratch<E, D>,
+}
+
+impl<E: Factor, D: Device> Factors<E, D> {
+    /// Words of a row: S factors in whole steps.
+    pub fn words(states: u32) -> u32 {
+        (states as usize).div_ceil(E::PER_WORD).next_multiple_of(STEP) as u32
+    }
+
+    /// Elements of a row.
+    pub fn stride(states: u32) -> u32 {
+        Self::words(states) * E::PER_WORD as u32
+    }
+
+    fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self { vectors: Layout::empty(device)?, x: Scratch::new(device)? })
+    }
+
+    /// Γ, as it was last made.
+    pub fn vectors(&self) -> &D::Buffer<E> {
+        &self.vectors.buffer
+    }
+
+    /// Makes it Γ·`scale`.
+    fn update<T: Precise>(&mut self, device: &D, states: u32, rows: &Layout<T, D>, scale: f64) -> Result<(), D::Error> {
+        let stride = Self::stride(states);
+        self.vectors.reserve(device, rows.capacity, stride as usize)?;
+        let (first, count) = (self.vectors.count, rows.count - self.vectors.count);
+        if count > 0 {
+            let shape = Shape::cover(u64::from(count) * u64::from(states), 256);
+            // SAFETY: the source has these vectors, and there is room for all.
+            unsafe {
+                place_factors(
+                    device,
+                    shape,
+                    states,
+                    first,
+                    count,
+                    &rows.buffer,
+                    scale,
+                    stride,
+                    &mut self.vectors.buffer,
+                )?;
+            }
+            self.vectors.count = rows.count;
+        }
+        Ok(())
+    }
+}
+
+/// Factors that Γ is kept as.
+pub trait Kept: Factor {
+    /// Those of Γ, as of the last [`Vectors::update`].
+    fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D>;
+    /// The same, to be made.
+    fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>);
+}
+
+impl Kept for f32 {
+    fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D> {
+        &vectors.exact
+    }
+
+    fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>) {
+        (&mut vectors.exact, &vectors.rows)
+    }
+}
+
+impl Kept for u16 {
+    fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D> {
+        &vectors.rough
+    }
+
+    fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>) {
+        (&mut vectors.rough, &vectors.rows)
+    }
 }
 
 impl<T: Precise, D: Device> Vectors<T, D> {
     pub fn new(device: &D, states: u32) -> Result<Self, D::Error> {
         let (rows, columns) = (Layout::empty(device)?, Layout::empty(device)?);
-        Ok(Self { states, rows, columns, padded: Layout::empty(device)? })
+        let (exact, rough) = (Factors::new(device)?, Factors::new(device)?);
+        Ok(Self { states, rows, columns, exact, rough })
     }
 
     pub fn count(&self) -> u32 {
@@ -114,12 +199,7 @@ impl<T: Precise, D: Device> Vectors<T, D> {
 
     /// Forgets all vectors, and keeps the memory.
     pub fn clear(&mut self) {
-        (self.rows.count, self.columns.count, self.padded.count) = (0, 0, 0);
-    }
-
-    /// S in whole steps.
-    pub fn padded_stride(&self) -> u32 {
-        self.states.next_multiple_of(STEP as u32)
+        (self.rows.count, self.columns.count, self.exact.vectors.count, self.rough.vectors.count) = (0, 0, 0, 0);
     }
 
     /// Adds vectors of S elements each.
@@ -162,18 +242,24 @@ impl<T: Precise, D: Device> Vectors<T, D> {
     fn place(&mut self, device: &D, first: u32, count: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
         let (states, to) = (self.states, &mut self.rows.buffer);
         let shape = Shape::cover(u64::from(count) * u64::from(states), 256);
-        let mut none = (device.zeros::<T>(0)?, device.zeros::<f32>(0)?);
         // SAFETY: there is room for all, and the source has them.
-        unsafe {
-            place_vectors(device, shape, states, first, count, 0, source, states, to, 0, &mut none.0, 0, &mut none.1)
-        }
+        unsafe { place_vectors(device, shape, states, first, count, 0, source, states, to, 0, &mut device.zeros(0)?) }
     }
 
     /// What it takes.
     pub fn bytes(&self) -> usize {
         let states = self.states as usize;
         let elements = (self.rows.capacity + self.columns.capacity) as usize * states;
-        elements * size_of::<T>() + self.padded.capacity as usize * self.padded_stride() as usize * 4
+        let exact = self.exact.vectors.capacity * Factors::<f32, D>::words(self.states);
+        let rough = self.rough.vectors.capacity * Factors::<u16, D>::words(self.states);
+        elements * size_of::<T>() + 4 * (exact as usize + rough as usize)
+    }
+
+    /// Makes the factors those of Γ·`scale`, for all time the same.
+    pub fn update<E: Kept>(&mut self, device: &D, scale: f64) -> Result<(), D::Error> {
+        let states = self.states;
+        let (factors, rows) = E::kept_mut(self);
+        factors.update(device, states, rows, scale)
     }
 
     /// Γ as it is there.
@@ -196,65 +282,13 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         if count > 0 {
             let shape = Shape::cover(u64::from(count) * u64::from(*states), 256);
             let (stride, to) = (columns.capacity, &mut columns.buffer);
-            let mut none = (device.zeros::<T>(0)?, device.zeros::<f32>(0)?);
+            let none = &mut device.zeros(0)?;
             // SAFETY: the source has these vectors, and there is room for all.
             unsafe {
-                place_vectors(
-                    device,
-                    shape,
-                    *states,
-                    first,
-                    count,
-                    first,
-                    &rows.buffer,
-                    0,
-                    &mut none.0,
-                    stride,
-                    to,
-                    0,
-                    &mut none.1,
-                )?;
+                place_vectors(device, shape, *states, first, count, first, &rows.buffer, 0, none, stride, to)?;
             }
             columns.count = rows.count;
         }
         Ok((&columns.buffer, columns.capacity))
-    }
-
-    /// Γ\[i\]\[s\] in f32, in whole tiles of rows of [`padded_stride`](Self::padded_stride) elements: as of the last [`pad`](Self::pad).
-    pub fn padded(&self) -> &D::Buffer<f32> {
-        &self.padded.buffer
-    }
-
-    /// Makes [`padded`](Self::padded) what it says.
-    pub fn pad(&mut self, device: &D) -> Result<(), D::Error> {
-        let stride = self.padded_stride();
-        let Self { states, rows, padded, .. } = self;
-        padded.reserve(device, rows.capacity, stride as usize)?;
-        let (first, count) = (padded.count, rows.count - padded.count);
-        if count > 0 {
-            let shape = Shape::cover(u64::from(count) * u64::from(*states), 256);
-            let to = &mut padded.buffer;
-            let mut none = (device.zeros::<T>(0)?, device.zeros::<T>(0)?);
-            // SAFETY: the source has these vectors, and there is room for all.
-            unsafe {
-                place_vectors(
-                    device,
-                    shape,
-                    *states,
-                    first,
-                    count,
-                    first,
-                    &rows.buffer,
-                    0,
-                    &mut none.0,
-                    0,
-                    &mut none.1,
-                    stride,
-                    to,
-                )?;
-            }
-            padded.count = rows.count;
-        }
-        Ok(())
     }
 }

@@ -21,8 +21,8 @@ pub struct Walkers<'d, T: Precise, D: Device> {
     /// 1 for states that no action leads out of.
     ends: D::Buffer<u8>,
     ways: D::Buffer<u32>,
-    /// b₀: states and probabilities, and all of it.
-    start: (Belief, D::Buffer<u32>, D::Buffer<T>),
+    /// b₀: its states, and the sums of their probabilities up to each.
+    start: (Belief, D::Buffer<u32>, D::Buffer<f64>),
     start_row: D::Buffer<T>,
     place: Place<T, D>,
     /// Beliefs of the last walks, each batch after those that lead there.
@@ -54,7 +54,11 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         let start = model.start.clone();
         let mut row = vec![0.0; states as usize];
         start.iter().for_each(|(state, prob)| row[state as usize] = prob);
-        let (start_states, start_probs) = (device.upload(&start.states)?, device.upload(&T::of(&start.probs))?);
+        let sums = start.probs.iter().scan(0.0, |sum, prob| {
+            *sum += prob;
+            Some(*sum)
+        });
+        let (start_states, start_sums) = (device.upload(&start.states)?, device.upload(&sums.collect::<Vec<f64>>())?);
         let longest = [&model.process.transitions, &model.observations].map(|matrix| {
             let rows = matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]);
             rows.max().unwrap_or_default() as f64
@@ -63,7 +67,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             columns: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
             ends: device.upload(&ends)?,
             ways: device.upload(backups.ways())?,
-            start: (start, start_states, start_probs),
+            start: (start, start_states, start_sums),
             start_row: device.upload(&T::of(&row))?,
             place: Place {
                 state: Scratch::new(device)?,
@@ -258,6 +262,10 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         Ok(Walked { batches: self.batches.len(), beliefs: self.batches.iter().map(|batch| batch.count as usize).sum() })
     }
 
+    fn set_rough(&mut self, rough: bool) {
+        self.backups.rough = rough;
+    }
+
     fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, D::Error> {
         let beliefs = &self.batches[batch];
         let risen = self.backups.improve(beliefs, worth)?;
@@ -297,9 +305,9 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it
-    /// once more: four roundings of T, and in f64 one for each term. What was there before is discounted.
+    /// once more, the sum over o before: six roundings of T, and in f64 one for each term. What was there before is discounted.
     fn slack(&self, largest: f64) -> f64 {
         let magnitude = largest / (1.0 - self.gamma);
-        (6.0 * T::UNIT + 4.0 * (self.longest + 16.0) * f64::UNIT) * magnitude / (1.0 - self.gamma)
+        (8.0 * T::UNIT + 4.0 * (self.longest + 16.0) * f64::UNIT) * magnitude / (1.0 - self.gamma)
     }
 }
