@@ -84,7 +84,8 @@ pub trait Trials: Backup {
     /// Whether scores of few digits will do from now on: what they choose is as valid, and may be a little worse.
     fn set_rough(&mut self, rough: bool);
 
-    /// Backs up the beliefs of a batch by Γ, and adds each vector, once, that is better by more than `worth` at its belief.
+    /// Backs up the beliefs of a batch by Γ, and adds vectors that are better by more than `worth` at their beliefs, until every
+    /// belief has half of the rise at least that its own would give it.
     ///
     /// # Errors
     /// Those of the device.

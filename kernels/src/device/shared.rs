@@ -26,6 +26,37 @@ pub struct Shared<T> {
     element: PhantomData<T>,
 }
 
+impl Shared<u32> {
+    /// Four matrices of 8 × 4 words from rows of this array: lane 8m + r names where row r of matrix m begins, and lane 4g + t
+    /// gets the word t of row g of each (`ldmatrix.x4`). As factors of a tensor core they lie where it wants them.
+    ///
+    /// *Takes part*: all 32 lanes. *Safety*: places are multiples of 4.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn load_matrices(self, row: u32) -> [u32; 4] {
+        target! {
+            nvptx => {
+                let (a, b, c, d): (u32, u32, u32, u32);
+                // SAFETY: rows are in bounds and aligned to 16 bytes, as the launch promises.
+                unsafe {
+                    asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+                         out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.address(row),
+                         options(readonly, nostack, preserves_flags));
+                }
+                [a, b, c, d]
+            },
+            emulated => {
+                let lane = super::warp::lane_id();
+                [0, 1, 2, 3].map(|matrix| {
+                    let row = super::warp::shuffle(super::warp::FULL, row, 8 * matrix + lane / 4);
+                    self.get(row + lane % 4)
+                })
+            },
+        }
+    }
+}
+
 impl<T: Word> Shared<T> {
     const BYTES: u32 = if T::WIDE { 8 } else { 4 };
 

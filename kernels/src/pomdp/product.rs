@@ -340,18 +340,16 @@ pub fn best_of_dense<E: Factor>(
         while k < STEP as u32 {
             let mut a = [[0u32; 4]; 4];
             each!(M in [0 1 2 3] {
-                let place = (top + 16 * M as u32 + g) * PITCH + k + t;
-                a[M] = [
-                    of_x.get(place),
-                    of_x.get(place + 8 * PITCH),
-                    of_x.get(place + 4),
-                    of_x.get(place + 8 * PITCH + 4),
-                ];
+                let row = top + 16 * M as u32 + lane % 16;
+                a[M] = of_x.load_matrices(row * PITCH + k + 4 * (lane / 16));
             });
-            each!(N in [0 1 2 3 4 5 6 7] {
-                let place = (left + 8 * N as u32 + g) * PITCH + k + t;
-                let b = [of_alpha.get(place), of_alpha.get(place + 4)];
-                each!(M in [0 1 2 3] { sums[M][N] = E::multiply(a[M], b, sums[M][N]); });
+            each!(N in [0 2 4 6] {
+                let row = left + 8 * N as u32 + lane / 16 * 8 + lane % 8;
+                let b = of_alpha.load_matrices(row * PITCH + k + 4 * (lane / 8 % 2));
+                each!(M in [0 1 2 3] {
+                    sums[M][N] = E::multiply(a[M], [b[0], b[1]], sums[M][N]);
+                    sums[M][N + 1] = E::multiply(a[M], [b[2], b[3]], sums[M][N + 1]);
+                });
             });
             k += 8;
         }

@@ -220,11 +220,14 @@ pub fn expand_beliefs<T: Real, E: Factor>(
     }
 }
 
+/// Beliefs that a thread of [`predict`] and [`expand`] takes, one after the other.
+pub const TOGETHER: u32 = 4;
+
 /// q(j, a, s') = Σₛ T(s, a, s') bⱼ(s), and 1 for each code that may be observed.
 ///
-/// *Thread mapping*: one thread per belief, action and s'; those that see the same observation write the same, if it is not
-/// there yet. *Safety*: `dense` has B·S elements; `c_ptr` A·S + 1, columns of T; `o_ptr` A·S + 1; `q` B·A·S; `flags` B·A·Ω
-/// zeros.
+/// *Thread mapping*: one thread per action, s' and [`TOGETHER`] beliefs, which share what it reads of T; those that see the same
+/// observation write the same, if it is not there yet. *Safety*: `dense` has B·S elements; `c_ptr` A·S + 1, columns of T; `o_ptr`
+/// A·S + 1; `q` B·A·S; `flags` B·A·Ω zeros.
 #[kernel(T = [f32, f64])]
 pub fn predict<T: Real>(
     states: u32,
@@ -241,25 +244,34 @@ pub fn predict<T: Real>(
 ) {
     let (states, actions) = (states as usize, actions as usize);
     let (l, pairs) = (thread::index_1d() as usize, beliefs as usize * actions);
-    if l < pairs * states {
-        let (pair, next) = (l / states, l % states);
-        let (j, column) = (pair / actions, pair % actions * states + next);
+    let (group, column) = (l / (actions * states), l % (actions * states));
+    if group < beliefs.div_ceil(TOGETHER) as usize {
+        let (first, a, next) = (group * TOGETHER as usize, column / states, column % states);
+        let count = (beliefs as usize - first).min(TOGETHER as usize);
         let (mut entry, end) = (c_ptr.get(column), c_ptr.get(column + 1));
-        let mut sum = 0.0;
+        let mut sums = [0.0; TOGETHER as usize];
         while entry < end {
-            let from = dense.get(j * states + c_row.get(entry as usize) as usize);
-            sum = math::fma(c_prob.get(entry as usize).to_f64(), from.to_f64(), sum);
+            let (from, prob) = (c_row.get(entry as usize) as usize, c_prob.get(entry as usize).to_f64());
+            for (k, sum) in sums.iter_mut().enumerate() {
+                if k < count {
+                    *sum = math::fma(prob, dense.get((first + k) * states + from).to_f64(), *sum);
+                }
+            }
             entry += 1;
         }
-        q.set(l, T::from_f64(sum));
-        if sum > 0.0 {
-            let (mut seen, end) = (o_ptr.get(column), o_ptr.get(column + 1));
-            while seen < end {
-                let code = o_col.get(seen as usize) as usize * pairs + pair;
-                if flags.get(code) == 0 {
-                    flags.set(code, 1);
+        let (start, end) = (o_ptr.get(column), o_ptr.get(column + 1));
+        for (k, &sum) in sums.iter().enumerate() {
+            if k < count {
+                let pair = (first + k) * actions + a;
+                q.set(pair * states + next, T::from_f64(sum));
+                let mut seen = if sum > 0.0 { start } else { end };
+                while seen < end {
+                    let code = o_col.get(seen as usize) as usize * pairs + pair;
+                    if flags.get(code) == 0 {
+                        flags.set(code, 1);
+                    }
+                    seen += 1;
                 }
-                seen += 1;
             }
         }
     }
@@ -288,24 +300,26 @@ pub fn expand<T: Real, E: Factor>(
 ) {
     let (states, actions) = (states as usize, actions as usize);
     let (l, pairs) = (thread::index_1d() as usize, beliefs as usize * actions);
-    if l < pairs * states {
-        let (pair, next) = (l / states, l % states);
-        let here = q.get(l).to_f64();
-        let row = pair % actions * states + next;
-        let (mut seen, mut end) = (o_ptr.get(row), o_ptr.get(row + 1));
-        if here == 0.0 {
-            end = seen;
-        }
+    let (group, column) = (l / (actions * states), l % (actions * states));
+    if group < beliefs.div_ceil(TOGETHER) as usize {
+        let (first_belief, a, next) = (group * TOGETHER as usize, column / states, column % states);
+        let last = (first_belief + TOGETHER as usize).min(beliefs as usize);
+        let (mut seen, end) = (o_ptr.get(column), o_ptr.get(column + 1));
         while seen < end {
-            let code = o_col.get(seen as usize) as usize * pairs + pair;
-            let row = ranks.get(code).wrapping_sub(first);
-            if row < count {
-                let value = here * o_prob.get(seen as usize).to_f64();
-                rows.set(row as usize * stride as usize + next, E::of(E::BELIEF * value));
-                let step = row as usize / TILE * steps as usize + next / (E::PER_WORD * STEP);
-                if used.get(step) == 0 {
-                    used.set(step, 1);
+            let (o, chance) = (o_col.get(seen as usize) as usize, o_prob.get(seen as usize).to_f64());
+            let mut j = first_belief;
+            while j < last {
+                let pair = j * actions + a;
+                let here = q.get(pair * states + next).to_f64();
+                let row = if here > 0.0 { ranks.get(o * pairs + pair).wrapping_sub(first) } else { count };
+                if row < count {
+                    rows.set(row as usize * stride as usize + next, E::of(E::BELIEF * here * chance));
+                    let step = row as usize / TILE * steps as usize + next / (E::PER_WORD * STEP);
+                    if used.get(step) == 0 {
+                        used.set(step, 1);
+                    }
                 }
+                j += 1;
             }
             seen += 1;
         }

@@ -10,7 +10,7 @@ use warpkov_kernels::pomdp::product::{
     note_winners,
 };
 use warpkov_kernels::pomdp::project::{
-    compact_rows, count_entries, densify, expand, expand_beliefs, fill_entries, flag_rows, predict,
+    TOGETHER, compact_rows, count_entries, densify, expand, expand_beliefs, fill_entries, flag_rows, predict,
 };
 
 use super::beliefs::Beliefs;
@@ -24,6 +24,9 @@ use crate::pomdp::model::{Pomdp, by_columns};
 
 /// Threads of a block, where a kernel does not say.
 pub(super) const THREADS: u32 = 256;
+
+/// Vectors that are added to Γ at a time, before it is asked whether more are needed.
+const ADDED: usize = 64;
 
 /// How the best vector of each row is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +109,9 @@ struct Work<T: Precise, D: Device> {
     best: Scratch<u64, D>,
     winners: Scratch<u32, D>,
     scores: Scratch<f64, D>,
+    /// Of beliefs, not of what follows them.
+    nearest: Scratch<u32, D>,
+    worths: Scratch<f64, D>,
     values: Scratch<f64, D>,
     chosen: Scratch<u32, D>,
     expected: Scratch<T, D>,
@@ -132,6 +138,8 @@ impl<T: Precise, D: Device> Work<T, D> {
             steps: Scratch::new(device)?,
             best: Scratch::new(device)?,
             winners: Scratch::new(device)?,
+            nearest: Scratch::new(device)?,
+            worths: Scratch::new(device)?,
             scores: Scratch::new(device)?,
             values: Scratch::new(device)?,
             chosen: Scratch::new(device)?,
@@ -285,8 +293,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// Backs up beliefs, and adds each vector, once, that is better by more than `worth` at its belief. Returns by how much
-    /// the value of one rose at most.
+    /// Backs up beliefs, and adds what is better by more than `worth` at its belief, the largest rises first, until every
+    /// belief has at least half of what its own backup is worth to it (as Perseus does, but for all that it takes). Returns by
+    /// how much a value would rise at most.
     pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<f64, D::Error> {
         let known = self.best_of(beliefs)?;
         self.decide(beliefs, self.chosen_product(beliefs))?;
@@ -295,12 +304,11 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let (mut actions_of, mut values_of) = (vec![0; known.len()], vec![0.0; known.len() * actions]);
         device.download(chosen.get(), &mut actions_of)?;
         device.download(values.get(), &mut values_of)?;
-        let rise = |j: usize| values_of[j * actions + actions_of[j] as usize] - known[j].1;
-        let better: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j as usize) > worth).collect();
-        if better.is_empty() {
-            return Ok(0.0);
-        }
-        // The same action and the same winners make the same vector.
+        let own = |j: u32| values_of[j as usize * actions + actions_of[j as usize] as usize];
+        let rise = |j: u32| own(j) - known[j as usize].1;
+        let mut left: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j) > worth).collect();
+        left.sort_by(|&a, &b| rise(b).total_cmp(&rise(a)).then(a.cmp(&b)));
+        let Some(risen) = left.first().map(|&j| rise(j)) else { return Ok(0.0) };
         let mut winners_of = vec![0; self.codes(beliefs.count)];
         device.download(winners.get(), &mut winners_of)?;
         let pairs = known.len() * actions;
@@ -308,12 +316,22 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let (action, first) = (actions_of[j as usize], j as usize * actions);
             (action, winners_of.iter().skip(first + action as usize).step_by(pairs).copied().collect::<Vec<_>>())
         };
+        // The same action and the same winners make the same vector.
         let mut met = HashSet::new();
-        let picked: Vec<u32> = better.iter().copied().filter(|&j| met.insert(row(j))).collect();
-        let risen = better.iter().map(|&j| rise(j as usize)).fold(0.0, f64::max);
-        self.build(beliefs.count, &picked)?;
-        self.vectors.append(device, picked.len() as u32, self.work.out.get())?;
-        self.vector_actions.extend(picked.iter().map(|&j| actions_of[j as usize]));
+        while !left.is_empty() {
+            let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED).collect();
+            if new.is_empty() {
+                break;
+            }
+            self.build(beliefs.count, &new)?;
+            self.vectors.append(device, new.len() as u32, self.work.out.get())?;
+            self.vector_actions.extend(new.iter().map(|&j| actions_of[j as usize]));
+            if new.len() < ADDED {
+                break;
+            }
+            let found = self.best_of(beliefs)?;
+            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + rise(j) / 2.0);
+        }
         Ok(risen)
     }
 
@@ -417,7 +435,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Self { device, states, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
-        let elements = Shape::cover((pairs * states as usize) as u64, THREADS);
+        let groups = beliefs.count.div_ceil(TOGETHER) as usize;
+        let elements = Shape::cover((groups * actions as usize * states as usize) as u64, THREADS);
         let flags = self.work.flags.cleared(device, codes)?;
         self.work.counts.cleared(device, codes)?;
         let dense = self.work.dense.cleared(device, beliefs.count as usize * states as usize)?;
@@ -511,14 +530,18 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok((stride, steps))
     }
 
-    /// Winners by code of the dense rows `first..first + count`, which are there. Codes are those of `work.row_code`, or the
-    /// rows' own numbers if they are `numbered`.
-    fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, numbered: bool) -> Result<(), D::Error> {
+    /// Winners of the dense rows `first..first + count`, which are there: in `work.winners` by the codes of `work.row_code`, or, if
+    /// they are `of_beliefs`, in `work.nearest` by their own numbers.
+    fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, of_beliefs: bool) -> Result<(), D::Error> {
         let Self { device, states, scale, .. } = *self;
         let (words, vectors) = (Factors::<E, D>::words(states), self.vectors.count());
         self.vectors.update::<E>(device, scale)?;
-        let Work { row_code, numbers, used, steps, best, winners, .. } = &mut self.work;
-        let codes = if numbered { numbers.numbers(device, (first + count) as usize)? } else { row_code.get() };
+        let Work { row_code, numbers, used, steps, best, winners, nearest, .. } = &mut self.work;
+        let (codes, winners) = if of_beliefs {
+            (numbers.numbers(device, (first + count) as usize)?, nearest)
+        } else {
+            (row_code.get(), winners)
+        };
         let keys = best.cleared(device, count as usize)?;
         let (tiles, each) = (count.div_ceil(TILE as u32), words / STEP as u32);
         let steps = steps.of(device, tiles as usize * (each as usize + 1))?;
@@ -637,9 +660,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let count = beliefs.count as usize;
         let product = self.cheaper(count as f64, beliefs.entries());
         let Self { device, .. } = *self;
-        let Work { numbers, winners, scores, .. } = &mut self.work;
-        winners.of(device, count)?;
-        scores.of(device, count)?;
+        let Work { numbers, nearest, worths, .. } = &mut self.work;
+        nearest.of(device, count)?;
+        worths.of(device, count)?;
         let numbers = numbers.numbers(device, count)?;
         match product {
             Product::Sparse => {
@@ -660,15 +683,15 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                         state,
                         prob,
                         alpha,
-                        winners.get_mut(),
-                        scores.get_mut(),
+                        nearest.get_mut(),
+                        worths.get_mut(),
                     )?;
                 }
             }
             Product::Dense { exact: true } => self.best_of_dense_beliefs::<f32>(beliefs)?,
             Product::Dense { exact: false } => self.best_of_dense_beliefs::<u16>(beliefs)?,
         }
-        let Work { winners, scores, .. } = &mut self.work;
+        let Work { nearest, worths, .. } = &mut self.work;
         // SAFETY: every belief has a winner.
         unsafe {
             appraise(
@@ -678,14 +701,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 &beliefs.row_ptr,
                 &beliefs.state,
                 &beliefs.prob,
-                winners.get(),
+                nearest.get(),
                 self.vectors.rows(),
-                scores.get_mut(),
+                worths.get_mut(),
             )?;
         }
         let (mut best, mut values) = (vec![0; count], vec![0.0; count]);
-        device.download(self.work.winners.get(), &mut best)?;
-        device.download(self.work.scores.get(), &mut values)?;
+        device.download(self.work.nearest.get(), &mut best)?;
+        device.download(self.work.worths.get(), &mut values)?;
         Ok(best.into_iter().zip(values).collect())
     }
 
