@@ -85,18 +85,18 @@ pub trait Trials: Backup {
     fn set_rough(&mut self, rough: bool);
 
     /// Backs up the beliefs of a batch by Γ, and adds vectors that are better by more than `worth` at their beliefs, until every
-    /// belief has half of the rise at least that its own would give it.
+    /// belief has a good part of the rise that its own would give it.
     ///
     /// # Errors
     /// Those of the device.
     fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, Self::Error>;
 
-    /// Leaves in Γ the first `kept` vectors, and of the others those that are the best at a belief of the last walks; of more
-    /// than `most` those that are the best most often, and those of b₀.
+    /// Leaves in Γ the first `kept` vectors, and of the others those that are the best at a belief of some of the batches up to
+    /// `batch`; of more than `most` those that are the best most often, and those of b₀.
     ///
     /// # Errors
     /// Those of the device.
-    fn prune(&mut self, kept: usize, most: usize) -> Result<(), Self::Error>;
+    fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), Self::Error>;
 
     /// |Γ|.
     fn count(&self) -> usize;

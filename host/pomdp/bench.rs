@@ -32,6 +32,8 @@ pub struct Case {
     pub expansions: Option<u64>,
     /// Walks at a time, on a device.
     pub beliefs: usize,
+    /// |Γ| at most.
+    pub vectors: usize,
     /// What others need, and for what.
     pub source: &'static str,
     make: fn() -> Result<Pomdp, generate::Error>,
@@ -54,6 +56,7 @@ pub const CASES: [Case; 5] = [
         target: Some(19.3711),
         expansions: None,
         beliefs: 256,
+        vectors: 1 << 20,
         source: "SARSOP 19.3711 in < 0.01 s",
         make: || Tiger::default().generate(),
     },
@@ -62,6 +65,7 @@ pub const CASES: [Case; 5] = [
         target: Some(-6.20),
         expansions: None,
         beliefs: 256,
+        vectors: 1 << 20,
         source: "SARSOP -6.20 in 60 s",
         make: || Tag::default().generate(),
     },
@@ -70,6 +74,7 @@ pub const CASES: [Case; 5] = [
         target: Some(21.11),
         expansions: None,
         beliefs: 256,
+        vectors: 1 << 20,
         source: "SARSOP 20.135 in 62 s (flat file)",
         make: || RockSample::new(Layout::R7x8).generate(),
     },
@@ -78,6 +83,7 @@ pub const CASES: [Case; 5] = [
         target: Some(20.4),
         expansions: None,
         beliefs: 256,
+        vectors: 1 << 20,
         source: "SARSOP hours or not at all (flat file)",
         make: || RockSample::new(Layout::R10x10).generate(),
     },
@@ -86,6 +92,7 @@ pub const CASES: [Case; 5] = [
         target: None,
         expansions: Some(300),
         beliefs: 684,
+        vectors: 2230,
         source: "CuPy 22 s for 300 expansions of about 684 beliefs, 2,230 vectors",
         make: || Olfactory::default().generate(),
     },
@@ -152,7 +159,8 @@ pub fn solve_case(case: &Case, options: &SolveOptions, runs: usize) -> Result<Ru
     let path = folder.path().join(format!("{}.pomdp", case.name));
     io::write(&path, Format::Pomdp, &case.generate()?)?;
     let bytes = std::fs::metadata(&path)?.len();
-    let limits = Limits { gap: 1e-9, target: case.target, iterations: case.expansions, ..options.limits };
+    let limits =
+        Limits { gap: 1e-9, target: case.target, iterations: case.expansions, vectors: case.vectors, ..options.limits };
     let options = SolveOptions { beliefs: case.beliefs, limits, ..*options };
     let mut measured = Vec::new();
     for _ in 0..runs.max(1) {
@@ -336,7 +344,7 @@ pub fn device_rate<T: Precise, D: Device>(
     }
     let (product, rows) = match batches.first().map(|batch| backups.chosen_product(batch)) {
         Some(Product::Dense { exact: true }) => ("dense, 3 × tf32", Some(rows)),
-        Some(Product::Dense { exact: false }) => ("dense, tf32", Some(rows)),
+        Some(Product::Dense { exact: false }) => ("dense, f16", Some(rows)),
         _ => ("sparse", None),
     };
     Ok(Rate {

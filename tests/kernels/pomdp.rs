@@ -402,11 +402,11 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 Ok(values)
             };
             let (values, all) = (best(&mut tested)?, tested.count());
-            tested.prune(1, usize::MAX)?;
+            tested.prune(1, usize::MAX, walked.batches)?;
             same("as good without what no belief needs", &best(&mut tested)?, &values)?;
             same("no more than there were", &[tested.count() <= all], &[true])?;
             let most = tested.count().min(3);
-            tested.prune(1, most)?;
+            tested.prune(1, most, walked.batches)?;
             same("no more than may be", &[tested.count()], &[most])?;
             close("b₀ keeps its own", &best(&mut tested)?[..1], &values[..1], 0.0, 0.0)?;
         }

@@ -78,16 +78,16 @@ where
             most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;
             clock.iterations += 1;
-            // What no belief needs may be all that is too much.
-            if first.bytes + backend.bytes() >= memory {
-                backend.prune(kept, most_vectors)?;
+            // What is not needed on the way to b₀ may be all that is too much.
+            if backend.count() > most_vectors || first.bytes + backend.bytes() >= memory {
+                backend.prune(kept, most_vectors - most_vectors / 4, batch)?;
             }
             (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
             if batch > 0 && clock.over(standing) {
                 break;
             }
         }
-        backend.prune(kept, most_vectors)?;
+        backend.prune(kept, most_vectors, walked.batches)?;
         let lower = backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - slack;
         let path = hsvi::trial(search, None, options.limits.gap, DEEP, &HashMap::new());
         path.iter().rev().for_each(|&node| progress += search.tighten(node));

@@ -25,6 +25,9 @@ use crate::pomdp::model::{Pomdp, by_columns};
 /// Threads of a block, where a kernel does not say.
 pub(super) const THREADS: u32 = 256;
 
+/// Of what its own backup is worth to it, the part that a belief is to have by the backups of others.
+const ENOUGH: f64 = 0.25;
+
 /// Vectors that are added to Γ at a time, before it is asked whether more are needed.
 const ADDED: usize = 64;
 
@@ -294,7 +297,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Backs up beliefs, and adds what is better by more than `worth` at its belief, the largest rises first, until every
-    /// belief has at least half of what its own backup is worth to it (as Perseus does, but for all that it takes). Returns by
+    /// belief has a quarter at least of what its own backup is worth to it: Perseus, for which anything is enough. Returns by
     /// how much a value would rise at most.
     pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<f64, D::Error> {
         let known = self.best_of(beliefs)?;
@@ -330,7 +333,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 break;
             }
             let found = self.best_of(beliefs)?;
-            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + rise(j) / 2.0);
+            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH * rise(j));
         }
         Ok(risen)
     }

@@ -14,6 +14,9 @@ use crate::pomdp::backup::{Backup, Improved, Trials, Walked, Walks};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Pomdp, by_columns};
 
+/// Batches at most whose beliefs say which vectors are needed.
+const ASKED: usize = 16;
+
 /// Walks, and what they need of a model.
 pub struct Walkers<'d, T: Precise, D: Device> {
     backups: Backups<'d, T, D>,
@@ -272,10 +275,12 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         Ok(Improved { beliefs: beliefs.count as usize, risen })
     }
 
-    fn prune(&mut self, kept: usize, most: usize) -> Result<(), D::Error> {
+    fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), D::Error> {
         let count = self.count();
         let mut uses = vec![0_usize; count];
-        for (number, batch) in self.batches.iter().enumerate() {
+        let last = self.batches.len().min(batch + 1);
+        // Evenly spread, b₀ among them.
+        for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(ASKED).max(1)) {
             // The first is b₀.
             let weight = if number == 0 { usize::MAX / 2 } else { 1 };
             for (vector, _) in self.backups.best_of(batch)? {
