@@ -84,25 +84,32 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
     let start = Instant::now();
     let maximized = model.to_maximize();
     let (sign, limits) = (model.process.objective.sign(), options.limits);
-    let mut run = Run { model: &maximized, sign, options, limits, start, observe };
+    let (device, notes) = (cpu::name(), Vec::new());
+    let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes };
     let (ordinal, auto) = match options.device {
-        DeviceChoice::Cpu => return run.on_cpu(Vec::new()),
+        DeviceChoice::Cpu => return run.on_cpu(),
         DeviceChoice::Emulated => {
-            return run.on_device(&Emulator::default(), "the emulator".to_owned(), Vec::new());
+            run.device = "the emulator".to_owned();
+            return run.on_device(&Emulator::default());
         }
         DeviceChoice::Auto => (0, true),
         DeviceChoice::Cuda(ordinal) => (ordinal, false),
     };
     if auto && let Some(note) = suits_cpu(&maximized, options) {
-        return run.on_cpu(vec![note]);
+        run.notes.push(note);
+        return run.on_cpu();
     }
     match Gpu::open(ordinal) {
         Ok(gpu) => {
             let (free, _) = gpu.memory()?;
             run.limits.memory.get_or_insert(free / 2);
-            run.on_device(&gpu, gpu.name(), Vec::new())
+            run.device = gpu.name();
+            run.on_device(&gpu)
         }
-        Err(error) if auto => run.on_cpu(vec![format!("auto chose the CPU: {error}")]),
+        Err(error) if auto => {
+            run.notes.push(format!("auto chose the CPU: {error}"));
+            run.on_cpu()
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -128,56 +135,47 @@ struct Run<'a> {
     limits: Limits,
     start: Instant,
     observe: Observer<'a>,
+    /// What does the backups, by name.
+    device: String,
+    notes: Vec<String>,
 }
 
 impl Run<'_> {
-    fn on_cpu(&mut self, notes: Vec<String>) -> Result<Solution, Error> {
+    fn on_cpu(&mut self) -> Result<Solution, Error> {
         let expansion = self.options.expansion.unwrap_or(Expansion::Sarsop);
-        self.hosted(&mut PointBased::new(self.model), expansion, self.options.trials.unwrap_or(1), cpu::name(), notes)
+        self.hosted(&mut PointBased::new(self.model), expansion, self.options.trials.unwrap_or(1))
     }
 
-    fn on_device<D: Device>(&mut self, device: &D, name: String, notes: Vec<String>) -> Result<Solution, Error>
+    fn on_device<D: Device>(&mut self, device: &D) -> Result<Solution, Error>
     where
         Error: From<D::Error>,
     {
         match self.options.precision {
-            Precision::F32 => self.on_device_in::<f32, D>(device, name, notes),
-            Precision::F64 => self.on_device_in::<f64, D>(device, name, notes),
+            Precision::F32 => self.on_device_in::<f32, D>(device),
+            Precision::F64 => self.on_device_in::<f64, D>(device),
         }
     }
 
-    fn on_device_in<T: Precise, D: Device>(
-        &mut self,
-        device: &D,
-        name: String,
-        notes: Vec<String>,
-    ) -> Result<Solution, Error>
+    fn on_device_in<T: Precise, D: Device>(&mut self, device: &D) -> Result<Solution, Error>
     where
         Error: From<D::Error>,
     {
         let mut backups = Backups::<T, D>::new(device, self.model, None, device::pomdp::Limits::default())?;
         let expansion = self.options.expansion.unwrap_or(Expansion::Mixed);
         if !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
-            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER), name, notes);
+            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
         }
         let mut walkers = Walkers::new(device, self.model, backups)?;
         let Self { model, sign, options, limits, start, .. } = *self;
         let mut search = Search::new(model, limits.gap, limits.vectors)?;
         let mut clock = Clock::new(start, limits, sign, self.observe);
         let standing = trials::run(&mut walkers, &mut search, &mut clock, expansion, options, worth(model, options))?;
-        let (status, rounds) = clock.end(standing);
-        Ok(self.solution(walkers.vectors()?, status, rounds, expansion, Scheme::Path, name, notes))
+        let end = clock.end(standing);
+        Ok(self.solution(walkers.vectors()?, end, expansion, Scheme::Path))
     }
 
     /// Solves with beliefs and bounds on the host; `backend` does the backups, but for those of single paths.
-    fn hosted<B: Backup>(
-        &mut self,
-        backend: &mut B,
-        expansion: Expansion,
-        trials: usize,
-        name: String,
-        notes: Vec<String>,
-    ) -> Result<Solution, Error>
+    fn hosted<B: Backup>(&mut self, backend: &mut B, expansion: Expansion, trials: usize) -> Result<Solution, Error>
     where
         Error: From<B::Error>,
     {
@@ -217,21 +215,19 @@ impl Run<'_> {
             }
         }
         search.prune();
-        let (status, rounds) = clock.end(search.standing());
-        Ok(self.solution(search.into_vectors(), status, rounds, expansion, scheme, name, notes))
+        let end = clock.end(search.standing());
+        Ok(self.solution(search.into_vectors(), end, expansion, scheme))
     }
 
     fn solution(
-        &self,
+        &mut self,
         mut vectors: AlphaVectors,
-        status: Option<Status>,
-        rounds: Vec<Round>,
+        (status, rounds): (Option<Status>, Vec<Round>),
         expansion: Expansion,
         scheme: Scheme,
-        device: String,
-        mut notes: Vec<String>,
     ) -> Solution {
         vectors.values.iter_mut().for_each(|value| *value *= self.sign);
+        let (device, mut notes) = (std::mem::take(&mut self.device), std::mem::take(&mut self.notes));
         if self.options.expansion.is_none() {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
         }

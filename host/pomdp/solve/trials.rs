@@ -68,7 +68,10 @@ where
     let first = standing;
     while !clock.over(standing) {
         let seed = options.seed.wrapping_add(round);
-        let walked = backend.walk(&walks, length, memory / BELIEFS, seed)?;
+        // No longer than there are expansions left.
+        let left = options.limits.iterations.map_or(u64::MAX, |most| most.saturating_sub(clock.iterations + 1));
+        let walked =
+            backend.walk(&walks, length.min(u32::try_from(left).unwrap_or(u32::MAX)), memory / BELIEFS, seed)?;
         standing.beliefs += walked.beliefs;
         let (mut progress, mut most) = (0.0, 0.0_f64);
         backend.set_rough(rough);

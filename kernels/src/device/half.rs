@@ -7,13 +7,7 @@ pub const LARGEST: f32 = 65_504.0;
 #[inline(always)]
 #[must_use]
 pub fn from_f32(x: f32) -> u16 {
-    let x = if x > LARGEST {
-        LARGEST
-    } else if x < -LARGEST {
-        -LARGEST
-    } else {
-        x
-    };
+    let x = x.clamp(-LARGEST, LARGEST);
     target! {
         nvptx => {
             let bits: u16;

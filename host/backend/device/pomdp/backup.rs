@@ -660,6 +660,20 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// The best vector of each belief, and its value.
     pub(super) fn best_of(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<(u32, f64)>, D::Error> {
+        let best = self.nearest(beliefs)?;
+        let Self { device, states, .. } = *self;
+        let Work { nearest, worths, .. } = &mut self.work;
+        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        let (shape, alpha) = (Shape::new(beliefs.count, THREADS), self.vectors.rows());
+        // SAFETY: every belief has a winner.
+        unsafe { appraise(device, shape, states, row_ptr, state, prob, nearest.get(), alpha, worths.get_mut())? };
+        let mut values = vec![0.0; best.len()];
+        device.download(worths.get(), &mut values)?;
+        Ok(best.into_iter().zip(values).collect())
+    }
+
+    /// The best vector of each belief.
+    pub(super) fn nearest(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<u32>, D::Error> {
         let count = beliefs.count as usize;
         let product = self.cheaper(count as f64, beliefs.entries());
         let Self { device, .. } = *self;
@@ -694,25 +708,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             Product::Dense { exact: true } => self.best_of_dense_beliefs::<f32>(beliefs)?,
             Product::Dense { exact: false } => self.best_of_dense_beliefs::<u16>(beliefs)?,
         }
-        let Work { nearest, worths, .. } = &mut self.work;
-        // SAFETY: every belief has a winner.
-        unsafe {
-            appraise(
-                device,
-                Shape::new(beliefs.count, 128),
-                self.states,
-                &beliefs.row_ptr,
-                &beliefs.state,
-                &beliefs.prob,
-                nearest.get(),
-                self.vectors.rows(),
-                worths.get_mut(),
-            )?;
-        }
-        let (mut best, mut values) = (vec![0; count], vec![0.0; count]);
+        let mut best = vec![0; count];
         device.download(self.work.nearest.get(), &mut best)?;
-        device.download(self.work.worths.get(), &mut values)?;
-        Ok(best.into_iter().zip(values).collect())
+        Ok(best)
     }
 
     /// Their winners, through dense rows.

@@ -212,10 +212,10 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     fn actions_at(&mut self, places: &[(usize, u32)], first: usize) -> Result<Vec<u32>, D::Error> {
         let mut best = Vec::new();
         for batch in &self.batches[first..] {
-            best.push(self.backups.best_of(batch)?);
+            best.push(self.backups.nearest(batch)?);
         }
         let actions = self.backups.vector_actions();
-        Ok(places.iter().map(|&(batch, j)| actions[best[batch - first][j as usize].0 as usize]).collect())
+        Ok(places.iter().map(|&(batch, j)| actions[best[batch - first][j as usize] as usize]).collect())
     }
 
     fn belief_bytes(&self) -> u64 {
@@ -283,7 +283,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(ASKED).max(1)) {
             // The first is b₀.
             let weight = if number == 0 { usize::MAX / 2 } else { 1 };
-            for (vector, _) in self.backups.best_of(batch)? {
+            for vector in self.backups.nearest(batch)? {
                 uses[vector as usize] = uses[vector as usize].saturating_add(weight);
             }
         }
