@@ -125,7 +125,7 @@ fn every_combination_holds() {
             let finds = match expansion {
                 Expansion::Random | Expansion::Ssea => scheme != Scheme::Path,
                 Expansion::Hsvi | Expansion::Sarsop => scheme == Scheme::Path,
-                Expansion::Ger | Expansion::Fsvi | Expansion::Ssga | Expansion::Mixed => false,
+                Expansion::Ger | Expansion::Fsvi | Expansion::Ssga | Expansion::Walks => false,
             };
             assert!(!finds || end.lower >= 19.0, "{expansion} {scheme} {end:?}");
         }

@@ -161,7 +161,7 @@ impl Run<'_> {
         Error: From<D::Error>,
     {
         let mut backups = Backups::<T, D>::new(device, self.model, None, device::pomdp::Limits::default())?;
-        let expansion = self.options.expansion.unwrap_or(Expansion::Mixed);
+        let expansion = self.options.expansion.unwrap_or(Expansion::Walks);
         if !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
         }

@@ -24,7 +24,7 @@ pub enum Expansion {
     /// Forward search: walks whose actions are those that are best where the state is seen.
     Fsvi,
     /// Walks of both kinds, by where the state is seen and by the lower bound.
-    Mixed,
+    Walks,
     /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
     Hsvi,
     /// The same as long as the lower bound of the start may profit.
@@ -35,7 +35,7 @@ impl Expansion {
     /// Whether beliefs come from walks that need no upper bound: then walks by the hundred can stay on a device.
     #[must_use]
     pub fn walks(self) -> bool {
-        matches!(self, Self::Random | Self::Ssga | Self::Fsvi | Self::Mixed)
+        matches!(self, Self::Random | Self::Ssga | Self::Fsvi | Self::Walks)
     }
 
     /// What to back up after it, if nothing else is asked for.
@@ -44,14 +44,14 @@ impl Expansion {
         match self {
             Self::Random => Scheme::Randomized,
             Self::Ssea | Self::Ger => Scheme::Full,
-            Self::Ssga | Self::Fsvi | Self::Mixed | Self::Hsvi | Self::Sarsop => Scheme::Path,
+            Self::Ssga | Self::Fsvi | Self::Walks | Self::Hsvi | Self::Sarsop => Scheme::Path,
         }
     }
 
     /// Why it is chosen where nothing is asked for.
     pub(super) fn merit(self) -> &'static str {
         match self {
-            Self::Mixed => "its walks stay on the device, by the hundred",
+            Self::Walks => "its walks stay on the device, by the hundred",
             _ => "its lower bounds rise fastest on most models",
         }
     }

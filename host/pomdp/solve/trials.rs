@@ -49,7 +49,7 @@ where
         count,
         guided: match expansion {
             Expansion::Fsvi => count,
-            Expansion::Mixed => count / 2,
+            Expansion::Walks => count / 2,
             _ => 0,
         },
         explored: if expansion == Expansion::Random { 1.0 } else { EXPLORED },

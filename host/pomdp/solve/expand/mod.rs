@@ -68,7 +68,7 @@ impl Expand {
             Expansion::Ger => ger::greedy(search, random, self.count),
             Expansion::Ssga => ssga::walk(search, random),
             Expansion::Fsvi => fsvi::walk(search, random),
-            Expansion::Mixed => {
+            Expansion::Walks => {
                 self.walks += 1;
                 if self.walks.is_multiple_of(2) { ssga::walk(search, random) } else { fsvi::walk(search, random) }
             }
