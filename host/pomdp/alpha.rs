@@ -55,6 +55,13 @@ impl AlphaVectors {
         values.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a })
     }
 
+    /// Every α times `sign`: −1 between rewards and costs.
+    #[must_use]
+    pub fn times(mut self, sign: f64) -> Self {
+        self.values.iter_mut().for_each(|value| *value *= sign);
+        self
+    }
+
     /// Γ without the vectors that `keep` says no to, in the same order.
     #[must_use]
     pub fn retain(&self, keep: impl Fn(usize) -> bool) -> Self {
