@@ -118,13 +118,13 @@ where
 fn chosen(options: &SolveOptions) -> (Expansion, Scheme, Vec<String>) {
     let mut notes = Vec::new();
     let expansion = options.expansion.unwrap_or_else(|| {
-        notes.push("auto chose sarsop: its lower bounds rise fastest on most models".to_owned());
-        Expansion::Sarsop
+        notes.push("auto chose mixed: its bounds close fastest on most models".to_owned());
+        Expansion::Mixed
     });
     let scheme = options.scheme.unwrap_or(match expansion {
         Expansion::Random => Scheme::Randomized,
         Expansion::Ssea | Expansion::Ger => Scheme::Full,
-        Expansion::Fsvi | Expansion::Hsvi | Expansion::Sarsop => Scheme::Path,
+        Expansion::Fsvi | Expansion::Hsvi | Expansion::Sarsop | Expansion::Mixed => Scheme::Path,
     });
     (expansion, scheme, notes)
 }

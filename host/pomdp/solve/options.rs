@@ -24,6 +24,8 @@ pub enum Expansion {
     Hsvi,
     /// The same as long as the lower bound of the start may profit.
     Sarsop,
+    /// Sarsop's trials and walks of forward search by turns, more of those that close the gap faster.
+    Mixed,
 }
 
 impl fmt::Display for Expansion {

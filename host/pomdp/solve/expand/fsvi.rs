@@ -12,7 +12,7 @@ const BEYOND: f64 = 0.01;
 const EXPLORED: f64 = 0.1;
 
 /// Nodes of a walk from b₀ in which the state is drawn and acted on as if it were seen, b₀ first. It ends in a state that no
-/// action leads out of.
+/// action leads out of, and back at b₀.
 pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
     let model = search.model;
     let actions = model.actions();
@@ -41,6 +41,9 @@ pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
         let successor = search.successors(node, action).into_iter().find(|(observation, ..)| *observation == seen);
         let Some((.., belief)) = successor else { break };
         node = search.intern(belief);
+        if node == search.root {
+            break;
+        }
         nodes.push(node);
     }
     nodes
