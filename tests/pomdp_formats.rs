@@ -588,8 +588,7 @@ fn the_graph_of_a_policy() {
     // Costs are best where they are least.
     let mut costs = tiger.clone();
     costs.process.objective = Objective::Minimize;
-    let negated = AlphaVectors { values: vectors.values.iter().map(|value| -value).collect(), ..vectors.clone() };
-    assert_eq!(PolicyGraph::new(&costs, &negated).unwrap(), graph);
+    assert_eq!(PolicyGraph::new(&costs, &vectors.clone().times(-1.0)).unwrap(), graph);
     assert_eq!(PolicyGraph::new(&tiger, &AlphaVectors::new(2)), None);
 }
 

@@ -1,31 +1,80 @@
-//! The README's commands run as they stand there.
+//! The commands of the README and of the book run as they stand there, and print what the book says that they print.
 
-use std::process::Command;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
 
 const README: &str = include_str!("../README.md");
+const POMDP: &str = include_str!("../book/pomdp.md");
 
-/// The lines of the blocks of shell commands.
-fn commands() -> Vec<&'static str> {
-    let blocks = README.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.flat_map(str::lines).filter(|line| !line.is_empty()).collect()
+/// Blocks of shell commands, and the blocks of text that follow each before the next.
+fn blocks(page: &str) -> Vec<(Vec<&str>, Vec<&str>)> {
+    let mut found: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for (kind, block) in page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')) {
+        match (kind, found.last_mut()) {
+            ("sh", _) => found.push((block.lines().filter(|line| !line.is_empty()).collect(), Vec::new())),
+            ("text", Some((_, texts))) => texts.push(block),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Runs a command of ours in a folder; what it prints.
+fn run(folder: &TempDir, arguments: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    let output = command.current_dir(folder).args(arguments.split(' ')).stdin(Stdio::null()).output().unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "warpkov {arguments}: {messages}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether `text` is what `pattern` says, in which … stands for anything.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('…').map(|part| part.strip_prefix('\n').unwrap_or(part));
+    let mut rest = text;
+    let first = parts.next().is_some_and(|first| rest.strip_prefix(first).map(|found| rest = found).is_some());
+    first && parts.all(|part| rest.find(part).map(|at| rest = &rest[at + part.len()..]).is_some())
 }
 
 #[test]
 fn every_warpkov_command_succeeds() {
     let folder = tempfile::tempdir().unwrap();
-    let ours: Vec<_> = commands().into_iter().filter_map(|line| line.strip_prefix("warpkov ")).collect();
+    let lines = blocks(README).into_iter().flat_map(|(commands, _)| commands);
+    let ours: Vec<_> = lines.filter_map(|line| line.strip_prefix("warpkov ")).collect();
     assert!(ours.len() >= 5, "{ours:?}");
     for arguments in ours {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
-        let output = command.current_dir(&folder).args(arguments.split(' ')).output().unwrap();
-        assert!(output.status.success(), "warpkov {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        run(&folder, arguments);
     }
+}
+
+#[test]
+fn the_book_prints_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    for name in ["data/two-state.json", "data/two-state.alpha", "data/two-state.beliefs"] {
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(name), folder.path().join(name)).unwrap();
+    }
+    let mut compared = 0;
+    for (commands, texts) in blocks(POMDP) {
+        let printed: String =
+            commands.iter().map(|line| run(&folder, line.strip_prefix("warpkov ").unwrap_or(line))).collect();
+        for text in texts {
+            assert!(is_like(&printed, text), "{commands:?} printed\n{printed}\nand not\n{text}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 7, "{compared}");
+    assert!(is_like("a 1 b", "a … b") && !is_like("a 1 b", "…c") && !is_like("x a", "a…"));
 }
 
 #[test]
 fn every_make_target_exists() {
     let makefile = include_str!("../Makefile");
-    let targets: Vec<_> = commands().into_iter().filter_map(|line| line.strip_prefix("make ")).collect();
+    let lines = blocks(README).into_iter().flat_map(|(commands, _)| commands);
+    let targets: Vec<_> = lines.filter_map(|line| line.strip_prefix("make ")).collect();
     assert!(targets.contains(&"demo") && targets.contains(&"test"), "{targets:?}");
     for target in targets {
         assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");

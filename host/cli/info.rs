@@ -39,21 +39,44 @@ struct Info {
     objective: Objective,
     /// States of each label.
     labels: BTreeMap<String, usize>,
-    transitions: Transitions,
+    transitions: Rows,
     rewards: Rewards,
     grid: Option<Geometry>,
     bytes: usize,
 }
 
+/// The rows of a matrix, which are distributions.
 #[derive(Serialize)]
-struct Transitions {
-    nnz: usize,
-    /// Successors of a state and action.
+pub struct Rows {
+    pub nnz: usize,
     shortest_row: usize,
     mean_row: f64,
-    longest_row: usize,
-    /// Largest |1 − Σ P(s'|s, a)|.
+    pub longest_row: usize,
+    /// Largest |1 − Σ|.
     row_sum_error: f64,
+}
+
+impl From<&Csr> for Rows {
+    fn from(matrix: &Csr) -> Self {
+        let rows = || (0..matrix.rows()).map(|row| matrix.row(row).1);
+        Self {
+            nnz: matrix.nnz(),
+            shortest_row: rows().map(<[f64]>::len).min().unwrap_or(0),
+            mean_row: matrix.nnz() as f64 / matrix.rows().max(1) as f64,
+            longest_row: rows().map(<[f64]>::len).max().unwrap_or(0),
+            row_sum_error: rows().map(|row| (1.0 - row.iter().sum::<f64>()).abs()).fold(0.0, f64::max),
+        }
+    }
+}
+
+impl Rows {
+    /// Three lines, of which the first begins with `what` and ends with `kind`.
+    pub fn write(&self, out: &mut impl Write, what: &str, kind: &str) -> io::Result<()> {
+        let Self { nnz, shortest_row, mean_row, longest_row, row_sum_error } = self;
+        writeln!(out, "{what:<16} {nnz} nonzeros{kind}")?;
+        writeln!(out, "  row lengths    {shortest_row} to {longest_row}, {mean_row:.2} on average")?;
+        writeln!(out, "  row sums       1 within {row_sum_error:.1e}")
+    }
 }
 
 #[derive(Serialize)]
@@ -79,14 +102,6 @@ struct Geometry {
 impl From<&Mdp> for Info {
     fn from(mdp: &Mdp) -> Self {
         let (p, r) = (&mdp.transitions, &mdp.rewards);
-        let rows = || (0..p.rows()).map(|row| p.row(row).1);
-        let transitions = Transitions {
-            nnz: p.nnz(),
-            shortest_row: rows().map(<[f64]>::len).min().unwrap_or(0),
-            mean_row: p.nnz() as f64 / p.rows().max(1) as f64,
-            longest_row: rows().map(<[f64]>::len).max().unwrap_or(0),
-            row_sum_error: rows().map(|row| (1.0 - row.iter().sum::<f64>()).abs()).fold(0.0, f64::max),
-        };
         let rewards = Rewards {
             nnz: r.nnz(),
             range: range(&r.val),
@@ -109,7 +124,7 @@ impl From<&Mdp> for Info {
             gamma: mdp.gamma,
             objective: mdp.objective,
             labels: mdp.labels.iter().map(|(label, states)| (label.clone(), states.len())).collect(),
-            transitions,
+            transitions: Rows::from(p),
             rewards,
             grid,
             bytes: bytes(p) + bytes(r) + size_of_val(&*mdp.ends) + size_of_val(&*mdp.action_rewards),
@@ -118,12 +133,13 @@ impl From<&Mdp> for Info {
 }
 
 /// The least and the largest.
-fn range(values: &[f64]) -> Option<[f64; 2]> {
+pub fn range(values: &[f64]) -> Option<[f64; 2]> {
     let bound = |f: fn(f64, f64) -> f64| values.iter().copied().reduce(f);
     bound(f64::min).zip(bound(f64::max)).map(|(least, largest)| [least, largest])
 }
 
-fn bytes(matrix: &Csr) -> usize {
+/// Bytes of a matrix.
+pub fn bytes(matrix: &Csr) -> usize {
     size_of_val(&*matrix.row_ptr) + size_of_val(&*matrix.col) + size_of_val(&*matrix.val)
 }
 
@@ -154,10 +170,7 @@ fn write(info: &Info, out: &mut impl Write) -> io::Result<()> {
     for (label, count) in labels {
         writeln!(out, "Label            {label}, {count} states")?;
     }
-    writeln!(out, "Transitions      {} nonzeros", transitions.nnz)?;
-    let Transitions { shortest_row, mean_row, longest_row, row_sum_error, .. } = transitions;
-    writeln!(out, "  row lengths    {shortest_row} to {longest_row}, {mean_row:.2} on average")?;
-    writeln!(out, "  row sums       1 within {row_sum_error:.1e}")?;
+    transitions.write(out, "Transitions", "")?;
     if let Some([least, largest]) = rewards.range {
         writeln!(out, "Rewards          {} nonzeros, {least} to {largest}", rewards.nnz)?;
     }

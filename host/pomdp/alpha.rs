@@ -66,6 +66,13 @@ impl AlphaVectors {
         }
     }
 
+    /// Every α times `sign`: −1 between rewards and costs.
+    #[must_use]
+    pub fn times(mut self, sign: f64) -> Self {
+        self.values.iter_mut().for_each(|value| *value *= sign);
+        self
+    }
+
     /// Γ without the vectors that `keep` says no to, in the same order.
     #[must_use]
     pub fn retain(&self, keep: impl Fn(usize) -> bool) -> Self {

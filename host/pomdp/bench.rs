@@ -9,7 +9,7 @@ use warpkov_kernels::launch::Device;
 use super::alpha::AlphaVectors;
 use super::backup::Backup;
 use super::belief::Belief;
-use super::generate::{Layout, Olfactory, RockSample, Tag, Tiger};
+use super::generate::{Layout, Maze, Olfactory, RockSample, Tag, Tiger};
 use super::io::{self, Format};
 use super::model::Pomdp;
 use super::solve::options::{Limits, SolveOptions, Status};
@@ -50,7 +50,7 @@ impl Case {
 }
 
 /// Models with published bounds. SARSOP's are those of its authors' implementation on one CPU core.
-pub const CASES: [Case; 5] = [
+pub const CASES: [Case; 8] = [
     Case {
         name: "tiger",
         target: Some(19.3711),
@@ -68,6 +68,33 @@ pub const CASES: [Case; 5] = [
         vectors: 1 << 20,
         source: "SARSOP -6.20 in 60 s",
         make: || Tag::default().generate(),
+    },
+    Case {
+        name: "tiger-grid",
+        target: Some(2.256),
+        expansions: None,
+        beliefs: 256,
+        vectors: 1 << 20,
+        source: "SARSOP 2.256 in 60 s",
+        make: || Maze::tiger_grid().generate(),
+    },
+    Case {
+        name: "hallway",
+        target: Some(0.9939),
+        expansions: None,
+        beliefs: 256,
+        vectors: 1 << 20,
+        source: "SARSOP .9939 in 60 s",
+        make: || Maze::hallway().generate(),
+    },
+    Case {
+        name: "hallway2",
+        target: Some(0.3559),
+        expansions: None,
+        beliefs: 256,
+        vectors: 1 << 20,
+        source: "SARSOP .3559 in 80 s",
+        make: || Maze::hallway2().generate(),
     },
     Case {
         name: "rock-sample-7-8",

@@ -105,30 +105,106 @@ impl Vectors {
     /// and its value in `f64`. `None` where there is none. The belief may be one of another sum than 1.
     #[must_use]
     pub fn best_from(&self, belief: &Belief, first: usize) -> Option<(u32, f64)> {
-        let mut best = (None, f32::NEG_INFINITY);
+        let vector = self.scan(belief, first)?;
+        Some((vector as u32, belief.dot(self.alpha.vector(vector))))
+    }
+
+    /// The number of the vector that [`best_from`](Self::best_from) finds.
+    fn scan(&self, belief: &Belief, first: usize) -> Option<usize> {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has just been found to have what the function is compiled for.
+            return unsafe { self.scan_avx512(belief, first) };
+        } else if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: likewise.
+            return unsafe { self.scan_avx2(belief, first) };
+        }
+        self.scan_blocks(belief, first)
+    }
+
+    #[inline(always)]
+    fn scan_blocks(&self, belief: &Belief, first: usize) -> Option<usize> {
+        let mut best = (first, f32::NEG_INFINITY);
         for (block, entries) in self.blocks.iter().enumerate().skip(first / LANES) {
-            let scores = scores(belief, entries);
-            for (lane, &score) in scores.iter().enumerate() {
-                let vector = block * LANES + lane;
-                if vector >= first && vector < self.alpha.len() && (best.0.is_none() || score > best.1) {
-                    best = (Some(vector), score);
-                }
+            let mut scores = scores(belief, entries);
+            let known = first.saturating_sub(block * LANES);
+            scores[..known].fill(f32::NEG_INFINITY);
+            let most = largest(scores);
+            if most > best.1 {
+                let lane = scores.iter().position(|&score| score == most)?;
+                best = (block * LANES + lane, most);
             }
         }
-        best.0.map(|vector| (vector as u32, belief.dot(self.alpha.vector(vector))))
+        Some(best.0).filter(|&best| best < self.alpha.len())
+    }
+
+    /// [`scan_blocks`](Self::scan_blocks) compiled for processors with AVX-512, with the same result.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    fn scan_avx512(&self, belief: &Belief, first: usize) -> Option<usize> {
+        self.scan_blocks(belief, first)
+    }
+
+    /// [`scan_blocks`](Self::scan_blocks) compiled for processors with AVX2, with the same result.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn scan_avx2(&self, belief: &Belief, first: usize) -> Option<usize> {
+        self.scan_blocks(belief, first)
     }
 }
 
+/// Sums that run side by side, since one addition has to wait for the one before.
+const SUMS: usize = 4;
+
 /// Σ b(s) α(s) of the vectors of a block.
+#[inline(always)]
 fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
-    let mut sums = [0.0; LANES];
-    for (state, prob) in belief.iter() {
-        let prob = prob as f32;
-        for (sum, value) in sums.iter_mut().zip(&block[state as usize]) {
-            *sum += prob * value;
+    let mut sums = [[0.0; LANES]; SUMS];
+    let mut last = [0.0; LANES];
+    let (states, probs) = (belief.states.chunks_exact(SUMS), belief.probs.chunks_exact(SUMS));
+    for (&state, &prob) in states.remainder().iter().zip(probs.remainder()) {
+        last = plus(last, prob, &block[state as usize]);
+    }
+    for (states, probs) in states.zip(probs) {
+        for i in 0..SUMS {
+            sums[i] = plus(sums[i], probs[i], &block[states[i] as usize]);
         }
     }
-    sums
+    for sum in sums {
+        last = plus(last, 1.0, &sum);
+    }
+    last
+}
+
+/// sum + prob · row.
+#[inline(always)]
+fn plus(mut sum: [f32; LANES], prob: f64, row: &[f32; LANES]) -> [f32; LANES] {
+    let prob = prob as f32;
+    for (sum, value) in sum.iter_mut().zip(row) {
+        *sum += prob * value;
+    }
+    sum
+}
+
+/// The largest, by halves. What is no number, as 0 · −∞ where there is no vector, may only be behind all others.
+#[inline(always)]
+fn largest(mut scores: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            scores[lane] = if scores[lane + width] > scores[lane] { scores[lane + width] } else { scores[lane] };
+        }
+        width /= 2;
+    }
+    scores[0]
+}
+
+/// Fills a vector, part by part, each with where it begins; on all cores where there are several.
+fn fill(vector: &mut [f64], part: impl Fn(usize, &mut [f64]) + Sync) {
+    if vector.len() <= CHUNK {
+        return part(0, vector);
+    }
+    vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, target)| part(chunk * CHUNK, target));
 }
 
 /// What builds vectors: r and T action by action, as a vector meets them state after state.
@@ -179,8 +255,7 @@ impl<'m> Assembler<'m> {
         let observed = &self.model.observations;
         let (ends, col, val) = (&observed.row_ptr[action as usize * states..], &observed.col[..], &observed.val[..]);
         let mut after = vec![0.0; states];
-        after.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, after)| {
-            let begin = chunk * CHUNK;
+        fill(&mut after, |begin, after| {
             let mut entry = ends[begin] as usize;
             for ((state, target), &end) in (begin..).zip(after).zip(&ends[begin + 1..]) {
                 let entries = entry..end as usize;
@@ -198,8 +273,7 @@ impl<'m> Assembler<'m> {
         let gamma = self.model.gamma();
         let Rows { rewards, ends, successors, probs } = &self.actions[action as usize];
         let mut vector = vec![0.0; values.len()];
-        vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, vector)| {
-            let begin = chunk * CHUNK;
+        fill(&mut vector, |begin, vector| {
             let mut entry = if begin == 0 { 0 } else { ends[begin - 1] };
             for ((target, reward), &end) in vector.iter_mut().zip(&rewards[begin..]).zip(&ends[begin..]) {
                 let entries = entry..end;

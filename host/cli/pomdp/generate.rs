@@ -18,6 +18,7 @@ use crate::cli::number;
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp generate tiger --out tiger.json
+  warpkov pomdp generate hallway2 --out hallway2.pomdp
   warpkov pomdp generate rock-sample --layout 7,8 --out rocks.json
   warpkov pomdp generate maze --map hall.txt --out hall.json";
 
@@ -26,6 +27,9 @@ Examples:
 pub enum Family {
     Tiger(Tiger),
     FourByThree(FourByThree),
+    Hallway(Hallway),
+    Hallway2(Hallway2),
+    TigerGrid(TigerGrid),
     Maze(Maze),
     Tag(Tag),
     RockSample(RockSample),
@@ -80,7 +84,7 @@ pub struct FourByThree {
     /// Probability of slipping to a side.
     #[arg(long, value_name = "P", default_value = "0.2", value_parser = number::probability)]
     slip: f64,
-    /// What every step earns.
+    /// What a step from any cell but the last two earns.
     #[arg(long, value_name = "R", default_value = "-0.04", value_parser = number::finite)]
     step: f64,
     /// Discount factor γ, in [0, 1).
@@ -90,14 +94,57 @@ pub struct FourByThree {
     output: Output,
 }
 
+/// Generates the corridor of Littman, Cassandra and Kaelbling: 60 states.
+///
+/// A robot that may be anywhere in it sees walls and openings, not always truly, and looks for one of four niches.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate hallway --show --out hallway.pomdp")]
+pub struct Hallway {
+    #[command(flatten)]
+    known: Known,
+}
+
+/// Generates the block of corridors of Littman, Cassandra and Kaelbling: 92 states.
+///
+/// A robot that may be anywhere in it sees walls and openings, not always truly, and looks for the one way out.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate hallway2 --show --out hallway2.pomdp")]
+pub struct Hallway2 {
+    #[command(flatten)]
+    known: Known,
+}
+
+/// Generates the tiger grid of Littman, Cassandra and Kaelbling: 36 states.
+///
+/// A robot starts in one of two rooms. What is a way to the goal from one of them is a way to the tiger from the other.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate tiger-grid --show --out tiger-grid.pomdp")]
+pub struct TigerGrid {
+    #[command(flatten)]
+    known: Known,
+}
+
+/// What may be said of a maze that is known.
+#[derive(Args)]
+struct Known {
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    /// Draw the map on the standard error.
+    #[arg(long)]
+    show: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
 /// Generates a maze for a robot that turns and sees walls around it.
 ///
-/// The robot knows the maze but not where in it it is. In a map '#' and ' ' are walls, '.' is free, 'G' a goal, and '1' to
-/// '9' are marks that are seen where they are. Without a map or a size it is a corridor with four niches.
+/// The robot knows the maze but not where in it it is. In a map '#' and ' ' are walls, '.' is free, 'G' a goal, 'T' a tiger,
+/// and '1' to '9' are marks for who looks south there. '^', '>', 'v' and '<' are where it starts, by how it looks there: in all
+/// other cells than goals if there are none. Without a map or a size it is the hallway.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  warpkov pomdp generate maze --out corridor.json
   warpkov pomdp generate maze --map hall.txt --out hall.json
   warpkov pomdp generate maze --width 12 --height 8 --seed 7 --show --out maze.json")]
 pub struct Maze {
@@ -113,9 +160,15 @@ pub struct Maze {
     /// Seed of the random maze.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Probability that an action does what it says.
+    /// Probability that a step forward is made.
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
-    moves: f64,
+    forward: f64,
+    /// Probability that a turn to the right or left is made.
+    #[arg(long, value_name = "P", default_value = "0.7", value_parser = number::probability)]
+    turn: f64,
+    /// Probability that a turn around is made.
+    #[arg(long, value_name = "P", default_value = "0.6", value_parser = number::probability)]
+    around: f64,
     /// Probability that a wall is seen.
     #[arg(long, value_name = "P", default_value = "0.9", value_parser = number::probability)]
     sees_wall: f64,
@@ -237,11 +290,24 @@ impl Maze {
     }
 }
 
+impl Known {
+    /// The model of this maze.
+    fn of(&self, maze: generate::Maze) -> Result<Pomdp, Error> {
+        if self.show {
+            eprint!("{}", maze.map);
+        }
+        Ok(generate::Maze { gamma: self.gamma, ..maze }.generate()?)
+    }
+}
+
 impl Family {
     fn output(&self) -> &Output {
         match self {
             Self::Tiger(arguments) => &arguments.output,
             Self::FourByThree(arguments) => &arguments.output,
+            Self::Hallway(Hallway { known })
+            | Self::Hallway2(Hallway2 { known })
+            | Self::TigerGrid(TigerGrid { known }) => &known.output,
             Self::Maze(arguments) => &arguments.output,
             Self::Tag(arguments) => &arguments.output,
             Self::RockSample(arguments) => &arguments.output,
@@ -257,14 +323,17 @@ impl Family {
             Self::FourByThree(FourByThree { slip, step, gamma, .. }) => {
                 generate::FourByThree { slip, step, gamma, ..generate::FourByThree::default() }.generate()?
             }
+            Self::Hallway(Hallway { ref known }) => known.of(generate::Maze::hallway())?,
+            Self::Hallway2(Hallway2 { ref known }) => known.of(generate::Maze::hallway2())?,
+            Self::TigerGrid(TigerGrid { ref known }) => known.of(generate::Maze::tiger_grid())?,
             Self::Maze(ref arguments) => {
-                let Maze { moves, sees_wall, sees_opening, gamma, show, .. } = *arguments;
+                let Maze { forward, turn, around, sees_wall, sees_opening, gamma, show, .. } = *arguments;
                 let map = arguments.map()?;
                 if show {
                     eprint!("{map}");
                 }
                 let rest = generate::Maze::default();
-                generate::Maze { map, moves, sees_wall, sees_opening, gamma, ..rest }.generate()?
+                generate::Maze { map, forward, turn, around, sees_wall, sees_opening, gamma, ..rest }.generate()?
             }
             Self::Tag(Tag { flees, gamma, .. }) => {
                 generate::Tag { flees, gamma, ..generate::Tag::default() }.generate()?

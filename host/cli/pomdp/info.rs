@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::mdp::model::{Csr, Objective};
+use warpkov::mdp::model::Objective;
 use warpkov::pomdp::model::Pomdp;
 
 use super::file::Input;
 use super::{Error, Outcome};
+use crate::cli::info::{Rows, bytes, range};
 
 /// Describes a model.
 #[derive(Args)]
@@ -49,35 +50,9 @@ struct Info {
     bytes: usize,
 }
 
-/// Distributions over columns.
-#[derive(Serialize)]
-struct Rows {
-    nnz: usize,
-    shortest_row: usize,
-    mean_row: f64,
-    longest_row: usize,
-    /// Largest |1 − Σ|.
-    row_sum_error: f64,
-}
-
-impl From<&Csr> for Rows {
-    fn from(matrix: &Csr) -> Self {
-        let rows = || (0..matrix.rows()).map(|row| matrix.row(row).1);
-        Self {
-            nnz: matrix.nnz(),
-            shortest_row: rows().map(<[f64]>::len).min().unwrap_or(0),
-            mean_row: matrix.nnz() as f64 / matrix.rows().max(1) as f64,
-            longest_row: rows().map(<[f64]>::len).max().unwrap_or(0),
-            row_sum_error: rows().map(|row| (1.0 - row.iter().sum::<f64>()).abs()).fold(0.0, f64::max),
-        }
-    }
-}
-
 impl From<&Pomdp> for Info {
     fn from(model: &Pomdp) -> Self {
         let process = &model.process;
-        let rewards = model.expected_rewards();
-        let bound = |f: fn(f64, f64) -> f64| rewards.iter().copied().reduce(f);
         let transitions = Rows::from(&process.transitions);
         Self {
             states: model.states(),
@@ -90,7 +65,7 @@ impl From<&Pomdp> for Info {
             transitions,
             observation: Rows::from(&model.observations),
             observed: observed(model),
-            rewards: bound(f64::min).zip(bound(f64::max)).map(|(least, largest)| [least, largest]),
+            rewards: range(&model.expected_rewards()),
             transition_rewards: process.rewards.nnz() > 0,
             bytes: [&process.transitions, &process.rewards, &model.observations].map(bytes).iter().sum::<usize>()
                 + size_of_val(&*process.action_rewards),
@@ -109,10 +84,6 @@ fn observed(model: &Pomdp) -> bool {
             before.is_none_or(|before| before == (action, state) || before.0 != action)
         })
     })
-}
-
-fn bytes(matrix: &Csr) -> usize {
-    size_of_val(&*matrix.row_ptr) + size_of_val(&*matrix.col) + size_of_val(&*matrix.val)
 }
 
 /// Reads, then prints.
@@ -137,19 +108,12 @@ fn write(info: &Info, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "Start            {} states", info.start)?;
     let kind = if info.deterministic { ", deterministic" } else { "" };
-    rows(out, "Transitions", &info.transitions, kind)?;
+    info.transitions.write(out, "Transitions", kind)?;
     let kind = if info.observed { ", the state is seen" } else { "" };
-    rows(out, "Observations", &info.observation, kind)?;
+    info.observation.write(out, "Observations", kind)?;
     if let Some([least, largest]) = info.rewards {
         let kind = if info.transition_rewards { ", of transitions" } else { "" };
         writeln!(out, "Rewards r(s, a)  {least} to {largest}{kind}")?;
     }
     writeln!(out, "Memory           {:.1} MiB", info.bytes as f64 / (1u64 << 20) as f64)
-}
-
-fn rows(out: &mut impl Write, what: &str, rows: &Rows, kind: &str) -> io::Result<()> {
-    let Rows { nnz, shortest_row, mean_row, longest_row, row_sum_error } = rows;
-    writeln!(out, "{what:<16} {nnz} nonzeros{kind}")?;
-    writeln!(out, "  row lengths    {shortest_row} to {longest_row}, {mean_row:.2} on average")?;
-    writeln!(out, "  row sums       1 within {row_sum_error:.1e}")
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::mdp::model::Objective;
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::io::read_vectors;
 use warpkov::pomdp::model::Pomdp;
@@ -26,10 +25,7 @@ impl WithPolicy {
     /// Reads both; the vectors are made those of the model to be maximised, as `read_vectors` gives them in its own sign.
     pub fn read(&self) -> Result<(Pomdp, AlphaVectors), Error> {
         let model = self.input.read()?;
-        let mut policy = read_vectors(&self.policy, None, Some(&model))?;
-        if model.process.objective == Objective::Minimize {
-            policy.values.iter_mut().for_each(|value| *value = -*value);
-        }
+        let policy = read_vectors(&self.policy, None, Some(&model))?.times(model.process.objective.sign());
         let wrong = |error| Error::Usage(format!("{}: {error}", self.policy.display()));
         simulate::check(&model, &policy).map_err(wrong)?;
         Ok((model, policy))

@@ -66,9 +66,8 @@ enum Type {
 /// Reads, runs the kernels, prints.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let model = formats::read_arrays(&arguments.model, None)?;
-    let mut vectors = formats::read_vectors(&arguments.alphas, None, Some(&model))?;
+    let vectors = formats::read_vectors(&arguments.alphas, None, Some(&model))?.times(model.process.objective.sign());
     let beliefs = formats::beliefs::read(&arguments.beliefs, model.states())?;
-    vectors.values.iter_mut().for_each(|value| *value *= model.process.objective.sign());
     let model = model.to_maximize();
     if vectors.is_empty() {
         return Err(Error::Usage(format!("{}: no vector, expected at least one", arguments.alphas.display())));

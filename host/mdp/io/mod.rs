@@ -173,9 +173,7 @@ impl Format {
 
     /// The format that the extension of `path` tells.
     pub fn of_name(path: &Path) -> Option<Self> {
-        let found = path.extension()?.to_str()?;
-        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
-        Self::value_variants().iter().copied().find(known)
+        of_extension(path, Self::extensions)
     }
 
     /// The format of a file that begins with `start`, the first [`SNIFFED`] bytes or all, and is `length` bytes long, if
@@ -198,6 +196,16 @@ impl Format {
             _ => Self::Json,
         }
     }
+}
+
+/// The first of the formats that have the extension of `path`, in whatever case.
+pub(crate) fn of_extension<F: ValueEnum + Copy>(
+    path: &Path,
+    extensions: fn(F) -> &'static [&'static str],
+) -> Option<F> {
+    let found = path.extension()?.to_str()?;
+    let known = |format: &F| extensions(*format).iter().any(|known| found.eq_ignore_ascii_case(known));
+    F::value_variants().iter().copied().find(known)
 }
 
 /// Bytes at the beginning of a file that tell its format.

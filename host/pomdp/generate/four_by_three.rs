@@ -9,21 +9,21 @@ use crate::pomdp::model::{Names, Pomdp};
 /// Four columns, three rows, and a wall in the second column of the second row: 11 cells, row after row from above.
 ///
 /// Actions: north, south, east, west. A move succeeds with 1 − `slip` and goes to either side with `slip` / 2; against a
-/// wall it stays. Observations are exact: left, right, both or neither, which of the two sides have a wall; good and bad,
-/// where the cells at the right end of the first and second row are. Those two pay `good` and `bad` when they are entered,
-/// and whatever is done there leads anywhere else. Every step earns `step` beside that. Starts anywhere but in those two.
+/// wall it stays. Observations are exact: left, right, neither or both, which of the two sides have a wall; good and bad,
+/// where the cells at the right end of the first and second row are. Whatever is done in those two leads anywhere else and
+/// earns `good` and `bad`; whatever is done elsewhere earns `step`. Starts anywhere but in those two.
 ///
-/// V\*(b₀) is between 1.9060 and 1.9071. Cassandra's file of this grid is another model: SARSOP's bounds on it are 1.88988 and
-/// 1.89085, and 1.9039 is what it is worth here if the two cells pay when they are left.
+/// V\*(b₀) is between 1.9038 and 1.9048. Cassandra's file of this grid has one entry else, a move from the third cell of the
+/// lowest row to the east that slips to the west in place of staying, with which it is between 1.88988 and 1.89085.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FourByThree {
     /// The probability of going to a side, in [0, 1].
     pub slip: f64,
-    /// What every step earns; finite.
+    /// What a step from any other cell earns; finite.
     pub step: f64,
-    /// What entering the good cell earns; finite.
+    /// What leaving the good cell earns; finite.
     pub good: f64,
-    /// What entering the bad cell earns; finite.
+    /// What leaving the bad cell earns; finite.
     pub bad: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
@@ -81,22 +81,20 @@ impl FourByThree {
                 (BAD, ..) => 5,
                 (_, true, false) => 0,
                 (_, false, true) => 1,
-                (_, true, true) => 2,
-                (_, false, false) => 3,
+                (_, false, false) => 2,
+                (_, true, true) => 3,
             };
             [(seen, 1.0)]
         };
-        let entered = |s: u32| match s {
+        let action_rewards = sizes.rewards(|s, _| match s {
             GOOD => good,
             BAD => bad,
-            _ => 0.0,
-        };
-        let action_rewards =
-            sizes.rewards(|s, a| step + outcomes(s, a).iter().map(|&(next, p)| p * entered(next)).sum::<f64>());
+            _ => step,
+        });
         let matrices =
             Matrices { transitions, observations: sizes.observations(shown)?, action_rewards, ..Matrices::default() };
         let actions = names(["north", "south", "east", "west"]);
-        let observations = names(["left", "right", "both", "neither", "good", "bad"]);
+        let observations = names(["left", "right", "neither", "both", "good", "bad"]);
         sizes.model(gamma, matrices, others.clone(), Names { states: Vec::new(), actions, observations })
     }
 }

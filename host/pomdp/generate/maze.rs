@@ -1,5 +1,5 @@
 //! Mazes for a robot that turns and looks for walls: Littman, Cassandra and Kaelbling, *Learning policies for partially
-//! observable environments: scaling up*, ICML (1995), of whose problem "hallway" these are the kind.
+//! observable environments: scaling up*, ICML (1995), and three mazes of theirs.
 
 use super::{Error, Matrices, Sizes, names};
 use crate::mdp::generate::{below, cells, discount, finite, fraction, matrix, random};
@@ -9,44 +9,91 @@ use crate::pomdp::model::{Names, Pomdp};
 /// A robot with an orientation that knows the maze but not where in it it is.
 ///
 /// State 4 · cell + orientation, cells numbered row after row from above, orientations north, east, south, west. Actions:
-/// stay, forward, right, left, around. With probability `moves` they do what they say, and else: forward leaves the robot
-/// where it is with half of the rest and turns it right or left with a quarter each; a turn to the right or left is not
-/// made or goes all the way around; a turn around ends half the way, on either side. Against a wall it stays.
+/// stay, forward, right, around, left. A step forward is made with probability `forward`; a quarter of the rest each goes to a
+/// step to the right, to the left and back, and to none. Who steps to a side looks there, and who steps back does so in one
+/// of two cases. A turn to the right or left is made with probability `turn`, and with a third of the rest each it ends in
+/// one of the other orientations. A turn around is made with probability `around`; of the rest a quarter is no turn, and the
+/// other three are shared by right and left. Against a wall the robot stays.
 ///
-/// Observations: f + 2r + 4b + 8l, where each of front, right, back and left is 1 where a wall is seen (with probability
-/// `sees_wall` where there is one, 1 − `sees_opening` where there is none); 16 in a goal; 17 and above the map's marks, in
-/// the order of their digits. Goals and marks are seen surely and from all sides. To come into a goal earns `reward`, and
-/// whatever is done there leads to the start: all that is no goal, with any orientation.
+/// Observations: 8f + 4r + 2b + l, where each of front, right, back and left is 1 where a wall is seen (with probability
+/// `sees_wall` where there is one, 1 − `sees_opening` where there is none); then the map's marks in the order of their
+/// digits, one of which is all that is seen by who looks south where it is; then the goal, which is all that is seen there. To
+/// come into a goal earns `goal`, and whatever is done there leads to the start; every step that ends at a tiger earns `tiger`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Maze {
-    /// Where walls, goals and marks are.
+    /// What is where.
     pub map: Map,
-    /// The probability that an action does what it says, in [0, 1].
-    pub moves: f64,
+    /// The probability that a step is made, in [0, 1].
+    pub forward: f64,
+    /// The probability that a quarter turn is made, in [0, 1].
+    pub turn: f64,
+    /// The probability that a half turn is made, in [0, 1].
+    pub around: f64,
     /// The probability that a wall is seen, in [0, 1].
     pub sees_wall: f64,
     /// The probability that no wall is seen where there is none, in [0, 1].
     pub sees_opening: f64,
     /// What coming into a goal earns; finite.
-    pub reward: f64,
+    pub goal: f64,
+    /// What a step that ends at a tiger earns; finite.
+    pub tiger: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
 }
 
-/// A corridor of eleven cells with four niches, of which three are marked and one is the goal: 60 states.
+/// [`hallway`](Maze::hallway).
 impl Default for Maze {
     fn default() -> Self {
-        let map = Map { width: 13, cells: "##############...........####1#2#3#G################".chars().collect() };
-        Self { map, moves: 0.8, sees_wall: 0.9, sees_opening: 0.95, reward: 1.0, gamma: 0.95 }
+        Self::hallway()
     }
 }
 
-/// A map: `#` is a wall, as is all around it, `.` is free, `G` a goal, and `1` to `9` are marks.
+/// The source's mazes.
+impl Maze {
+    /// A corridor with four niches, of which the last is the goal, and a mark before each: 60 states, 21 observations.
+    #[must_use]
+    pub fn hallway() -> Self {
+        Self::known(11, "..1.2.3.4..##.#.#.#G##")
+    }
+
+    /// A block of corridors that look alike: 92 states, 17 observations.
+    #[must_use]
+    pub fn hallway2() -> Self {
+        Self::known(7, "#.....#..#.#..#.#.#.#..#.#.G#.....#")
+    }
+
+    /// Two rooms that differ by where the goal is and where a tiger, and the robot starts in either: 36 states, 17
+    /// observations.
+    #[must_use]
+    pub fn tiger_grid() -> Self {
+        Self::known(5, "T.G.T.^#^.")
+    }
+
+    fn known(width: usize, cells: &str) -> Self {
+        Self {
+            map: Map { width, cells: cells.chars().collect() },
+            forward: 0.8,
+            turn: 0.7,
+            around: 0.6,
+            sees_wall: 0.9,
+            sees_opening: 0.95,
+            goal: 1.0,
+            tiger: -1.0,
+            gamma: 0.95,
+        }
+    }
+}
+
+/// A map: `#` is a wall, as is all around it, `.` is free, `G` a goal, `T` a tiger, `1` to `9` are marks for who looks south, and
+/// `^`, `>`, `v` and `<` say where the robot may start and how it looks there: anywhere that is no goal where there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     width: usize,
     cells: Vec<char>,
 }
+
+/// Orientations as a map has them.
+const ORIENTATIONS: [char; 4] = ['^', '>', 'v', '<'];
 
 impl std::str::FromStr for Map {
     type Err = Error;
@@ -60,7 +107,7 @@ impl std::str::FromStr for Map {
             for (column, found) in line.chars().enumerate() {
                 cells.push(match found {
                     ' ' => '#',
-                    '#' | '.' | 'G' | '1'..='9' => found,
+                    '#' | '.' | 'G' | 'T' | '1'..='9' | '^' | '>' | 'v' | '<' => found,
                     _ => return Err(Error::Cell { line: number + 1, column: column + 1, found }),
                 });
             }
@@ -130,11 +177,13 @@ impl Maze {
     /// # Errors
     /// If a field is out of its range, or the map has no goal or no other cell.
     pub fn generate(&self) -> Result<Pomdp, Error> {
-        let Self { ref map, moves, sees_wall, sees_opening, reward, gamma } = *self;
-        fraction("moves", moves)?;
-        fraction("sees_wall", sees_wall)?;
-        fraction("sees_opening", sees_opening)?;
-        finite("reward", reward)?;
+        let Self { ref map, forward, turn, around, sees_wall, sees_opening, goal, tiger, gamma } = *self;
+        let chances = [("forward", forward), ("turn", turn), ("around", around)];
+        for (name, chance) in chances.into_iter().chain([("sees_wall", sees_wall), ("sees_opening", sees_opening)]) {
+            fraction(name, chance)?;
+        }
+        finite("goal", goal)?;
+        finite("tiger", tiger)?;
         discount(gamma)?;
         let places: Vec<usize> = (0..map.cells.len()).filter(|&place| map.cells[place] != '#').collect();
         let goals = places.iter().filter(|&&place| map.cells[place] == 'G').count();
@@ -151,50 +200,76 @@ impl Maze {
             numbers[place] = number;
         }
         let kind = |s: u32| map.cells[places[(s / 4) as usize]];
-        let start = Belief::uniform((0..states).filter(|&s| kind(s) != 'G').collect());
+        let given = (0..states).filter(|&s| ORIENTATIONS[(s % 4) as usize] == kind(s));
+        let given = Some(given.collect::<Vec<_>>()).filter(|given| !given.is_empty());
+        let start = Belief::uniform(given.unwrap_or_else(|| (0..states).filter(|&s| kind(s) != 'G').collect()));
 
         let turned = |s: u32, by: u32| s / 4 * 4 + (s + by) % 4;
-        let ahead = |s: u32| map.beside(places[(s / 4) as usize], s % 4).map_or(s, |to| 4 * numbers[to] + s % 4);
-        let rest = 1.0 - moves;
+        // A step to a side, by who looks there; `None` where a wall is.
+        let step = |s: u32, by: u32| {
+            let to = map.beside(places[(s / 4) as usize], (s + by) % 4)?;
+            Some(4 * numbers[to] + (s + by) % 4)
+        };
         let transitions = sizes.transitions(|s, a| {
             if kind(s) == 'G' {
                 return start.iter().collect();
             }
-            let [right, around, left] = [1, 2, 3].map(|by| turned(s, by));
+            let quarter = (1.0 - forward) / 4.0;
             match a {
                 0 => vec![(s, 1.0)],
-                1 => vec![(ahead(s), moves), (s, rest / 2.0), (right, rest / 4.0), (left, rest / 4.0)],
-                2 => vec![(right, moves), (s, rest / 2.0), (around, rest / 2.0)],
-                3 => vec![(left, moves), (s, rest / 2.0), (around, rest / 2.0)],
-                _ => vec![(around, moves), (right, rest / 2.0), (left, rest / 2.0)],
+                1 => {
+                    let side = |by: u32, chance: f64| (step(s, by).unwrap_or(s), chance);
+                    let back = step(s, 2);
+                    let facing = [back.unwrap_or(s), back.map_or(s, |to| turned(to, 2))].map(|to| (to, quarter / 2.0));
+                    [side(0, forward), side(1, quarter), side(3, quarter), (s, quarter)]
+                        .into_iter()
+                        .chain(facing)
+                        .collect()
+                }
+                2 | 4 => {
+                    let ends = |by: u32| if by == a - 1 { turn } else { (1.0 - turn) / 3.0 };
+                    (0..4).map(|by| (turned(s, by), ends(by))).collect()
+                }
+                _ => {
+                    let side = (1.0 - around) * 3.0 / 8.0;
+                    let ends = [(1.0 - around) / 4.0, side, around, side];
+                    (0..).zip(ends).map(|(by, chance)| (turned(s, by), chance)).collect()
+                }
             }
         })?;
-        let observations = sizes.observations(|_, s| match kind(s) {
-            'G' => vec![(16, 1.0)],
-            '.' => {
-                let wall = [0, 1, 2, 3].map(|by| map.beside(places[(s / 4) as usize], (s + by) % 4).is_none());
-                let seen = wall.map(|wall| if wall { sees_wall } else { 1.0 - sees_opening });
-                let chance = |bits: u32| {
-                    seen.iter().zip(0..4).map(|(p, side)| if bits >> side & 1 == 1 { *p } else { 1.0 - p }).product()
-                };
-                (0..16).map(|bits| (bits, chance(bits))).collect()
+        let observations = sizes.observations(|_, s| {
+            let place = kind(s);
+            if place == 'G' {
+                return vec![(16 + marks.len() as u32, 1.0)];
             }
-            mark => vec![(17 + marks.partition_point(|&known| known < mark) as u32, 1.0)],
+            if place.is_ascii_digit() && s % 4 == 2 {
+                return vec![(16 + marks.partition_point(|&known| known < place) as u32, 1.0)];
+            }
+            let seen = [0, 1, 2, 3].map(|by| if step(s, by).is_none() { sees_wall } else { 1.0 - sees_opening });
+            let chance = |bits: u32| {
+                seen.iter().zip(0..4).map(|(p, side)| if bits << side & 8 == 8 { *p } else { 1.0 - p }).product()
+            };
+            (0..16).map(|bits| (bits, chance(bits))).collect()
         })?;
         // Whoever is in a goal leaves it, so that each of its entries is one that comes into it.
-        let entered = |row: usize| {
-            let successors = transitions.row(row).0.iter().copied();
-            successors.filter(|&next| reward != 0.0 && kind(next) == 'G').map(move |next| (next, reward))
+        let earned = |row: usize| {
+            let earns = |next: u32| match kind(next) {
+                'G' => goal,
+                'T' => tiger,
+                _ => 0.0,
+            };
+            let earned = transitions.row(row).0.iter().map(move |&next| (next, earns(next)));
+            earned.filter(|&(_, reward)| reward != 0.0)
         };
-        let rewards = matrix(transitions.rows(), entered)?;
+        let rewards = matrix(transitions.rows(), earned)?;
         let matrices = Matrices { transitions: transitions.clone(), observations, rewards, ..Matrices::default() };
         let walls = (0..16).map(|bits: u32| {
             let sides = ["front", "right", "back", "left"].into_iter().zip(0..4);
-            let seen: Vec<_> = sides.filter(|(_, side)| bits >> side & 1 == 1).map(|(name, _)| name).collect();
+            let seen: Vec<_> = sides.filter(|(_, side)| bits << side & 8 == 8).map(|(name, _)| name).collect();
             if seen.is_empty() { "open".to_owned() } else { seen.join("-") }
         });
-        let seen = walls.chain(["goal".to_owned()]).chain(marks.iter().map(|mark| format!("mark{mark}"))).collect();
-        let actions = names(["stay", "forward", "right", "left", "around"]);
+        let seen = walls.chain(marks.iter().map(|mark| format!("mark{mark}"))).chain(["goal".to_owned()]).collect();
+        let actions = names(["stay", "forward", "right", "around", "left"]);
         sizes.model(gamma, matrices, start.clone(), Names { states: Vec::new(), actions, observations: seen })
     }
 }

@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | [`Tiger`] | two doors, and a tiger behind one of them | 2, 3, 2 |
 //! | [`FourByThree`] | a small grid in which walls are seen | 11, 4, 6 |
-//! | [`Maze`] | a robot with an orientation in a maze, as in hallway | 4 × cells, 5, 17 and marks |
+//! | [`Maze`] | a robot with an orientation: hallway, hallway2, tiger-grid, and any map | 4 × cells, 5, 17 and marks |
 //! | [`Tag`] | a robot chases an opponent that it sees only where it stands | 870, 5, 30 |
 //! | [`RockSample`] | a rover that checks rocks from afar | n² · 2ᵏ + 1, 5 + k, 2 |
 //! | [`Olfactory`] | a source of odour to be found downwind | cells, 4, 3 |
@@ -59,7 +59,7 @@ pub enum Error {
         y: u32,
     },
     /// A character that no map has.
-    #[error("line {line}, column {column} of the map: found {found:?}, expected '#', '.', 'G' or a mark '1' to '9'")]
+    #[error("line {line}, column {column} of the map: found {found:?}, expected one of # . G T ^ > v < 1 to 9")]
     Cell {
         /// From 1.
         line: usize,

@@ -23,8 +23,8 @@ use memmap2::Mmap;
 use super::alpha::AlphaVectors;
 use super::model::{Invalid, Pomdp};
 use crate::mdp;
-use crate::mdp::io::BUFFER;
 use crate::mdp::io::lines::no_place;
+use crate::mdp::io::{BUFFER, of_extension};
 use crate::output::atomic_write;
 
 pub use self::cassandra::nameable;
@@ -165,9 +165,7 @@ impl Format {
     /// The format that the extension of `path` tells.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
-        let found = path.extension()?.to_str()?;
-        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
-        Self::value_variants().iter().copied().find(known)
+        of_extension(path, Self::extensions)
     }
 
     /// What such files hold.

@@ -1,7 +1,6 @@
 //! The beliefs that were met, each once, and how actions and observations lead from one to another.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::pomdp::belief::Belief;
 
@@ -67,12 +66,11 @@ pub struct Graph {
 impl Graph {
     /// The number of a belief; it becomes a node unless it is one.
     pub fn intern(&mut self, belief: Belief) -> u32 {
-        let mut hasher = DefaultHasher::new();
-        belief.states.hash(&mut hasher);
-        for prob in &belief.probs {
-            ((prob / MERGED).round() as u64 >> 10).hash(&mut hasher);
+        let mut hash = 0;
+        for (state, prob) in belief.iter() {
+            hash = mixed(mixed(hash, u64::from(state)), (prob / MERGED).round() as u64 >> 10);
         }
-        let same = self.numbers.entry(hasher.finish()).or_default();
+        let same = self.numbers.entry(hash).or_default();
         let equal = |other: &Belief| {
             let near = |(a, b): (&f64, &f64)| (a - b).abs() < MERGED;
             other.states == belief.states && other.probs.iter().zip(&belief.probs).all(near)
@@ -109,4 +107,9 @@ impl Graph {
         }
         self.nodes[node as usize].edges = edges;
     }
+}
+
+/// A hash with one word more.
+fn mixed(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
 }

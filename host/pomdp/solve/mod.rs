@@ -142,7 +142,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn on_cpu(&mut self) -> Result<Solution, Error> {
-        let expansion = self.options.expansion.unwrap_or(Expansion::Sarsop);
+        let expansion = self.options.expansion.unwrap_or(Expansion::Mixed);
         self.hosted(&mut PointBased::new(self.model), expansion, self.options.trials.unwrap_or(1))
     }
 
@@ -221,12 +221,12 @@ impl Run<'_> {
 
     fn solution(
         &mut self,
-        mut vectors: AlphaVectors,
+        vectors: AlphaVectors,
         (status, rounds): (Option<Status>, Vec<Round>),
         expansion: Expansion,
         scheme: Scheme,
     ) -> Solution {
-        vectors.values.iter_mut().for_each(|value| *value *= self.sign);
+        let vectors = vectors.times(self.sign);
         let (device, mut notes) = (std::mem::take(&mut self.device), std::mem::take(&mut self.notes));
         if self.options.expansion.is_none() {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));

@@ -29,6 +29,8 @@ pub enum Expansion {
     Hsvi,
     /// The same as long as the lower bound of the start may profit.
     Sarsop,
+    /// Sarsop's trials and walks of forward search by turns, more of those that close the gap faster.
+    Mixed,
 }
 
 impl Expansion {
@@ -44,15 +46,15 @@ impl Expansion {
         match self {
             Self::Random => Scheme::Randomized,
             Self::Ssea | Self::Ger => Scheme::Full,
-            Self::Ssga | Self::Fsvi | Self::Walks | Self::Hsvi | Self::Sarsop => Scheme::Path,
+            Self::Ssga | Self::Fsvi | Self::Walks | Self::Hsvi | Self::Sarsop | Self::Mixed => Scheme::Path,
         }
     }
 
     /// Why it is chosen where nothing is asked for.
     pub(super) fn merit(self) -> &'static str {
         match self {
-            Self::Walks => "its walks stay on the device, by the hundred",
-            _ => "its lower bounds rise fastest on most models",
+            Self::Walks => "they stay on the device, by the hundred",
+            _ => "its bounds close fastest on most models",
         }
     }
 }

@@ -20,6 +20,12 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 /// Of the weighted gaps of an action's successors the part that one of them may have without a look at its upper bound.
 const NEGLIGIBLE: f64 = 0.01;
 
+/// And the part that those together may have that do not meet all vectors.
+const UNSEEN: f64 = 0.05;
+
+/// Points of the upper bound that are looked at for each new one.
+const CHECKED: usize = 4;
+
 /// Beliefs and bounds on their values, of a model that is to be maximised.
 pub struct Search<'m> {
     /// The model.
@@ -160,15 +166,29 @@ impl<'m> Search<'m> {
         node.lower
     }
 
-    /// Lets the successors of a node meet all vectors, on all cores if that is much work.
-    fn meet(&mut self, edges: &[Edge]) {
+    /// Lets the successors of a node meet all vectors, on all cores if that is much work: those of actions that may be the best,
+    /// but for those of little weight. None is left without a vector.
+    fn meet(&mut self, node: u32, edges: &[Edge]) {
+        let least = self.lower(node);
+        let own = self.graph.nodes[node as usize].vector;
+        for child in edges.iter().flat_map(|edge| &edge.children) {
+            let child = &mut self.graph.nodes[child.node as usize];
+            if child.vector == NONE {
+                (child.vector, child.lower) = (own, child.belief.dot(self.vectors.alpha().vector(own as usize)));
+            }
+        }
         let count = self.alpha().len();
         let products = |node: u32| {
             let node = &self.graph.nodes[node as usize];
             node.belief.states.len() * (count - node.scanned as usize)
         };
-        let children = edges.iter().flat_map(|edge| &edge.children).map(|child| child.node);
-        let stale: Vec<u32> = children.filter(|&node| products(node) > 0).collect();
+        let mut stale = Vec::new();
+        for edge in edges.iter().filter(|edge| self.known_upper_of(edge) > least) {
+            let off: f64 = edge.children.iter().map(|child| child.prob * self.gap(child.node)).sum();
+            let enough = UNSEEN * off / edge.children.len() as f64;
+            let heavy = edge.children.iter().filter(|child| child.prob * self.gap(child.node) >= enough);
+            stale.extend(heavy.map(|child| child.node).filter(|&node| products(node) > 0));
+        }
         if stale.iter().map(|&node| products(node)).sum::<usize>() < PARALLEL {
             for node in stale {
                 self.lower(node);
@@ -229,18 +249,14 @@ impl<'m> Search<'m> {
         self.expand(node);
         let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
         let gamma = self.model.gamma();
-        self.meet(&edges);
+        self.meet(node, &edges);
         let lower = |edge: &Edge| {
             let nodes = &self.graph.nodes;
             let next: f64 = edge.children.iter().map(|child| child.prob * nodes[child.node as usize].lower).sum();
             edge.reward + gamma * next
         };
         let lowers: Vec<f64> = edges.iter().map(lower).collect();
-        let known = |search: &Self, edge: &Edge| {
-            let next: f64 = edge.children.iter().map(|child| child.prob * search.known_upper(child.node)).sum();
-            edge.reward + gamma * next
-        };
-        let mut uppers: Vec<f64> = edges.iter().map(|edge| known(self, edge)).collect();
+        let mut uppers: Vec<f64> = edges.iter().map(|edge| self.known_upper_of(edge)).collect();
         let mut tight = vec![false; edges.len()];
         while let Some(best) = first_largest(&uppers)
             && !std::mem::replace(&mut tight[best], true)
@@ -253,7 +269,7 @@ impl<'m> Search<'m> {
                     self.upper(child.node);
                 }
             }
-            uppers[best] = known(self, &edges[best]);
+            uppers[best] = self.known_upper_of(&edges[best]);
         }
         self.graph.nodes[node as usize].edges = edges;
         lowers.into_iter().zip(uppers).map(|(lower, upper)| Interval { lower, upper }).collect()
@@ -265,9 +281,10 @@ impl<'m> Search<'m> {
         node.upper - node.lower
     }
 
-    /// What is known of V\*(b) from above without another look.
-    fn known_upper(&self, node: u32) -> f64 {
-        self.graph.nodes[node as usize].upper
+    /// What is known of Q(b, a) from above without another look.
+    fn known_upper_of(&self, edge: &Edge) -> f64 {
+        let upper = |child: &Child| child.prob * self.graph.nodes[child.node as usize].upper;
+        edge.reward + self.model.gamma() * edge.children.iter().map(upper).sum::<f64>()
     }
 
     /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `worth`, and lowers the
@@ -326,15 +343,13 @@ impl<'m> Search<'m> {
         (action, self.assembler.vector(self.vectors.alpha(), action, &next))
     }
 
-    /// [Prunes](Self::prune) Γ, or the points of the upper bound, if they have grown by a good part.
+    /// [Prunes](Self::prune) Γ if it has grown by a good part, and the points of the upper bound as fast as there are new ones.
     pub fn prune_if_grown(&mut self) {
         if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
             self.prune();
         }
-        if self.sawtooth.len() > self.pruned_points + self.pruned_points / 4 + 64 {
-            self.sawtooth.prune();
-            self.pruned_points = self.sawtooth.len();
-        }
+        let new = self.sawtooth.len() - std::mem::replace(&mut self.pruned_points, self.sawtooth.len());
+        self.sawtooth.prune(CHECKED * new);
     }
 
     /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the

@@ -18,6 +18,22 @@ struct Point {
     drop: f64,
     /// The state that it is filed under.
     home: u32,
+    /// When it last changed.
+    changed: u32,
+    /// When it was last found not to be implied by others.
+    checked: u32,
+}
+
+/// What is looked at of a point before all of it.
+#[derive(Clone, Copy)]
+struct Filed {
+    number: u32,
+    /// When the point last changed.
+    time: u32,
+    drop: f64,
+    /// The first of its entries.
+    state: u32,
+    prob: f64,
 }
 
 /// Corners and points.
@@ -25,14 +41,16 @@ pub struct Sawtooth {
     /// v.
     corners: Vec<f64>,
     points: Vec<Point>,
-    /// By state: points filed there, in the order of their last change, and when that was.
-    filed: Vec<Vec<(u32, u32)>>,
+    /// By state: points filed there, in the order of their last change.
+    filed: Vec<Vec<Filed>>,
     /// Changes so far.
     time: u32,
     /// Bytes of all points' beliefs.
     bytes: usize,
     /// b(s) of the belief in hand; all 0 between uses.
     dense: Vec<f64>,
+    /// The next point to be looked at by [`prune`](Self::prune).
+    next: usize,
 }
 
 impl Sawtooth {
@@ -47,6 +65,7 @@ impl Sawtooth {
             time: 0,
             bytes: 0,
             dense: vec![0.0; states],
+            next: 0,
         }
     }
 
@@ -82,11 +101,11 @@ impl Sawtooth {
         }
         self.time += 1;
         let number = number.unwrap_or_else(|| {
-            self.points.push(Point { entries: Vec::new(), drop, home: 0 });
+            self.points.push(Point { entries: Vec::new(), drop, home: 0, changed: 0, checked: 0 });
             self.points.len() as u32 - 1
         });
         let point = &mut self.points[number as usize];
-        point.drop = drop;
+        (point.drop, point.changed) = (drop, self.time);
         if point.entries.is_empty() {
             point.entries = belief.iter().collect();
             point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -95,8 +114,9 @@ impl Sawtooth {
             self.bytes += size_of_val(&point.entries[..]);
         }
         let filed = &mut self.filed[point.home as usize];
-        filed.retain(|(other, _)| *other != number);
-        filed.push((number, self.time));
+        filed.retain(|other| other.number != number);
+        let (state, prob) = point.entries[0];
+        filed.push(Filed { number, time: self.time, drop, state, prob });
         Some(number)
     }
 
@@ -123,15 +143,16 @@ impl Sawtooth {
     ) -> f64 {
         for (state, _) in belief {
             let filed = &self.filed[state as usize];
-            for &(number, _) in filed.iter().rev().take_while(|(_, time)| *time > since) {
-                let point = &self.points[number as usize];
-                // Below this ratio the point says no more than is known.
-                let least = (base - best) / -point.drop;
-                if least >= 1.0 || without == Some(number) {
+            for point in filed.iter().rev().take_while(|point| point.time > since) {
+                // What a point has to lower the bound by to say more than is known.
+                let needed = base - best;
+                let own = self.dense[point.state as usize].min(point.prob);
+                if own * -point.drop <= needed * point.prob || without == Some(point.number) {
                     continue;
                 }
+                let least = needed / -point.drop;
                 let mut ratio = 1.0_f64;
-                for &(state, prob) in &point.entries {
+                for &(state, prob) in &self.points[point.number as usize].entries {
                     let own = self.dense[state as usize];
                     if own < ratio * prob {
                         ratio = own / prob;
@@ -148,16 +169,23 @@ impl Sawtooth {
         best
     }
 
-    /// Takes the points away that the others imply.
-    pub fn prune(&mut self) {
-        for number in 0..self.points.len() as u32 {
-            let point = &self.points[number as usize];
+    /// Takes those points away that the others imply, of the `count` whose turn it is.
+    pub fn prune(&mut self, count: usize) {
+        for _ in 0..count.min(self.points.len()) {
+            let number = self.next;
+            self.next = (number + 1) % self.points.len();
+            let point = &self.points[number];
+            // Who was not implied before is not by what has not changed since.
+            let since = if point.changed > point.checked { 0 } else { point.checked };
             point.entries.iter().for_each(|&(state, prob)| self.dense[state as usize] = prob);
-            let best = self.scattered_bound(point.entries.iter().copied(), 0.0, point.drop, 0, Some(number));
+            let entries = point.entries.iter().copied();
+            let best = self.scattered_bound(entries, 0.0, point.drop, since, Some(number as u32));
             point.entries.iter().for_each(|&(state, _)| self.dense[state as usize] = 0.0);
+            let point = &mut self.points[number];
+            point.checked = self.time;
             if best < point.drop {
-                self.filed[point.home as usize].retain(|(other, _)| *other != number);
-                let entries = std::mem::take(&mut self.points[number as usize].entries);
+                self.filed[point.home as usize].retain(|other| other.number != number as u32);
+                let entries = std::mem::take(&mut point.entries);
                 self.bytes -= size_of_val(&entries[..]);
             }
         }

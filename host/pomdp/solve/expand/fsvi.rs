@@ -7,7 +7,7 @@ use super::{EXPLORED, steps};
 use crate::mdp::generate::{below, draw, unit};
 
 /// Nodes of a walk from b₀ in which the state is drawn and acted on as if it were seen, b₀ first. It ends in a state that no
-/// action leads out of.
+/// action leads out of, and back at b₀.
 pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
     let model = search.model;
     let actions = model.actions();
@@ -29,6 +29,9 @@ pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
         let successor = search.successors(node, action).into_iter().find(|(observation, ..)| *observation == seen);
         let Some((.., belief)) = successor else { break };
         node = search.intern(belief);
+        if node == search.root {
+            break;
+        }
         nodes.push(node);
     }
     nodes

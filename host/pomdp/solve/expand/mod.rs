@@ -43,13 +43,53 @@ pub struct Expand {
     predictions: hsvi::Predictions,
     /// Walks so far.
     walks: u64,
+    turns: Turns,
+}
+
+/// Two expansions by turns, the one that closes the gap at b₀ faster for the larger part of the backups.
+#[derive(Default)]
+struct Turns {
+    /// Which it was, backups before it, and the gap before it.
+    last: Option<(usize, u64, f64)>,
+    /// By how much each closed the gap of late.
+    gained: [f64; 2],
+    /// After how many backups.
+    spent: [f64; 2],
+    /// Backups of each by its share: the smaller one is next.
+    passed: [f64; 2],
+}
+
+/// The weight of what was before in what is of late.
+const MEMORY: f64 = 0.9;
+
+/// The least part of the backups.
+const LEAST: f64 = 0.2;
+
+impl Turns {
+    /// Whose turn it is.
+    fn next(&mut self, search: &mut Search) -> usize {
+        let bounds = search.bounds();
+        let gap = bounds.upper - bounds.lower;
+        if let Some((turn, backups, before)) = self.last {
+            let spent = (search.backups - backups).max(1) as f64;
+            self.gained[turn] = MEMORY * self.gained[turn] + (before - gap);
+            self.spent[turn] = MEMORY * self.spent[turn] + spent;
+            let [one, other] = [turn, 1 - turn].map(|i| self.gained[i] / self.spent[i].max(1.0));
+            let share = if one > 0.0 { one / (one + other) } else { 0.0 };
+            self.passed[turn] += spent / share.clamp(LEAST, 1.0 - LEAST);
+        }
+        let turn = usize::from(self.passed[1] < self.passed[0]);
+        self.last = Some((turn, search.backups, gap));
+        turn
+    }
 }
 
 impl Expand {
     /// Expansion of `count` beliefs at a time at most.
     #[must_use]
     pub fn new(expansion: Expansion, count: usize) -> Self {
-        Self { expansion, count, predictions: hsvi::Predictions::default(), walks: 0 }
+        let predictions = hsvi::Predictions::default();
+        Self { expansion, count, predictions, walks: 0, turns: Turns::default() }
     }
 
     /// Nodes of beliefs to look at, in the order of a walk; they are of B then. `target` is the gap that is wanted at b₀, and
@@ -72,10 +112,13 @@ impl Expand {
                 self.walks += 1;
                 if self.walks.is_multiple_of(2) { ssga::walk(search, random) } else { fsvi::walk(search, random) }
             }
+            Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random),
             Expansion::Hsvi => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
             // Predictions may be too high for ever; a trial without them always lowers the gap.
-            Expansion::Sarsop if idle => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
-            Expansion::Sarsop => hsvi::trial(search, Some(&mut self.predictions), target, hsvi::DEEPEST, visits),
+            Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
+            Expansion::Sarsop | Expansion::Mixed => {
+                hsvi::trial(search, Some(&mut self.predictions), target, hsvi::DEEPEST, visits)
+            }
         };
         nodes.iter().for_each(|&node| search.add_point(node));
         nodes
