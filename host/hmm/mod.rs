@@ -1,5 +1,9 @@
 //! Hidden Markov models: scoring, decoding and training over batches of sequences of any lengths.
 
+pub mod generate;
+pub mod io;
 pub mod model;
 pub mod recursions;
+pub mod sample;
 pub mod sequences;
+pub mod train;

@@ -10,6 +10,8 @@
 
 use crate::pomdp::model::SUM_TOLERANCE;
 
+pub use crate::pomdp::model::name;
+
 /// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
 const ROUNDING: f64 = 1e-12;
 

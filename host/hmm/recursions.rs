@@ -65,6 +65,18 @@ pub struct Decoded {
     pub scores: Vec<f64>,
 }
 
+/// The most probable state at each observation by itself: argmax γₜ(i), the lowest of equal ones; [`NO_STATE`] for those of a
+/// sequence that is not possible. `posteriors` are N numbers for each observation.
+#[must_use]
+pub fn posterior_path(posteriors: &[f64], states: u32) -> Vec<u32> {
+    let best = |row: &[f64]| {
+        let best =
+            row.iter().zip(0..).fold((0.0, NO_STATE), |best, (&p, state)| if p > best.0 { (p, state) } else { best });
+        best.1
+    };
+    posteriors.chunks_exact(states as usize).map(best).collect()
+}
+
 /// What is expected of the hidden path, given the sequences: sums over all of them, and over their steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
