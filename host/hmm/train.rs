@@ -149,7 +149,7 @@ pub enum Error<E> {
 ///
 /// # Errors
 /// Those of the recursions; if a sequence is not possible by a model; if an objective falls.
-pub fn train<R: Recursions>(
+pub fn train<R: Recursions + ?Sized>(
     recursions: &mut R,
     models: Vec<Hmm>,
     options: &Options,

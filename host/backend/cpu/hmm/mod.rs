@@ -8,13 +8,12 @@ use std::convert::Infallible;
 use rayon::prelude::*;
 
 use self::chain::Chain;
-use self::product::{Registers, Work, widest};
 use self::statistics::Sums;
 use self::sweeps::LogProduct;
 use super::super::Precise;
 use crate::hmm::model::Hmm;
 use crate::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions};
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::hmm::sequences::Sequences;
 
 mod chain;
 mod emissions;
@@ -160,7 +159,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
         let seen = &self.sequences.observations;
-        let by_group = self.by_group(|chain, group| widest(Forward { chain, seen, group }));
+        let by_group = self.by_group(|chain, group| sweeps::forward(chain, seen, group));
         Ok(by_group.into_iter().map(|groups| self.in_order(groups)).collect())
     }
 
@@ -175,7 +174,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
                     let target = &mut targets[slot][t * n..][..n];
                     target.iter_mut().zip(gamma).for_each(|(target, gamma)| *target = gamma.to_f64());
                 };
-                widest(ForwardBackward { chain, seen, group, bytes, pairs: None, show });
+                sweeps::forward_backward(chain, seen, group, bytes, None, show);
             });
             all
         };
@@ -192,7 +191,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
                 .par_iter()
                 .zip(parts)
                 .map(|(group, mut paths)| {
-                    widest(Viterbi { chain, seen, group, bytes, paths: &mut paths });
+                    sweeps::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
                     let scores = group.members.iter().zip(&paths);
                     scores.map(|(&member, path)| self.score(chain, member, path)).collect()
                 })
@@ -219,7 +218,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
                         }
                         counts.add(chain, seen, group.places[slot] + t, gamma);
                     };
-                    widest(ForwardBackward { chain, seen, group, bytes, pairs: Some(pairs), show })
+                    sweeps::forward_backward(chain, seen, group, bytes, Some(pairs), show)
                 });
                 (logs.collect::<Vec<_>>(), sums)
             });
@@ -231,57 +230,5 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             total.expected(chain, self.in_order(logs.into_iter().flatten()))
         };
         Ok(self.models.par_iter().map(of_model).collect())
-    }
-}
-
-struct Forward<'a, T> {
-    chain: &'a Chain<T>,
-    seen: &'a Observations,
-    group: &'a Group,
-}
-
-impl<T: Precise> Work for Forward<'_, T> {
-    type Output = Vec<f64>;
-
-    #[inline(always)]
-    fn run<S: Registers>(self) -> Vec<f64> {
-        sweeps::forward::<S, T>(self.chain, self.seen, self.group)
-    }
-}
-
-struct ForwardBackward<'a, T, F> {
-    chain: &'a Chain<T>,
-    seen: &'a Observations,
-    group: &'a Group,
-    bytes: usize,
-    pairs: Option<&'a mut [f64]>,
-    show: F,
-}
-
-impl<T: Precise, F: FnMut(usize, usize, &[T])> Work for ForwardBackward<'_, T, F> {
-    type Output = Vec<f64>;
-
-    #[inline(always)]
-    fn run<S: Registers>(self) -> Vec<f64> {
-        let Self { chain, seen, group, bytes, pairs, show } = self;
-        sweeps::forward_backward::<S, T>(chain, seen, group, bytes, pairs, show)
-    }
-}
-
-struct Viterbi<'a, 'p, T> {
-    chain: &'a Chain<T>,
-    seen: &'a Observations,
-    group: &'a Group,
-    bytes: usize,
-    paths: &'a mut [&'p mut [u32]],
-}
-
-impl<T: Precise> Work for Viterbi<'_, '_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Registers>(self) {
-        let Self { chain, seen, group, bytes, paths } = self;
-        sweeps::viterbi::<S, T>(chain, chain.logs(), seen, group, bytes, paths);
     }
 }

@@ -3,6 +3,8 @@
 //! Every entry of a product is summed in ascending order of the inner index, whatever rows are multiplied beside it: a row's
 //! product has the same bits alone and among others.
 
+use std::marker::PhantomData;
+
 use crate::backend::Precise;
 
 /// Columns of a panel: what rows are padded to a multiple of.
@@ -18,7 +20,7 @@ pub fn stride(n: usize) -> usize {
 }
 
 /// What a processor has.
-pub trait Registers {
+trait Registers {
     /// Whether a product and a sum are one instruction.
     const FUSED: bool;
     /// Bytes of the registers that sums are kept in.
@@ -51,23 +53,21 @@ impl Registers for Avx512 {
 }
 
 /// Work that is compiled for each kind of [`Registers`]: `run` and all that it calls must be `#[inline(always)]`.
-pub trait Work {
-    type Output;
-
-    fn run<S: Registers>(self) -> Self::Output;
+trait Work {
+    fn run<S: Registers>(self);
 }
 
 /// Does the work with the widest registers that there are.
-pub fn widest<W: Work>(work: W) -> W::Output {
+fn widest<W: Work>(work: W) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
-        fn avx512<W: Work>(work: W) -> W::Output {
-            work.run::<Avx512>()
+        fn avx512<W: Work>(work: W) {
+            work.run::<Avx512>();
         }
         #[target_feature(enable = "avx2,fma")]
-        fn avx2<W: Work>(work: W) -> W::Output {
-            work.run::<Avx2>()
+        fn avx2<W: Work>(work: W) {
+            work.run::<Avx2>();
         }
         let has512 = std::arch::is_x86_feature_detected!("avx512f")
             && std::arch::is_x86_feature_detected!("avx512vl")
@@ -81,7 +81,7 @@ pub fn widest<W: Work>(work: W) -> W::Output {
             return unsafe { avx2(work) };
         }
     }
-    work.run::<Narrow>()
+    work.run::<Narrow>();
 }
 
 /// How terms are made and summed.
@@ -89,8 +89,13 @@ pub trait Semiring<T> {
     /// The sum of nothing.
     const ZERO: T;
 
-    /// sum + x · a.
-    fn add<S: Registers>(sum: T, x: T, a: T) -> T;
+    /// sum + x · a, rounded once where `FUSED`.
+    fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T;
+}
+
+#[inline(always)]
+fn sum<S: Registers, Q: Semiring<T>, T>(sum: T, x: T, a: T) -> T {
+    if S::FUSED { Q::add::<true>(sum, x, a) } else { Q::add::<false>(sum, x, a) }
 }
 
 /// (+, ·).
@@ -100,8 +105,8 @@ impl<T: Precise> Semiring<T> for SumProduct {
     const ZERO: T = T::ZERO;
 
     #[inline(always)]
-    fn add<S: Registers>(sum: T, x: T, a: T) -> T {
-        if S::FUSED { x.fma(a, sum) } else { sum + x * a }
+    fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T {
+        if FUSED { x.fma(a, sum) } else { sum + x * a }
     }
 }
 
@@ -112,7 +117,7 @@ impl<T: Precise> Semiring<T> for MaxPlus {
     const ZERO: T = T::NEG_INFINITY;
 
     #[inline(always)]
-    fn add<S: Registers>(sum: T, x: T, a: T) -> T {
+    fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T {
         let term = x + a;
         if term > sum { term } else { sum }
     }
@@ -149,51 +154,61 @@ impl<T: Precise> Panels<T> {
 }
 
 /// y = x · A of `rows` rows, each at a multiple of `stride`.
-#[inline(always)]
-pub fn multiply<S: Registers, Q: Semiring<T>, T: Precise>(
+pub fn multiply<Q: Semiring<T>, T: Precise>(rows: usize, stride: usize, x: &[T], matrix: &Panels<T>, y: &mut [T]) {
+    widest(Multiply { rows, stride, x, matrix, y, semiring: PhantomData::<Q> });
+}
+
+struct Multiply<'a, Q, T> {
     rows: usize,
     stride: usize,
-    x: &[T],
-    matrix: &Panels<T>,
-    y: &mut [T],
-) {
-    let panels = matrix.panels();
-    // Rows at a time: their sums fill the registers.
-    let most = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
-    let whole = rows - rows % most;
-    for panel in 0..panels {
-        for row in (0..whole).step_by(most) {
-            match most {
-                8 => tile::<S, Q, T, 8, 1>(row, panel, stride, x, matrix, y),
-                4 => tile::<S, Q, T, 4, 1>(row, panel, stride, x, matrix, y),
-                2 => tile::<S, Q, T, 2, 1>(row, panel, stride, x, matrix, y),
-                _ => tile::<S, Q, T, 1, 1>(row, panel, stride, x, matrix, y),
+    x: &'a [T],
+    matrix: &'a Panels<T>,
+    y: &'a mut [T],
+    semiring: PhantomData<Q>,
+}
+
+impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
+    #[inline(always)]
+    fn run<S: Registers>(self) {
+        let Self { rows, stride, x, matrix, y, .. } = self;
+        let panels = matrix.panels();
+        // Rows at a time: their sums fill the registers.
+        let most = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
+        let whole = rows - rows % most;
+        for panel in 0..panels {
+            for row in (0..whole).step_by(most) {
+                match most {
+                    8 => tile::<S, Q, T, 8, 1>(row, panel, stride, x, matrix, y),
+                    4 => tile::<S, Q, T, 4, 1>(row, panel, stride, x, matrix, y),
+                    2 => tile::<S, Q, T, 2, 1>(row, panel, stride, x, matrix, y),
+                    _ => tile::<S, Q, T, 1, 1>(row, panel, stride, x, matrix, y),
+                }
             }
         }
-    }
-    // Fewer rows, and more panels instead.
-    let mut row = whole;
-    for height in [4, 2, 1] {
-        if (rows - whole) & height == 0 {
-            continue;
-        }
-        let mut panel = 0;
-        while panel < panels {
-            let abreast = if panel + most / height <= panels { most / height } else { 1 };
-            match (height, abreast) {
-                (4, 2) => tile::<S, Q, T, 4, 2>(row, panel, stride, x, matrix, y),
-                (4, _) => tile::<S, Q, T, 4, 1>(row, panel, stride, x, matrix, y),
-                (2, 4) => tile::<S, Q, T, 2, 4>(row, panel, stride, x, matrix, y),
-                (2, 2) => tile::<S, Q, T, 2, 2>(row, panel, stride, x, matrix, y),
-                (2, _) => tile::<S, Q, T, 2, 1>(row, panel, stride, x, matrix, y),
-                (_, 8) => tile::<S, Q, T, 1, 8>(row, panel, stride, x, matrix, y),
-                (_, 4) => tile::<S, Q, T, 1, 4>(row, panel, stride, x, matrix, y),
-                (_, 2) => tile::<S, Q, T, 1, 2>(row, panel, stride, x, matrix, y),
-                (_, _) => tile::<S, Q, T, 1, 1>(row, panel, stride, x, matrix, y),
+        // Fewer rows, and more panels instead.
+        let mut row = whole;
+        for height in [4, 2, 1] {
+            if (rows - whole) & height == 0 {
+                continue;
             }
-            panel += abreast;
+            let mut panel = 0;
+            while panel < panels {
+                let abreast = if panel + most / height <= panels { most / height } else { 1 };
+                match (height, abreast) {
+                    (4, 2) => tile::<S, Q, T, 4, 2>(row, panel, stride, x, matrix, y),
+                    (4, _) => tile::<S, Q, T, 4, 1>(row, panel, stride, x, matrix, y),
+                    (2, 4) => tile::<S, Q, T, 2, 4>(row, panel, stride, x, matrix, y),
+                    (2, 2) => tile::<S, Q, T, 2, 2>(row, panel, stride, x, matrix, y),
+                    (2, _) => tile::<S, Q, T, 2, 1>(row, panel, stride, x, matrix, y),
+                    (_, 8) => tile::<S, Q, T, 1, 8>(row, panel, stride, x, matrix, y),
+                    (_, 4) => tile::<S, Q, T, 1, 4>(row, panel, stride, x, matrix, y),
+                    (_, 2) => tile::<S, Q, T, 1, 2>(row, panel, stride, x, matrix, y),
+                    (_, _) => tile::<S, Q, T, 1, 1>(row, panel, stride, x, matrix, y),
+                }
+                panel += abreast;
+            }
+            row += height;
         }
-        row += height;
     }
 }
 
@@ -217,7 +232,7 @@ fn tile<S: Registers, Q: Semiring<T>, T: Precise, const R: usize, const P: usize
             for r in 0..R {
                 let x = x[r][i];
                 for lane in 0..WIDTH {
-                    sums[r][p][lane] = Q::add::<S>(sums[r][p][lane], x, a[lane]);
+                    sums[r][p][lane] = sum::<S, Q, T>(sums[r][p][lane], x, a[lane]);
                 }
             }
         }
@@ -229,17 +244,32 @@ fn tile<S: Registers, Q: Semiring<T>, T: Precise, const R: usize, const P: usize
     }
 }
 
-/// sums += xᵀ · y over `rows` rows of x and y: N rows of `stride`, in double precision.
-#[inline(always)]
-pub fn accumulate<S: Registers, T: Precise>(n: usize, stride: usize, x: &[T], y: &[T], sums: &mut [f64]) {
-    let high = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
-    for panel in 0..n.div_ceil(WIDTH) {
-        for i in (0..n).step_by(high) {
-            match high {
-                8 => outer::<S, T, 8>(n, i, panel * WIDTH, stride, x, y, sums),
-                4 => outer::<S, T, 4>(n, i, panel * WIDTH, stride, x, y, sums),
-                2 => outer::<S, T, 2>(n, i, panel * WIDTH, stride, x, y, sums),
-                _ => outer::<S, T, 1>(n, i, panel * WIDTH, stride, x, y, sums),
+/// sums += xᵀ · y over the rows of x and y: N rows of `stride`, in double precision.
+pub fn accumulate<T: Precise>(n: usize, stride: usize, x: &[T], y: &[T], sums: &mut [f64]) {
+    widest(Accumulate { n, stride, x, y, sums });
+}
+
+struct Accumulate<'a, T> {
+    n: usize,
+    stride: usize,
+    x: &'a [T],
+    y: &'a [T],
+    sums: &'a mut [f64],
+}
+
+impl<T: Precise> Work for Accumulate<'_, T> {
+    #[inline(always)]
+    fn run<S: Registers>(self) {
+        let Self { n, stride, x, y, sums } = self;
+        let high = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
+        for panel in 0..n.div_ceil(WIDTH) {
+            for i in (0..n).step_by(high) {
+                match high {
+                    8 => outer::<S, T, 8>(n, i, panel * WIDTH, stride, x, y, sums),
+                    4 => outer::<S, T, 4>(n, i, panel * WIDTH, stride, x, y, sums),
+                    2 => outer::<S, T, 2>(n, i, panel * WIDTH, stride, x, y, sums),
+                    _ => outer::<S, T, 1>(n, i, panel * WIDTH, stride, x, y, sums),
+                }
             }
         }
     }
@@ -261,7 +291,7 @@ fn outer<S: Registers, T: Precise, const R: usize>(
         let (x, y) = (&x[i..][..R], &y[j..][..WIDTH]);
         for r in 0..R {
             for lane in 0..WIDTH {
-                tile[r][lane] = SumProduct::add::<S>(tile[r][lane], x[r], y[lane]);
+                tile[r][lane] = sum::<S, SumProduct, T>(tile[r][lane], x[r], y[lane]);
             }
         }
     }
@@ -295,19 +325,6 @@ pub fn total<T: Precise>(terms: impl Iterator<Item = [T; WIDTH]>) -> T {
 mod tests {
     use super::*;
 
-    struct Multiply<'a, Q>(usize, usize, &'a [f64], &'a Panels<f64>, std::marker::PhantomData<Q>);
-
-    impl<Q: Semiring<f64>> Work for Multiply<'_, Q> {
-        type Output = Vec<f64>;
-
-        #[inline(always)]
-        fn run<S: Registers>(self) -> Vec<f64> {
-            let mut y = vec![0.0; self.0 * self.1];
-            multiply::<S, Q, f64>(self.0, self.1, self.2, self.3, &mut y);
-            y
-        }
-    }
-
     /// Small whole numbers: sums of their products are exact.
     fn whole(i: usize, j: usize) -> f64 {
         ((7 * i + 3 * j) % 11) as f64 - 5.0
@@ -320,9 +337,10 @@ mod tests {
             for rows in [1, 2, 3, 5, 7, 16] {
                 let x: Vec<f64> = (0..rows * stride).map(|at| whole(at % stride, at / stride)).collect();
                 let sums = Panels::new::<SumProduct>(n, whole);
-                let found = widest(Multiply::<SumProduct>(rows, stride, &x, &sums, std::marker::PhantomData));
+                let (mut found, mut highest) = (vec![0.0; rows * stride], vec![0.0; rows * stride]);
+                multiply::<SumProduct, f64>(rows, stride, &x, &sums, &mut found);
                 let most = Panels::new::<MaxPlus>(n, whole);
-                let highest = widest(Multiply::<MaxPlus>(rows, stride, &x, &most, std::marker::PhantomData));
+                multiply::<MaxPlus, f64>(rows, stride, &x, &most, &mut highest);
                 for row in 0..rows {
                     for j in 0..n {
                         let terms = || (0..n).map(|i| (x[row * stride + i], whole(i, j)));

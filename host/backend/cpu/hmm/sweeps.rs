@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::Group;
 use super::chain::{Chain, LogChain};
 use super::emissions::Row;
-use super::product::{MaxPlus, Registers, SumProduct, WIDTH, accumulate, multiply, total};
+use super::product::{MaxPlus, SumProduct, WIDTH, accumulate, multiply, total};
 use crate::backend::Precise;
 use crate::hmm::recursions::NO_STATE;
 use crate::hmm::sequences::Observations;
@@ -97,7 +97,6 @@ impl<'g, T: Precise> Trellis<'g, T> {
     }
 
     /// Fills a stretch; those before it have been. `step` makes rows from those of the step before, of which step 0 has none.
-    #[inline(always)]
     fn fill(&mut self, stretch: usize, mut step: impl FnMut(usize, &[T], &mut [T])) {
         let steps = self.steps(stretch);
         self.first = steps.start;
@@ -117,23 +116,21 @@ impl<'g, T: Precise> Trellis<'g, T> {
 }
 
 /// ln P(O) of each sequence.
-#[inline(always)]
-pub fn forward<S: Registers, T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group) -> Vec<f64> {
+pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group) -> Vec<f64> {
     let rows = group.size() * chain.stride;
     let (mut before, mut now) = (vec![T::ZERO; rows], vec![T::ZERO; rows]);
     let mut products = vec![LogProduct::ONE; group.size()];
     let mut scratch = Row::new(chain.stride);
     for t in 0..group.steps() {
-        step::<S, T>(chain, seen, group, t, &before, &mut now, &mut scratch, &mut products);
+        step(chain, seen, group, t, &before, &mut now, &mut scratch, &mut products);
         std::mem::swap(&mut before, &mut now);
     }
     products.into_iter().map(LogProduct::ln).collect()
 }
 
 /// α̂ₜ from α̂ₜ₋₁, and the products of the scales.
-#[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the state of a loop")]
-fn step<S: Registers, T: Precise>(
+fn step<T: Precise>(
     chain: &Chain<T>,
     seen: &Observations,
     group: &Group,
@@ -147,7 +144,7 @@ fn step<S: Registers, T: Precise>(
     if t == 0 {
         now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&chain.start));
     } else {
-        multiply::<S, SumProduct, T>(active, stride, before, &chain.forward, now);
+        multiply::<SumProduct, T>(active, stride, before, &chain.forward, now);
     }
     for ((slot, row), product) in now.chunks_exact_mut(stride).take(active).enumerate().zip(products) {
         let (emitted, scale) = chain.emitter.row(seen, group.places[slot] + t, scratch);
@@ -203,8 +200,7 @@ fn dot<T: Precise>(x: &[T], y: &[T]) -> T {
 
 /// ln P(O) of each sequence; shows γₜ to `show`, from the last step to the first, by slot and t, and adds
 /// Σ α̂ₜ(i) bⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ to `pairs`, where there is such: ξ without A.
-#[inline(always)]
-pub fn forward_backward<S: Registers, T: Precise>(
+pub fn forward_backward<T: Precise>(
     chain: &Chain<T>,
     seen: &Observations,
     group: &Group,
@@ -219,7 +215,7 @@ pub fn forward_backward<S: Registers, T: Precise>(
     let stretches = trellis.stretches();
     for stretch in 0..stretches {
         trellis.fill(stretch, |t, before, now| {
-            step::<S, T>(chain, seen, group, t, before, now, &mut scratch, &mut products);
+            step(chain, seen, group, t, before, now, &mut scratch, &mut products);
         });
     }
     let logs: Vec<f64> = products.iter().map(|product| product.ln()).collect();
@@ -233,7 +229,7 @@ pub fn forward_backward<S: Registers, T: Precise>(
             // Their scales are known.
             let mut again = products.clone();
             trellis.fill(stretch, |t, before, now| {
-                step::<S, T>(chain, seen, group, t, before, now, &mut scratch, &mut again);
+                step(chain, seen, group, t, before, now, &mut scratch, &mut again);
             });
         }
         let steps = trellis.steps(stretch);
@@ -245,7 +241,7 @@ pub fn forward_backward<S: Registers, T: Precise>(
                 row.copy_from_slice(emitted);
                 weigh(row, &beta[slot * stride..][..stride]);
             }
-            multiply::<S, SumProduct, T>(going, stride, &weighted, backward, &mut beta);
+            multiply::<SumProduct, T>(going, stride, &weighted, backward, &mut beta);
             for row in beta.chunks_exact_mut(stride).take(active).skip(going) {
                 row.copy_from_slice(&chain.ending);
             }
@@ -273,7 +269,7 @@ pub fn forward_backward<S: Registers, T: Precise>(
                 block.push(stride, active, &weighted[..going * stride]);
                 if block.start < size || t == steps.start {
                     let alpha = trellis.rows(t..block.end);
-                    accumulate::<S, T>(chain.n, stride, alpha, &block.rows[block.start * stride..], pairs);
+                    accumulate(chain.n, stride, alpha, &block.rows[block.start * stride..], pairs);
                     block.start = BLOCK + size;
                     block.end = t;
                 }
@@ -303,8 +299,7 @@ impl<T: Precise> Block<T> {
 }
 
 /// The most probable path of each sequence of the group, to its place in `paths`.
-#[inline(always)]
-pub fn viterbi<S: Registers, T: Precise>(
+pub fn viterbi<T: Precise>(
     chain: &Chain<T>,
     logs: &LogChain<T>,
     seen: &Observations,
@@ -323,7 +318,7 @@ pub fn viterbi<S: Registers, T: Precise>(
             if t == 0 {
                 now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&logs.start));
             } else {
-                multiply::<S, MaxPlus, T>(active, stride, before, &logs.forward, now);
+                multiply::<MaxPlus, T>(active, stride, before, &logs.forward, now);
             }
             for (slot, row) in now.chunks_exact_mut(stride).take(active).enumerate() {
                 let emitted = chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, &mut scratch);
