@@ -28,7 +28,9 @@ fn numbers(value: &Value) -> Vec<f64> {
 
 fn model(value: &Value) -> Hmm {
     let emissions = match value.get("emissionprob_") {
-        Some(probs) => Emissions::Categorical { symbols: probs[0].as_array().unwrap().len() as u32, probs: numbers(probs) },
+        Some(probs) => {
+            Emissions::Categorical { symbols: probs[0].as_array().unwrap().len() as u32, probs: numbers(probs) }
+        }
         None => Emissions::Gaussian {
             dimensions: value["means_"][0].as_array().unwrap().len() as u32,
             means: numbers(&value["means_"]),

@@ -26,6 +26,7 @@ def gaussian(random, states, dimensions, kind):
     # No prior: maximum likelihood.
     options = dict(covars_prior=0, covars_weight=1 if kind == "diag" else dimensions, min_covar=0)
     model = hmm.GaussianHMM(states, kind, implementation="scaling", init_params="", n_iter=1, tol=-np.inf, **options)
+    model.n_features = dimensions
     model.startprob_ = random.dirichlet(np.ones(states))
     model.transmat_ = random.dirichlet(np.ones(states), states)
     model.means_ = 2 * random.standard_normal((states, dimensions))
