@@ -103,9 +103,7 @@ fn what_is_no_model_is_named() {
     assert_eq!(replaced("[0.5, 0.5]", "[]"), "m: A[0] has 2 numbers, expected 0");
     assert_eq!(
         replaced("\"B\"", "\"C\""),
-        concat!(
-            "m:1: unknown field `C`, expected one of `pi`, `A`, `B`, `end`, `means`, `covariances`, `states`, `symbols`"
-        )
+        "m:1: unknown field `C`, expected one of `pi`, `A`, `B`, `end`, `means`, `covariances`, `states`, `symbols`"
     );
     assert_eq!(
         replaced("\"B\": [[0.5, 0.5], [0.25, 0.75]]", "\"means\": [[0], [1]]"),
@@ -185,7 +183,7 @@ fn what_are_no_sequences_is_named() {
     assert_eq!(said(&numbers, Lines, "1.5 nan"), format!("d:1: sequence 1, position 2: found \"nan\", {expected}"));
     assert_eq!(
         said(&dna, Fasta, ">a\nACGT\n>b\nacNt\n"),
-        concat!("d:4: sequence 2, position 3: found \"N\", expected one of the symbols A, C, G and T")
+        "d:4: sequence 2, position 3: found \"N\", expected one of the symbols A, C, G and T"
     );
     assert_eq!(said(&dna, Fasta, ">a\n>b\nA\n"), "d:2: sequence 1 is empty");
     assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a line that begins with > before the letters");

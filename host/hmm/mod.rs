@@ -1,4 +1,13 @@
 //! Hidden Markov models: scoring, decoding and training over batches of sequences of any lengths.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`model`], [`sequences`] | what is given |
+//! | [`recursions`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
+//! | [`dispatch`] | where that is |
+//! | [`train`] | the loop of Baum and Welch over that trait, and how good a model is |
+//! | [`sample`], [`generate`] | sequences from models, models from few parameters |
+//! | [`io`], [`plot`] | files and pictures |
 
 pub mod dispatch;
 pub mod generate;

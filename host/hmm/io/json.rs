@@ -68,8 +68,8 @@ impl Model {
                     }
                     Matrices::Full(matrices) => {
                         rows("covariances", matrices.len())?;
-                        for (state, matrix) in matrices.iter().enumerate().filter(|(_, matrix)| matrix.len() != d) {
-                            let found = matrix.len();
+                        if let Some(state) = matrices.iter().position(|matrix| matrix.len() != d) {
+                            let found = matrices[state].len();
                             return Err(format!("covariances[{state}] has {found} rows, expected {d}"));
                         }
                         Covariances::Full(flat("a row of covariances", &matrices.concat(), d)?)
