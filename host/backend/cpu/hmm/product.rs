@@ -54,6 +54,9 @@ impl Registers for Avx512 {
 
 /// Work that is compiled for each kind of [`Registers`]: `run` and all that it calls must be `#[inline(always)]`.
 trait Work {
+    /// Whether registers of 512 bits are of use.
+    const WIDE: bool;
+
     fn run<S: Registers>(self);
 }
 
@@ -69,7 +72,8 @@ fn widest<W: Work>(work: W) {
         fn avx2<W: Work>(work: W) {
             work.run::<Avx2>();
         }
-        let has512 = std::arch::is_x86_feature_detected!("avx512f")
+        let has512 = W::WIDE
+            && std::arch::is_x86_feature_detected!("avx512f")
             && std::arch::is_x86_feature_detected!("avx512vl")
             && std::arch::is_x86_feature_detected!("avx512dq");
         if has512 {
@@ -86,6 +90,9 @@ fn widest<W: Work>(work: W) {
 
 /// How terms are made and summed.
 pub trait Semiring<T> {
+    /// Whether sums become vectors of 512 bits.
+    const WIDE: bool;
+
     /// The sum of nothing.
     const ZERO: T;
 
@@ -102,6 +109,7 @@ fn sum<S: Registers, Q: Semiring<T>, T>(sum: T, x: T, a: T) -> T {
 pub struct SumProduct;
 
 impl<T: Precise> Semiring<T> for SumProduct {
+    const WIDE: bool = true;
     const ZERO: T = T::ZERO;
 
     #[inline(always)]
@@ -114,6 +122,8 @@ impl<T: Precise> Semiring<T> for SumProduct {
 pub struct MaxPlus;
 
 impl<T: Precise> Semiring<T> for MaxPlus {
+    // Of comparisons in such, LLVM 22 makes scalars with masks.
+    const WIDE: bool = false;
     const ZERO: T = T::NEG_INFINITY;
 
     #[inline(always)]
@@ -168,6 +178,8 @@ struct Multiply<'a, Q, T> {
 }
 
 impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
+    const WIDE: bool = Q::WIDE;
+
     #[inline(always)]
     fn run<S: Registers>(self) {
         let Self { rows, stride, x, matrix, y, .. } = self;
@@ -258,6 +270,8 @@ struct Accumulate<'a, T> {
 }
 
 impl<T: Precise> Work for Accumulate<'_, T> {
+    const WIDE: bool = true;
+
     #[inline(always)]
     fn run<S: Registers>(self) {
         let Self { n, stride, x, y, sums } = self;

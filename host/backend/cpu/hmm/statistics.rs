@@ -1,11 +1,16 @@
 //! Expected counts of a part of the sequences.
 
+use rayon::prelude::*;
+
 use super::chain::Chain;
 use super::emissions::Emitter;
 use crate::backend::Precise;
 use crate::hmm::model::{Covariances, Emissions, Hmm};
 use crate::hmm::recursions::{Expected, Statistics};
 use crate::hmm::sequences::Observations;
+
+/// Numbers that one task adds.
+const CHUNK: usize = 1 << 14;
 
 /// Sums, in rows of `stride` numbers for the states.
 pub struct Sums {
@@ -140,7 +145,9 @@ impl Sums {
     }
 
     pub fn add(&mut self, other: &Self) {
-        add(&mut self.pairs, &other.pairs);
+        // By far the most.
+        let terms = other.pairs.par_chunks(CHUNK);
+        self.pairs.par_chunks_mut(CHUNK).zip(terms).for_each(|(sums, terms)| add(sums, terms));
         add(&mut self.start, &other.start);
         add(&mut self.end, &other.end);
         self.counts.rows_mut().into_iter().zip(other.counts.rows()).for_each(|(sums, terms)| add(sums, terms));
