@@ -44,6 +44,7 @@ pub mod warp;
 
 pub use global::{Global, GlobalMut};
 pub use number::{Named, Offset, Parameter, Plain, Real, Word};
+pub use copy::Source;
 pub use shared::Shared;
 pub use warpkov_kernel_macros::kernel;
 
