@@ -102,6 +102,22 @@ pub fn f64_16x8x8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
     }
 }
 
+/// [`tf32_16x8x8`] to nearly the precision of f32: each factor is the sum of two numbers of 11 bits, and three of the four products
+/// are added.
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn tf32x3_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+    let (a_high, b_high) = (a.map(tf32), b.map(tf32));
+    let a_low = [a[0] - a_high[0], a[1] - a_high[1], a[2] - a_high[2], a[3] - a_high[3]];
+    let b_low = [b[0] - b_high[0], b[1] - b_high[1]];
+    let c = tf32_16x8x8(a_low, b_high, c);
+    let c = tf32_16x8x8(a_high, b_low, c);
+    tf32_16x8x8(a_high, b_high, c)
+}
+
 /// The part of x that counts in TF32.
 #[inline(always)]
 #[must_use]

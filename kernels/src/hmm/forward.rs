@@ -235,7 +235,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
         return;
     }
     let (j, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
-    let (warp_id, warps) = (warp::warp_id(), thread::block_dim_x() / warp::SIZE);
+    let (warp_id, warps) = (warp::warp_id(), PER as u32 / 2);
     let a = quarter::<T, PER>(transitions, model * states * states + j, states);
     let place = model * sequences as usize + m as usize;
     let origin = base.get(from as usize);
@@ -243,11 +243,6 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
 
     let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
     let emission = |v: u32| table.get((model * symbols as usize + v as usize) * states + j).to_f64();
-    let mut ahead = Ahead::<32>::new(from, true, load);
-    let mut next = emission(ahead.get(from));
-    let mut half = 0;
-    let mut exponent = 0.0;
-    let mut x = 0.0;
     // Ends with a barrier, behind which this step's row can be read.
     let publish = |half: u32, x: f64| {
         let top = warp::max_u32(warp::FULL, high(x));
@@ -259,32 +254,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
         }
         thread::sync_threads();
     };
-    if from > 0 {
-        x = carry.get(place * states + j).to_f64();
-        exponent = likelihoods.get(2 * place + 1);
-        publish(half, x);
-    }
-    let stop = length.min(until);
-    let mut step = from;
-    while step < stop {
-        let b = next;
-        if step + 1 < stop {
-            ahead.go_to(step + 1, true, load);
-            next = emission(ahead.get(step + 1));
-        }
-        let mut e = 0;
-        if step == 0 {
-            x = start.get(model * states + j).to_f64() * b;
-        } else {
-            let top = tops.get(16 * half + warp::lane_id() % warps);
-            let factor;
-            (factor, e) = scale(warp::max_u32(warp::FULL, top));
-            x = dot(&a, row_of(half)) * (b * factor);
-        }
-        x = stored::<T>(x);
-        exponent += f64::from(e);
-        half ^= 1;
-        publish(half, x);
+    let keep = |step: u32, x: f64, e: i32| {
         if STORE && p == 0 {
             let row = base.get(step as usize) + m;
             alpha.set((model * window as usize + (row - origin) as usize) * states + j, T::from_f64(x));
@@ -292,6 +262,37 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
                 exponents.set(model * rows as usize + row as usize, e);
             }
         }
+    };
+    let stop = length.min(until);
+    let (mut exponent, mut step) = (0.0, from);
+    let mut x;
+    let mut ahead = Ahead::<32>::new(from, true, load);
+    if from == 0 {
+        x = stored::<T>(start.get(model * states + j).to_f64() * emission(ahead.get(0)));
+        keep(0, x, 0);
+        step = 1;
+    } else {
+        x = carry.get(place * states + j).to_f64();
+        exponent = likelihoods.get(2 * place + 1);
+    }
+    publish(0, x);
+    if from == 0 && step < stop {
+        ahead.go_to(step, true, load);
+    }
+    let mut next = emission(ahead.get(step));
+    let mut half = 0;
+    while step < stop {
+        let b = next;
+        if step + 1 < stop {
+            ahead.go_to(step + 1, true, load);
+            next = emission(ahead.get(step + 1));
+        }
+        let (factor, e) = scale(warp::max_u32(warp::FULL, tops.get(16 * half + warp::lane_id() % warps)));
+        x = stored::<T>(dot(&a, row_of(half)) * (b * factor));
+        exponent += f64::from(e);
+        half ^= 1;
+        publish(half, x);
+        keep(step, x, e);
         step += 1;
     }
     if length > until && p == 0 {

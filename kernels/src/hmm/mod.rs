@@ -46,6 +46,7 @@ macro_rules! each {
 pub mod backward;
 pub mod counts;
 pub mod forward;
+pub mod step;
 pub mod trace;
 pub mod viterbi;
 

@@ -274,12 +274,7 @@ fn multiply<const TERMS: u32>(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4]
     if TERMS == 1 {
         return mma::tf32_16x8x8(a, b, c);
     }
-    let (a_high, b_high) = (a.map(mma::tf32), b.map(mma::tf32));
-    let a_low = [a[0] - a_high[0], a[1] - a_high[1], a[2] - a_high[2], a[3] - a_high[3]];
-    let b_low = [b[0] - b_high[0], b[1] - b_high[1]];
-    let c = mma::tf32_16x8x8(a_low, b_high, c);
-    let c = mma::tf32_16x8x8(a_high, b_low, c);
-    mma::tf32_16x8x8(a_high, b_high, c)
+    mma::tf32x3_16x8x8(a, b, c)
 }
 
 /// A number whose order is that of scores, and of equal ones puts the lower vector first. It is never 0.

@@ -1,6 +1,6 @@
 //! Point-based backups on a device.
 
 mod backup;
-mod buffers;
+pub(super) mod buffers;
 
 pub use backup::{Backups, Limits, Product};

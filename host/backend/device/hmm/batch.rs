@@ -1,0 +1,708 @@
+//! The recursions over a batch, by the kernels that the number of states has.
+
+use std::ops::Range;
+
+use warpkov_kernels::hmm::backward::{backward_block, backward_warp, counts_len, want, warp_shared};
+use warpkov_kernels::hmm::counts::{
+    PRODUCT_THREADS, SUM_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows,
+};
+use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
+use warpkov_kernels::hmm::trace::trace;
+use warpkov_kernels::hmm::viterbi::{self, viterbi_block, viterbi_warp};
+use warpkov_kernels::launch::{Device, Dim3, Shape};
+use warpkov_kernels::primitives::copy::copy;
+
+use super::model::{Models, Way, symbols};
+use super::packing::{Lists, Packing, Window};
+use crate::backend::Precise;
+use crate::backend::device::pomdp::buffers::Scratch;
+use crate::hmm::model::{Emissions, Hmm};
+use crate::hmm::recursions::{Decoded, Expected, Recursions, Statistics};
+use crate::hmm::sequences::Sequences;
+
+/// Blocks of the backward recursion at most, each with a part of the sums.
+const PARTS: u32 = 2048;
+
+/// Blocks of a product over all rows, about.
+const PRODUCT_BLOCKS: u32 = 256;
+
+/// Shared memory of a block up to which counts of symbols are kept there, in bytes.
+const CELLS: usize = 64 * 1024;
+
+/// What a batch may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes for the forward and backward variables; what does not fit is computed again, window by window.
+    pub trellis: usize,
+}
+
+impl Default for Limits {
+    /// 16 GiB.
+    fn default() -> Self {
+        Self { trellis: 16 << 30 }
+    }
+}
+
+/// M sequences on a device, and the models that they are looked at by; in precision `T`. Both stay there.
+///
+/// What is said of a sequence has the same bits in any batch and within any limits.
+pub struct Batch<'d, T: Precise, D: Device> {
+    device: &'d D,
+    limits: Limits,
+    packing: Packing,
+    /// The symbol of each row, on the host and there.
+    symbol: Vec<u32>,
+    lengths: D::Buffer<u32>,
+    base: D::Buffer<u32>,
+    symbols: D::Buffer<u32>,
+    set: Option<Set<T, D>>,
+    work: Work<T, D>,
+    lists: Vec<OnDevice<D>>,
+    /// How many windows, and lists of symbols, `lists` are for.
+    listed: Option<(usize, u32)>,
+}
+
+/// The models that are set.
+struct Set<T: Precise, D: Device> {
+    hosts: Vec<Hmm>,
+    way: Way,
+    states: u32,
+    stride: usize,
+    /// Rows of the emission table of a model.
+    symbols: u32,
+    models: Models<T, D>,
+    /// Their logarithms, once they are asked for.
+    logs: Option<Models<T, D>>,
+}
+
+impl<T: Precise, D: Device> Set<T, D> {
+    /// Whether vectors are emitted.
+    fn vectors(&self) -> bool {
+        matches!(self.hosts[0].emissions, Emissions::Gaussian { .. })
+    }
+}
+
+/// [`Lists`] on a device.
+struct OnDevice<D: Device> {
+    order: D::Buffer<u32>,
+    chunk: D::Buffer<u32>,
+    list: D::Buffer<u32>,
+    chunks: u32,
+    count: u32,
+}
+
+/// Memory that is used again.
+struct Work<T: Precise, D: Device> {
+    forward_carry: Scratch<T, D>,
+    backward_carry: Scratch<T, D>,
+    checkpoints: Vec<Scratch<T, D>>,
+    alpha: Scratch<T, D>,
+    gamma: Scratch<T, D>,
+    pairs: Scratch<T, D>,
+    exponents: Scratch<i32, D>,
+    likelihoods: Scratch<f64, D>,
+    again: Scratch<f64, D>,
+    parts: Scratch<f64, D>,
+    sums: Scratch<f64, D>,
+    chunks: Scratch<f64, D>,
+    listed: Scratch<f64, D>,
+    path: Scratch<u32, D>,
+    scores: Scratch<f64, D>,
+}
+
+impl<T: Precise, D: Device> Work<T, D> {
+    fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self {
+            forward_carry: Scratch::new(device)?,
+            backward_carry: Scratch::new(device)?,
+            checkpoints: Vec::new(),
+            alpha: Scratch::new(device)?,
+            gamma: Scratch::new(device)?,
+            pairs: Scratch::new(device)?,
+            exponents: Scratch::new(device)?,
+            likelihoods: Scratch::new(device)?,
+            again: Scratch::new(device)?,
+            parts: Scratch::new(device)?,
+            sums: Scratch::new(device)?,
+            chunks: Scratch::new(device)?,
+            listed: Scratch::new(device)?,
+            path: Scratch::new(device)?,
+            scores: Scratch::new(device)?,
+        })
+    }
+}
+
+/// Calls a kernel with the constants that a value stands for.
+macro_rules! instance {
+    ($value:expr; $($pattern:pat => $kernel:ident::<$($constant:tt),*>),*; $arguments:tt) => {
+        match $value {
+            $($pattern => instance!(@ $kernel::<$($constant),*> $arguments),)*
+            _ => unreachable!("a stride that no kernel has"),
+        }
+    };
+    (@ $kernel:ident::<$($constant:tt),*> ($($argument:expr),*)) => {
+        $kernel::<T, $($constant,)* D>($($argument),*)
+    };
+}
+
+/// What all launches are told.
+struct Launch<'a, T: Precise, D: Device> {
+    device: &'a D,
+    way: Way,
+    count: u32,
+    states: u32,
+    stride: usize,
+    sequences: u32,
+    symbols: u32,
+    rows: u32,
+    lengths: &'a D::Buffer<u32>,
+    base: &'a D::Buffer<u32>,
+    symbol: &'a D::Buffer<u32>,
+    models: &'a Models<T, D>,
+}
+
+impl<T: Precise, D: Device> Launch<'_, T, D> {
+    /// A grid of `x` blocks for each model.
+    fn shape(&self, x: u32, threads: u32) -> Shape {
+        Shape::new(Dim3 { x, y: self.count, z: 1 }, threads)
+    }
+
+    /// Sequences of all models.
+    fn cells(&self) -> usize {
+        self.count as usize * self.sequences as usize
+    }
+
+    fn groups(&self) -> u32 {
+        self.sequences.div_ceil(8)
+    }
+
+    /// α̂ of a window; stored, where `store`.
+    fn forward(
+        &self,
+        steps: &Range<u32>,
+        window: u32,
+        store: bool,
+        carry: &mut D::Buffer<T>,
+        alpha: &mut D::Buffer<T>,
+        exponents: &mut D::Buffer<i32>,
+        likelihoods: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
+        let Models { start, transitions, table, end, .. } = models;
+        let (way, shape) = match self.way {
+            Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
+            Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
+            Way::Step => (0, self.shape(1, 32)),
+        };
+        // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
+        unsafe {
+            instance!((way, store);
+                (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
+                (2, false) => forward_warp::<2, false>, (2, true) => forward_warp::<2, true>,
+                (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
+                (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
+                (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
+                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, lengths, base, symbol, start,
+                 transitions, table, end, carry, alpha, exponents, likelihoods))
+        }
+    }
+
+    /// ûₜ and γₜ of a window, or parts of the counts.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn backward(
+        &self,
+        window: &Window,
+        capacity: u32,
+        wanted: Wanted,
+        more: bool,
+        likelihoods: &D::Buffer<f64>,
+        exponents: &D::Buffer<i32>,
+        alpha: &D::Buffer<T>,
+        carry: &mut D::Buffer<T>,
+        gamma: &mut D::Buffer<T>,
+        pairs: &mut D::Buffer<T>,
+        parts: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
+        let Models { transitions, table, end, .. } = models;
+        let (from, until) = (window.steps.start, window.steps.end);
+        // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
+        unsafe {
+            match self.way {
+                Way::Warp { tiles } => {
+                    let slots = wanted.slots;
+                    let shared = warp_shared(tiles, size_of::<T>(), slots as usize) as u32;
+                    let shape = self.shape(self.groups().min(PARTS), 32).with_shared(shared);
+                    instance!((tiles, wanted.want);
+                        (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
+                        (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
+                        (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
+                        (*device, shape, *sequences, *symbols, slots, from, until, capacity, *rows, u32::from(more), lengths,
+                         base, symbol, transitions, table, end, likelihoods, alpha, exponents, carry, gamma, parts))
+                }
+                Way::Block { per } => {
+                    let shape = self.shape(*sequences, 16 * per as u32);
+                    let with_pairs = wanted.want != want::POSTERIORS;
+                    instance!((per, with_pairs);
+                        (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,
+                        (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
+                        (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
+                         transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
+                }
+                Way::Step => unreachable!("steps are launched one by one"),
+            }
+        }
+    }
+
+    /// Σ over the rows of a window: ξ in parts from `pairs`, where they are not counted yet, and γ in lists.
+    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
+    fn count(
+        &self,
+        window: &Window,
+        capacity: u32,
+        splits: u32,
+        more: bool,
+        lists: &OnDevice<D>,
+        alpha: &D::Buffer<T>,
+        gamma: &D::Buffer<T>,
+        pairs: Option<&D::Buffer<T>>,
+        parts: &mut D::Buffer<f64>,
+        chunks: &mut D::Buffer<f64>,
+        listed: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
+        let threads = stride.next_multiple_of(32).min(256);
+        let list_count = lists.count;
+        // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
+        unsafe {
+            if let Some(pairs) = pairs {
+                let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
+                let split = capacity.div_ceil(splits).next_multiple_of(16);
+                let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
+                let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
+                pair_product(device, shape, stride, rows, capacity, split, more, alpha, pairs, parts)?;
+            }
+            if lists.chunks > 0 {
+                let shape = self.shape(lists.chunks, threads);
+                sum_rows(device, shape, stride, capacity, &lists.chunk, &lists.order, gamma, chunks)?;
+            }
+            sum_chunks(device, self.shape(list_count, threads), stride, lists.chunks, more, &lists.list, chunks, listed)
+        }
+    }
+
+    /// Paths and scores.
+    fn decode(
+        &self,
+        logs: &Models<T, D>,
+        delta: &mut D::Buffer<T>,
+        path: &mut D::Buffer<u32>,
+        scores: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, .. } = self;
+        let Models { start, transitions, transposed, table, end } = logs;
+        // SAFETY: as in `forward`; δ and paths have room for all rows.
+        unsafe {
+            match self.way {
+                Way::Warp { .. } => {
+                    let lanes = self.stride as u32;
+                    let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
+                    let shape = self.shape(sequences.div_ceil(32 / lanes), 32).with_shared(shared);
+                    return instance!(lanes;
+                        8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
+                        (*device, shape, *sequences, *symbols, *rows, lengths, base, symbol, start, transitions, table, end,
+                         delta, path, scores));
+                }
+                Way::Block { per } => {
+                    let shape = self.shape(*sequences, 16 * per as u32);
+                    instance!(per;
+                        16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
+                        (*device, shape, *symbols, *rows, lengths, base, symbol, start, transitions, table, delta))?;
+                }
+                Way::Step => unreachable!("steps are launched one by one"),
+            }
+            let (states, stride) = (self.states, self.stride as u32);
+            let shape = self.shape(*sequences, 32);
+            trace(
+                *device, shape, *sequences, states, stride, *symbols, *rows, lengths, base, symbol, start, transposed, table,
+                end, delta, path, scores,
+            )
+        }
+    }
+}
+
+/// What a backward kernel is asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// As in [`want`].
+    want: u32,
+    /// Symbols that it counts.
+    slots: u32,
+}
+
+impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
+    /// Uploads valid sequences.
+    ///
+    /// # Errors
+    /// Those of the device.
+    ///
+    /// # Panics
+    /// Where there are 2³² observations or more.
+    pub fn new(device: &'d D, sequences: &Sequences, limits: Limits) -> Result<Self, D::Error> {
+        let packing = Packing::new(sequences);
+        let symbol = packing.symbols(sequences);
+        Ok(Self {
+            device,
+            limits,
+            lengths: device.upload(&packing.lengths)?,
+            base: device.upload(&packing.base)?,
+            symbols: device.upload(&symbol)?,
+            packing,
+            symbol,
+            set: None,
+            work: Work::new(device)?,
+            lists: Vec::new(),
+            listed: None,
+        })
+    }
+
+    /// What launches are told, and the memory that they work in; `None` before models are set.
+    fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
+        let Self { device, packing, lengths, base, symbols, set, work, lists, .. } = self;
+        let set = set.as_ref()?;
+        let launch = Launch {
+            device: *device,
+            way: set.way,
+            count: set.hosts.len() as u32,
+            states: set.states,
+            stride: set.stride,
+            sequences: packing.sequences(),
+            symbols: set.symbols,
+            rows: packing.rows(),
+            lengths,
+            base,
+            symbol: symbols,
+            models: &set.models,
+        };
+        Some((launch, work, set, lists))
+    }
+
+    /// Launches the forward recursion: likelihoods stay on the device. Nothing where no models are set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn score(&mut self) -> Result<(), D::Error> {
+        let (device, steps) = (self.device, self.packing.steps());
+        let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
+        let cells = launch.cells();
+        let Work { forward_carry, alpha, exponents, likelihoods, .. } = work;
+        let carry = forward_carry.of(device, cells * launch.stride)?;
+        let likelihoods = likelihoods.of(device, 2 * cells)?;
+        launch.forward(&steps, 0, false, carry, alpha.get_mut(), exponents.get_mut(), likelihoods)
+    }
+
+    /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn decode(&mut self) -> Result<(), D::Error> {
+        let device = self.device;
+        if let Some(set) = self.set.as_mut().filter(|set| set.logs.is_none()) {
+            set.logs = Some(Models::upload(device, &set.hosts, set.stride, f64::NEG_INFINITY, f64::ln)?);
+        }
+        let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
+        let Some(logs) = &set.logs else { return Ok(()) };
+        let rows = launch.count as usize * launch.rows as usize;
+        let Work { alpha, path, scores, .. } = work;
+        let delta = alpha.of(device, rows * launch.stride)?;
+        launch.decode(logs, delta, path.of(device, rows)?, scores.of(device, launch.cells())?)
+    }
+
+    /// What the backward recursion has to be asked for expected counts.
+    fn counting(&self) -> Wanted {
+        let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
+        let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize) <= CELLS;
+        match set.way {
+            Way::Warp { tiles } if !set.vectors() && fits(tiles) => Wanted { want: want::COUNTS, slots: set.symbols },
+            _ => Wanted { want: want::BOTH, slots: 0 },
+        }
+    }
+
+    /// Windows for which forward and backward variables fit within the limits, and rows of the largest.
+    fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
+        let Some(set) = &self.set else { return (Vec::new(), 0) };
+        let arrays = match (set.way, wanted.want) {
+            (Way::Warp { .. }, want::COUNTS) => 1,
+            (Way::Warp { .. }, _) | (_, want::POSTERIORS) => 2,
+            _ => 3,
+        };
+        let row = arrays * set.hosts.len() * set.stride * size_of::<T>();
+        let windows = self.packing.windows(u32::try_from(self.limits.trellis / row).unwrap_or(u32::MAX));
+        let capacity = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
+        (windows, capacity)
+    }
+
+    /// The forward and the backward recursion, window by window from the last one on; `done` is told of each.
+    fn sweep(
+        &mut self,
+        wanted: Wanted,
+        windows: &[Window],
+        capacity: u32,
+        mut done: impl FnMut(&Launch<'_, T, D>, &mut Work<T, D>, usize) -> Result<(), D::Error>,
+    ) -> Result<(), D::Error> {
+        let device = self.device;
+        let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
+        let (cells, stride) = (launch.cells(), launch.stride);
+        let elements = launch.count as usize * capacity as usize * stride;
+        let last = windows.len() - 1;
+        while work.checkpoints.len() < last {
+            work.checkpoints.push(Scratch::new(device)?);
+        }
+        {
+            let Work { forward_carry, checkpoints, alpha, exponents, likelihoods, again, .. } = work;
+            let carry = forward_carry.of(device, cells * stride)?;
+            let alpha = alpha.of(device, elements)?;
+            let exponents = exponents.of(device, launch.count as usize * launch.rows as usize)?;
+            let likelihoods = likelihoods.of(device, 2 * cells)?;
+            again.of(device, 2 * cells)?;
+            for (w, window) in windows.iter().enumerate() {
+                if w > 0 {
+                    copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
+                }
+                launch.forward(&window.steps, capacity, w == last, carry, alpha, exponents, likelihoods)?;
+            }
+        }
+        work.backward_carry.of(device, cells * stride)?;
+        if wanted.want != want::COUNTS {
+            work.gamma.of(device, elements)?;
+        }
+        if wanted.want == want::BOTH && !matches!(launch.way, Way::Warp { .. }) {
+            work.pairs.of(device, elements)?;
+        }
+        for (w, window) in windows.iter().enumerate().rev() {
+            let Work { forward_carry, backward_carry, checkpoints, alpha, gamma, pairs, exponents, .. } = work;
+            if w < last {
+                let carry = forward_carry.get_mut();
+                if w > 0 {
+                    copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
+                }
+                let (alpha, exponents, again) = (alpha.get_mut(), exponents.get_mut(), work.again.get_mut());
+                launch.forward(&window.steps, capacity, true, carry, alpha, exponents, again)?;
+            }
+            launch.backward(
+                window,
+                capacity,
+                wanted,
+                w < last,
+                work.likelihoods.get(),
+                exponents.get(),
+                alpha.get(),
+                backward_carry.get_mut(),
+                gamma.get_mut(),
+                pairs.get_mut(),
+                work.parts.get_mut(),
+            )?;
+            done(&launch, work, w)?;
+        }
+        Ok(())
+    }
+
+    /// Lists of the rows of each window, made once.
+    fn prepare_lists(&mut self, windows: &[Window], symbols: u32) -> Result<(), D::Error> {
+        let key = (windows.len(), symbols);
+        if self.listed != Some(key) {
+            self.lists.clear();
+            for window in windows {
+                let lists = Lists::new(&self.packing, window, &self.symbol, symbols);
+                self.lists.push(OnDevice {
+                    order: self.device.upload(&lists.order)?,
+                    chunk: self.device.upload(&lists.chunk)?,
+                    list: self.device.upload(&lists.list)?,
+                    chunks: lists.chunk.len() as u32 - 1,
+                    count: lists.list.len() as u32 - 1,
+                });
+            }
+            self.listed = Some(key);
+        }
+        Ok(())
+    }
+
+    /// Launches forward and backward recursion and the sums: expected counts stay on the device. Nothing where no models are set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn count(&mut self) -> Result<(), D::Error> {
+        let (device, wanted) = (self.device, self.counting());
+        let (windows, capacity) = self.windows(wanted);
+        let Some(set) = &self.set else { return Ok(()) };
+        let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, Way::Warp { .. }));
+        let symbols = if set.vectors() { 0 } else { set.symbols };
+        let tiles = (stride / TILE).pow(2).max(1) as u32;
+        let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
+        let (pieces, len) = if in_warps {
+            (self.packing.sequences().div_ceil(8).min(PARTS), counts_len(stride, wanted.slots as usize))
+        } else {
+            (splits, stride * stride)
+        };
+        let in_lists = wanted.want == want::BOTH;
+        if in_lists {
+            self.prepare_lists(&windows, symbols)?;
+        }
+        let lists = std::mem::take(&mut self.lists);
+        self.work.parts.of(device, count * pieces as usize * len)?;
+        self.work.sums.of(device, count * len)?;
+        let last = windows.len() - 1;
+        let swept = self.sweep(wanted, &windows, capacity, |launch, work, w| {
+            if !in_lists {
+                return Ok(());
+            }
+            let Work { alpha, gamma, pairs, parts, chunks, listed, .. } = work;
+            let chunks = chunks.of(device, count * lists[w].chunks as usize * stride)?;
+            let listed = listed.of(device, count * lists[w].count as usize * stride)?;
+            let pairs = (!in_warps).then(|| pairs.get());
+            let (alpha, gamma, more) = (alpha.get(), gamma.get(), w < last);
+            let (window, lists) = (&windows[w], &lists[w]);
+            launch.count(window, capacity, splits, more, lists, alpha, gamma, pairs, parts.get_mut(), chunks, listed)
+        });
+        self.lists = lists;
+        swept?;
+        let shape = Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, SUM_THREADS);
+        // SAFETY: there are as many parts as blocks have written.
+        unsafe { sum_parts(device, shape, len as u32, pieces, self.work.parts.get(), self.work.sums.get_mut()) }
+    }
+
+    /// ln P(O) by the likelihoods that are on the device.
+    fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
+        let m = self.packing.lengths.len();
+        let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
+        let mut found = vec![0.0; 2 * m * count];
+        self.device.download(self.work.likelihoods.get(), &mut found)?;
+        let of_model = |pairs: &[f64]| {
+            let mut logs = vec![0.0; m];
+            for (pair, &at) in pairs.chunks_exact(2).zip(&self.packing.order) {
+                let exponent = pair[1] * std::f64::consts::LN_2;
+                logs[at as usize] = if pair[0] > 0.0 { pair[0].ln() + exponent } else { f64::NEG_INFINITY };
+            }
+            logs
+        };
+        Ok(found.chunks_exact(2 * m).map(of_model).collect())
+    }
+}
+
+/// Copies `len` elements, a multiple of 8.
+fn copy_all<T: Precise, D: Device>(
+    device: &D,
+    len: usize,
+    from: &D::Buffer<T>,
+    to: &mut D::Buffer<T>,
+) -> Result<(), D::Error> {
+    // SAFETY: both have `len` elements at least.
+    unsafe { copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to) }
+}
+
+impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
+    type Error = D::Error;
+
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), D::Error> {
+        let states = models.first().map_or(0, Hmm::states);
+        let way = Way::of(states);
+        let stride = way.stride(states);
+        self.set = Some(Set {
+            hosts: models.to_vec(),
+            way,
+            states,
+            stride,
+            symbols: models.first().map_or(0, symbols) as u32,
+            models: Models::upload(self.device, models, stride, 0.0, |x| x)?,
+            logs: None,
+        });
+        Ok(())
+    }
+
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+        self.score()?;
+        self.read_likelihoods()
+    }
+
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+        let wanted = Wanted { want: want::POSTERIORS, slots: 0 };
+        let (windows, capacity) = self.windows(wanted);
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (device, n, stride) = (self.device, set.states as usize, set.stride);
+        let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
+        let observation = std::mem::take(&mut self.packing.observation);
+        let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
+        let swept = self.sweep(wanted, &windows, capacity, |_, work, w| {
+            device.download(work.gamma.get(), &mut found)?;
+            for (all, found) in all.iter_mut().zip(found.chunks_exact(capacity as usize * stride)) {
+                let rows = &observation[windows[w].rows.start as usize..windows[w].rows.end as usize];
+                for (&at, gamma) in rows.iter().zip(found.chunks_exact(stride)) {
+                    let row = &mut all[at as usize * n..][..n];
+                    row.iter_mut().zip(gamma).for_each(|(to, from)| *to = from.to_f64());
+                }
+            }
+            Ok(())
+        });
+        self.packing.observation = observation;
+        swept?;
+        Ok(all)
+    }
+
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, D::Error> {
+        self.decode()?;
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (rows, m) = (self.packing.observation.len(), self.packing.lengths.len());
+        let (mut path, mut score) = (vec![0; rows * set.hosts.len()], vec![0.0; m * set.hosts.len()]);
+        self.device.download(self.work.path.get(), &mut path)?;
+        self.device.download(self.work.scores.get(), &mut score)?;
+        let of_model = |(path, score): (&[u32], &[f64])| {
+            let mut decoded = Decoded { states: vec![0; rows], scores: vec![0.0; m] };
+            for (&state, &at) in path.iter().zip(&self.packing.observation) {
+                decoded.states[at as usize] = state;
+            }
+            for (&score, &at) in score.iter().zip(&self.packing.order) {
+                decoded.scores[at as usize] = score;
+            }
+            decoded
+        };
+        Ok(path.chunks_exact(rows).zip(score.chunks_exact(m)).map(of_model).collect())
+    }
+
+    fn expect(&mut self) -> Result<Vec<Expected>, D::Error> {
+        self.count()?;
+        let log_likelihoods = self.read_likelihoods()?;
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (n, stride, wanted) = (set.states as usize, set.stride, self.counting());
+        let (count, slots) = (set.hosts.len(), set.symbols as usize);
+        let len = match set.way {
+            Way::Warp { .. } => counts_len(stride, wanted.slots as usize),
+            _ => stride * stride,
+        };
+        let mut sums = vec![0.0; count * len];
+        self.device.download(self.work.sums.get(), &mut sums)?;
+        let in_lists = wanted.want == want::BOTH;
+        // The lists: one for each symbol, and those of starts and ends.
+        let listed_len = (slots + 2) * stride;
+        let mut listed = vec![0.0; if in_lists { count * listed_len } else { 0 }];
+        self.device.download(self.work.listed.get(), &mut listed)?;
+        let expected = set.hosts.iter().zip(log_likelihoods).enumerate().map(|(k, (model, log_likelihoods))| {
+            let sums = &sums[k * len..][..len];
+            let row = |place: usize| match in_lists {
+                true => &listed[k * listed_len + place * stride..][..n],
+                // Starts and ends come before symbols here.
+                false => &sums[(stride + (place + 2) % (slots + 2)) * stride..][..n],
+            };
+            let xi = (0..n * n).map(|at| {
+                sums[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64()
+            });
+            let by_symbol = (0..n * slots).map(|at| row(at % slots)[at / slots]);
+            Expected {
+                log_likelihoods,
+                start: row(slots).to_vec(),
+                transitions: xi.collect(),
+                end: row(slots + 1).to_vec(),
+                emissions: Statistics::Categorical(by_symbol.collect()),
+            }
+        });
+        Ok(expected.collect())
+    }
+}

@@ -1,0 +1,7 @@
+//! The recursions of hidden Markov models on a device.
+
+mod batch;
+mod model;
+mod packing;
+
+pub use batch::{Batch, Limits};
