@@ -3,6 +3,31 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::{self as emulated, WarpOp};
 
+use super::Real;
+
+/// A type that tensor cores multiply, to its own precision.
+pub trait Multiply: Real {
+    /// D = A·B + C, of 16 × 8 times 8 × 8.
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
+}
+
+impl Multiply for f64 {
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
+        f64_16x8x8(a, b, c)
+    }
+}
+
+impl Multiply for f32 {
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+        tf32x3_16x8x8(a, b, c)
+    }
+}
+
 /// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in TF32: of each f32 factor the first 10 bits of the fraction count,
 /// products are exact, sums are of f32 (`mma.sync.m16n8k8.tf32`).
 ///

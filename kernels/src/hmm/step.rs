@@ -7,7 +7,8 @@
 //! *Bytes*, per step of M rows: 2·M·NS + NS² elements; at 512 states and sequences the product takes 2·512³ operations, 4 µs of the
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
-use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, atomic, copy, kernel, mma, shared, thread, warp};
+use crate::device::mma::Multiply;
+use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, atomic, copy, kernel, shared, thread, warp};
 use crate::hmm::{high, scale, stored, vanishes};
 
 /// Columns of a tile.
@@ -37,29 +38,6 @@ const fn stage_len(wide: bool) -> u32 {
 #[must_use]
 pub const fn step_shared(wide: bool) -> u32 {
     STAGES * stage_len(wide) * if wide { 8 } else { 4 }
-}
-
-/// A type that tensor cores multiply, to its own precision.
-pub trait Multiply: Real {
-    /// D = A·B + C, of 16 × 8 times 8 × 8.
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    fn multiply(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
-}
-
-impl Multiply for f64 {
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    fn multiply(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
-        mma::f64_16x8x8(a, b, c)
-    }
-}
-
-impl Multiply for f32 {
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    fn multiply(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
-        mma::tf32x3_16x8x8(a, b, c)
-    }
 }
 
 /// Which rows and columns a block has, and what its threads copy.
@@ -138,7 +116,7 @@ impl Tile {
     }
 }
 
-/// What a warp has of a tile: 16 rows and 32 columns, as [`mma`] lays out four products beside each other.
+/// What a warp has of a tile: 16 rows and 32 columns, as [`mma`](crate::device::mma) lays out four products beside each other.
 type Quarter<T> = [[T; 4]; 4];
 
 /// The rows x times the matrix, on tensor cores.
@@ -454,5 +432,52 @@ pub fn viterbi_step<T: Real>(
             let at = (model * rows as usize + (first + m) as usize) * n + (tile.column + c) as usize;
             delta.set4(at / 4, now);
         }
+    }
+}
+
+/// Takes its largest element from each of `count` rows of δ, from row `first` on; of a model, `rows` rows further.
+///
+/// *Thread mapping*: a warp per row, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `delta` has these rows, of
+/// `stride` elements.
+#[kernel(T = [f32, f64])]
+pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<T>) {
+    let row = thread::block_idx_y() as usize * rows as usize + (first + thread::block_idx_x()) as usize;
+    let (n, lane) = (stride as usize, warp::lane_id() as usize);
+    let mut largest = T::NEG_INFINITY;
+    let mut j = lane;
+    while j < n {
+        largest = largest.max(delta.get(row * n + j));
+        j += 32;
+    }
+    let largest = warp::reduce(largest, T::max);
+    if largest > T::NEG_INFINITY {
+        j = lane;
+        while j < n {
+            delta.set(row * n + j, delta.get(row * n + j) - largest);
+            j += 32;
+        }
+    }
+}
+
+/// Copies rows of `stride` elements, from row `from` on, to rows from `to` on; of a model, they lie `source_window` and `target_window` rows
+/// further.
+///
+/// *Thread mapping*: a block per row, the grid's y the model. *Safety*: both have these rows.
+#[kernel(T = [f32, f64])]
+pub fn place_rows<T: Real>(
+    stride: u32,
+    from: u32,
+    source_window: u32,
+    to: u32,
+    target_window: u32,
+    source: Global<T>,
+    target: GlobalMut<T>,
+) {
+    let (r, model, n) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize, stride as usize);
+    let (from, to) = (model * source_window as usize + from as usize, model * target_window as usize + to as usize);
+    let mut j = thread::thread_idx_x() as usize;
+    while j < n {
+        target.set((to + r) * n + j, source.get((from + r) * n + j));
+        j += thread::block_dim_x() as usize;
     }
 }

@@ -10,7 +10,7 @@ use crate::device::{Global, GlobalMut, Real, block, copy, kernel, shared, thread
 use crate::hmm::Ahead;
 
 /// Steps from one subtraction of the largest δ to the next.
-pub(super) const PERIOD: u32 = 32;
+pub const PERIOD: u32 = 32;
 
 /// Rows that are on their way to shared memory, or there.
 const STAGES: u32 = 8;

@@ -7,8 +7,11 @@ use warpkov_kernels::hmm::counts::{
     PRODUCT_THREADS, SUM_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows,
 };
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
+use warpkov_kernels::hmm::step::{
+    self, THREADS, backward_step, forward_end, forward_start, forward_step, level_rows, place_rows, viterbi_step,
+};
 use warpkov_kernels::hmm::trace::trace;
-use warpkov_kernels::hmm::viterbi::{self, viterbi_block, viterbi_warp};
+use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
@@ -97,6 +100,7 @@ struct Work<T: Precise, D: Device> {
     backward_carry: Scratch<T, D>,
     checkpoints: Vec<Scratch<T, D>>,
     alpha: Scratch<T, D>,
+    tops: Scratch<u32, D>,
     gamma: Scratch<T, D>,
     pairs: Scratch<T, D>,
     exponents: Scratch<i32, D>,
@@ -117,6 +121,7 @@ impl<T: Precise, D: Device> Work<T, D> {
             backward_carry: Scratch::new(device)?,
             checkpoints: Vec::new(),
             alpha: Scratch::new(device)?,
+            tops: Scratch::new(device)?,
             gamma: Scratch::new(device)?,
             pairs: Scratch::new(device)?,
             exponents: Scratch::new(device)?,
@@ -159,6 +164,7 @@ struct Launch<'a, T: Precise, D: Device> {
     base: &'a D::Buffer<u32>,
     symbol: &'a D::Buffer<u32>,
     models: &'a Models<T, D>,
+    packing: &'a Packing,
 }
 
 impl<T: Precise, D: Device> Launch<'_, T, D> {
@@ -184,6 +190,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         store: bool,
         carry: &mut D::Buffer<T>,
         alpha: &mut D::Buffer<T>,
+        tops: &mut D::Buffer<u32>,
         exponents: &mut D::Buffer<i32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
@@ -192,7 +199,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (way, shape) = match self.way {
             Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
             Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
-            Way::Step => (0, self.shape(1, 32)),
+            Way::Step => {
+                return self.forward_steps(steps, window, store, carry, alpha, tops, exponents, likelihoods);
+            }
         };
         // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
         unsafe {
@@ -205,6 +214,150 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, lengths, base, symbol, start,
                  transitions, table, end, carry, alpha, exponents, likelihoods))
         }
+    }
+
+    /// The grid of a step of `live` sequences.
+    fn tiles(&self, live: u32) -> Shape {
+        let tiles = live.div_ceil(step::ROWS) * (self.stride as u32 / step::COLUMNS);
+        self.shape(tiles, step::THREADS).with_shared(step::step_shared(T::WIDE))
+    }
+
+    /// Sequences that have step `t`.
+    fn live(&self, t: u32) -> u32 {
+        let base = &self.packing.base;
+        if t as usize + 1 < base.len() { base[t as usize + 1] - base[t as usize] } else { 0 }
+    }
+
+    /// [`forward`](Self::forward), a launch for each step. The last M rows of `alpha` hold what was carried here; where nothing is stored,
+    /// steps take turns in the first 2·M.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn forward_steps(
+        &self,
+        steps: &Range<u32>,
+        window: u32,
+        store: bool,
+        carry: &mut D::Buffer<T>,
+        alpha: &mut D::Buffer<T>,
+        tops: &mut D::Buffer<u32>,
+        exponents: &mut D::Buffer<i32>,
+        likelihoods: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
+        let Models { start, transitions, table, end, .. } = models;
+        let stride = self.stride as u32;
+        let origin = self.packing.base[steps.start as usize];
+        let place = |t: u32| if store { self.packing.base[t as usize] - origin } else { t % 2 * sequences };
+        let carried = window - sequences;
+        // SAFETY: the packing is of valid sequences, tables have the kernels' stride, and the window's rows have room.
+        unsafe {
+            if steps.start > 0 {
+                let shape = self.shape(self.live(steps.start - 1), THREADS);
+                place_rows(device, shape, stride, 0, sequences, carried, window, carry, alpha)?;
+            }
+            for t in steps.clone() {
+                let (live, now) = (self.live(t), place(t));
+                if t == 0 {
+                    let shape = self.shape(live, 32);
+                    forward_start(
+                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, tops, exponents,
+                    )?;
+                } else {
+                    let before = if t == steps.start { carried } else { place(t - 1) };
+                    forward_step(
+                        device,
+                        self.tiles(live),
+                        t,
+                        stride,
+                        symbols,
+                        before,
+                        now,
+                        window,
+                        rows,
+                        base,
+                        symbol,
+                        transitions,
+                        table,
+                        alpha,
+                        tops,
+                        exponents,
+                    )?;
+                }
+                let on = self.live(t + 1);
+                if on < live {
+                    let shape = self.shape(live - on, 32);
+                    forward_end(
+                        device, shape, t, stride, sequences, on, now, window, rows, base, end, alpha, exponents, likelihoods,
+                    )?;
+                }
+            }
+            let on = self.live(steps.end);
+            if on > 0 {
+                let (shape, last) = (self.shape(on, THREADS), place(steps.end - 1));
+                place_rows(device, shape, stride, last, window, 0, sequences, alpha, carry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// [`backward`](Self::backward), a launch for each step. The last M rows of `pairs` hold what is carried on.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn backward_steps(
+        &self,
+        window: &Window,
+        capacity: u32,
+        likelihoods: &D::Buffer<f64>,
+        exponents: &D::Buffer<i32>,
+        alpha: &D::Buffer<T>,
+        carry: &mut D::Buffer<T>,
+        gamma: &mut D::Buffer<T>,
+        pairs: &mut D::Buffer<T>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
+        let Models { transposed, table, end, .. } = models;
+        let (stride, carried) = (self.stride as u32, capacity - sequences);
+        let (from, until) = (window.steps.start, window.steps.end);
+        let place = |t: u32| self.packing.base[t as usize] - window.rows.start;
+        let last = self.packing.steps().end - 1;
+        // SAFETY: as in `forward_steps`.
+        unsafe {
+            if until <= last {
+                let shape = self.shape(self.live(until), THREADS);
+                place_rows(device, shape, stride, 0, sequences, place(until - 1), capacity, carry, pairs)?;
+            }
+            for t in (from..until).rev() {
+                let now = if t == from { carried } else { place(t - 1) };
+                backward_step(
+                    device,
+                    self.tiles(self.live(t)),
+                    t,
+                    last,
+                    stride,
+                    sequences,
+                    symbols,
+                    place(t),
+                    now,
+                    place(t),
+                    capacity,
+                    capacity,
+                    rows,
+                    base,
+                    symbol,
+                    transposed,
+                    table,
+                    end,
+                    likelihoods,
+                    alpha,
+                    exponents,
+                    gamma,
+                    pairs,
+                )?;
+            }
+            if from > 0 {
+                let shape = self.shape(self.live(from), THREADS);
+                place_rows(device, shape, stride, carried, capacity, 0, sequences, pairs, carry)?;
+            }
+        }
+        Ok(())
     }
 
     /// ûₜ and γₜ of a window, or parts of the counts.
@@ -249,7 +402,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
                          transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
                 }
-                Way::Step => unreachable!("steps are launched one by one"),
+                Way::Step => {
+                    self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs)
+                }
             }
         }
     }
@@ -318,7 +473,29 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
                         (*device, shape, *symbols, *rows, lengths, base, symbol, start, transitions, table, delta))?;
                 }
-                Way::Step => unreachable!("steps are launched one by one"),
+                Way::Step => {
+                    let stride = self.stride as u32;
+                    for t in self.packing.steps() {
+                        let (live, first) = (self.live(t), self.packing.base[t as usize]);
+                        viterbi_step(
+                            *device,
+                            self.tiles(live),
+                            t,
+                            stride,
+                            *symbols,
+                            *rows,
+                            base,
+                            symbol,
+                            start,
+                            transitions,
+                            table,
+                            delta,
+                        )?;
+                        if t % PERIOD == PERIOD - 1 {
+                            level_rows(*device, self.shape(live, 32), stride, first, *rows, delta)?;
+                        }
+                    }
+                }
             }
             let (states, stride) = (self.states, self.stride as u32);
             let shape = self.shape(*sequences, 32);
@@ -382,6 +559,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             base,
             symbol: symbols,
             models: &set.models,
+            packing,
         };
         Some((launch, work, set, lists))
     }
@@ -394,10 +572,17 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let (device, steps) = (self.device, self.packing.steps());
         let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
         let cells = launch.cells();
-        let Work { forward_carry, alpha, exponents, likelihoods, .. } = work;
+        let Work { forward_carry, alpha, tops, exponents, likelihoods, .. } = work;
         let carry = forward_carry.of(device, cells * launch.stride)?;
         let likelihoods = likelihoods.of(device, 2 * cells)?;
-        launch.forward(&steps, 0, false, carry, alpha.get_mut(), exponents.get_mut(), likelihoods)
+        let rows = launch.count as usize * launch.rows as usize;
+        if launch.way == Way::Step {
+            tops.cleared(device, rows)?;
+            exponents.of(device, rows)?;
+            alpha.of(device, 3 * cells * launch.stride)?;
+        }
+        let (tops, exponents, window) = (tops.get_mut(), exponents.get_mut(), 3 * launch.sequences);
+        launch.forward(&steps, window, false, carry, alpha.get_mut(), tops, exponents, likelihoods)
     }
 
     /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
@@ -427,17 +612,19 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
-    /// Windows for which forward and backward variables fit within the limits, and rows of the largest.
+    /// Windows for which forward and backward variables fit within the limits, and rows to have room for.
     fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
         let Some(set) = &self.set else { return (Vec::new(), 0) };
         let arrays = match (set.way, wanted.want) {
             (Way::Warp { .. }, want::COUNTS) => 1,
-            (Way::Warp { .. }, _) | (_, want::POSTERIORS) => 2,
+            (Way::Warp { .. }, _) | (Way::Block { .. }, want::POSTERIORS) => 2,
             _ => 3,
         };
         let row = arrays * set.hosts.len() * set.stride * size_of::<T>();
         let windows = self.packing.windows(u32::try_from(self.limits.trellis / row).unwrap_or(u32::MAX));
-        let capacity = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
+        let rows = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
+        let sequences = self.packing.sequences();
+        let capacity = if set.way == Way::Step { rows.max(2 * sequences) + sequences } else { rows };
         (windows, capacity)
     }
 
@@ -458,24 +645,26 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             work.checkpoints.push(Scratch::new(device)?);
         }
         {
-            let Work { forward_carry, checkpoints, alpha, exponents, likelihoods, again, .. } = work;
+            let Work { forward_carry, checkpoints, alpha, tops, exponents, likelihoods, again, .. } = work;
+            let rows = launch.count as usize * launch.rows as usize;
+            let tops = if launch.way == Way::Step { tops.cleared(device, rows)? } else { tops.get_mut() };
             let carry = forward_carry.of(device, cells * stride)?;
             let alpha = alpha.of(device, elements)?;
-            let exponents = exponents.of(device, launch.count as usize * launch.rows as usize)?;
+            let exponents = exponents.of(device, rows)?;
             let likelihoods = likelihoods.of(device, 2 * cells)?;
             again.of(device, 2 * cells)?;
             for (w, window) in windows.iter().enumerate() {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
                 }
-                launch.forward(&window.steps, capacity, w == last, carry, alpha, exponents, likelihoods)?;
+                launch.forward(&window.steps, capacity, w == last, carry, alpha, tops, exponents, likelihoods)?;
             }
         }
         work.backward_carry.of(device, cells * stride)?;
         if wanted.want != want::COUNTS {
             work.gamma.of(device, elements)?;
         }
-        if wanted.want == want::BOTH && !matches!(launch.way, Way::Warp { .. }) {
+        if launch.way == Way::Step || wanted.want == want::BOTH && matches!(launch.way, Way::Block { .. }) {
             work.pairs.of(device, elements)?;
         }
         for (w, window) in windows.iter().enumerate().rev() {
@@ -485,8 +674,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 if w > 0 {
                     copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
                 }
-                let (alpha, exponents, again) = (alpha.get_mut(), exponents.get_mut(), work.again.get_mut());
-                launch.forward(&window.steps, capacity, true, carry, alpha, exponents, again)?;
+                let (alpha, tops) = (alpha.get_mut(), work.tops.get_mut());
+                let (exponents, again) = (exponents.get_mut(), work.again.get_mut());
+                launch.forward(&window.steps, capacity, true, carry, alpha, tops, exponents, again)?;
             }
             launch.backward(
                 window,
