@@ -12,6 +12,7 @@ use warpkov::mdp::options::{DeviceChoice, Method, Precision};
 use super::{Error, Outcome, file, number};
 use crate::progress::Steps;
 
+mod hmm;
 mod huge_grid;
 mod scaling;
 mod table_6_1;
@@ -19,13 +20,15 @@ mod table_6_1;
 /// What to measure.
 #[derive(Subcommand)]
 pub enum Suite {
-    Mdp(Arguments),
+    Mdp(Box<Arguments>),
+    Hmm(hmm::Arguments),
 }
 
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov bench mdp
-  warpkov bench mdp --case G1 --case G2 --method parallel --runs 1";
+  warpkov bench mdp --case G1 --case G2 --method parallel --runs 1
+  warpkov bench hmm --case 64x64x16";
 
 /// Measures methods on the models of a source, beside what that source has measured.
 ///
@@ -128,7 +131,14 @@ fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
 }
 
 /// Measures case by case, and prints each line when it is there.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(suite: &Suite, out: impl Write) -> Result<Outcome, Error> {
+    match suite {
+        Suite::Mdp(arguments) => mdp(arguments, out),
+        Suite::Hmm(arguments) => hmm::run(arguments, out),
+    }
+}
+
+fn mdp(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let given = match arguments.suite {
         MdpSuite::HugeGrid => arguments.scaling.given().map(|name| (name, "scaling")),
         MdpSuite::Scaling => arguments.huge_grid.given().map(|name| (name, "huge-grid")),

@@ -214,7 +214,7 @@ pub fn run() -> Result<Outcome, Error> {
         Command::Mdp(command) => run_mdp(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
-        Command::Bench(bench::Suite::Mdp(arguments)) => bench::run(&arguments, out),
+        Command::Bench(suite) => bench::run(&suite, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
     }

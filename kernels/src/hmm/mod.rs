@@ -33,7 +33,21 @@
 //! Source: L. R. Rabiner, "A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition", 1989, with
 //! A. Rahimi's erratum, 2000.
 
+/// Repeats a block for `NAME` = 0 … `count` − 1, of 32 at most, with constants for indices, so that arrays stay in registers. Under
+/// emulation there are none, and it is a loop.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! each {
+    ($name:ident < $count:expr, $body:block) => {
+        for index in 0..$count {
+            #[allow(non_snake_case)]
+            let $name: usize = index;
+            $body
+        }
+    };
+}
+
 /// Repeats a block for `NAME` = 0 … `count` − 1, of 32 at most, with constants for indices, so that arrays stay in registers.
+#[cfg(target_arch = "nvptx64")]
 macro_rules! each {
     ($name:ident < $count:expr, $body:block) => {
         each!($name < $count, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
@@ -46,6 +60,8 @@ macro_rules! each {
 pub mod backward;
 pub mod counts;
 pub mod forward;
+pub mod slices;
+pub mod gaussian;
 pub mod step;
 pub mod trace;
 pub mod viterbi;

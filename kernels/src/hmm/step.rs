@@ -188,8 +188,8 @@ pub fn forward_step<T: Multiply>(
     let sums = tensor_product(tile, alpha, x_first, live, transitions, model * n * n);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let (above, beside) = (16 * (warp::warp_id() / 2), 32 * (warp::warp_id() % 2));
-    for half in 0..2 {
-        let m = tile.row + above + 8 * half as u32 + g;
+    each!(HALF < 2, {
+        let m = tile.row + above + 8 * HALF as u32 + g;
         let there = m < live;
         let m = if there { m } else { live - 1 };
         let row = model * rows as usize + (first + m) as usize;
@@ -200,7 +200,7 @@ pub fn forward_step<T: Multiply>(
             for c in 0..2 {
                 let j = (tile.column + beside + 8 * k as u32 + 2 * t + c as u32) as usize;
                 let b = table.get(v * n + j).to_f64();
-                let x = stored::<T>(sums[k][2 * half + c].to_f64() * (b * factor));
+                let x = stored::<T>(sums[k][2 * HALF + c].to_f64() * (b * factor));
                 top = top.max(high(x));
                 if there {
                     alpha.set((model * window as usize + (now + m) as usize) * n + j, T::from_f64(x));
@@ -215,7 +215,7 @@ pub fn forward_step<T: Multiply>(
                 exponents.set(row, e);
             }
         }
-    }
+    });
 }
 
 /// α̂ of the first step: π ∘ b(o₁); and what [`forward_step`] says of it.
@@ -339,8 +339,8 @@ pub fn backward_step<T: Multiply>(
     }
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let (above, beside) = (16 * (warp::warp_id() / 2), 32 * (warp::warp_id() % 2));
-    for half in 0..2 {
-        let m = tile.row + above + 8 * half as u32 + g;
+    each!(HALF < 2, {
+        let m = tile.row + above + 8 * HALF as u32 + g;
         if m < live {
             let e = exponents.get(model * rows as usize + (first + m) as usize);
             let factor = f64::from_bits(((1023 - e) as u64) << 52);
@@ -352,7 +352,7 @@ pub fn backward_step<T: Multiply>(
                 for c in 0..2 {
                     let j = (tile.column + beside + 8 * k as u32 + 2 * t + c as u32) as usize;
                     let beta = if m < on {
-                        sums[k][2 * half + c].to_f64()
+                        sums[k][2 * HALF + c].to_f64()
                     } else {
                         end.get(model * n + j).to_f64() * inverse
                     };
@@ -367,7 +367,7 @@ pub fn backward_step<T: Multiply>(
                 }
             }
         }
-    }
+    });
 }
 
 /// δ of step `step`, from δ of the step before: both are rows of `delta`, `rows` for each model.

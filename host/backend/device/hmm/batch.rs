@@ -15,16 +15,20 @@ use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
+use super::gaussian::{Gaussians, vectors};
 use super::model::{Models, Way, symbols};
 use super::packing::{Lists, Packing, Window};
 use crate::backend::Precise;
 use crate::backend::device::pomdp::buffers::Scratch;
-use crate::hmm::model::{Emissions, Hmm};
+use crate::hmm::model::Hmm;
 use crate::hmm::recursions::{Decoded, Expected, Recursions, Statistics};
 use crate::hmm::sequences::Sequences;
 
 /// Blocks of the backward recursion at most, each with a part of the sums.
 const PARTS: u32 = 2048;
+
+/// Parts of moments at most.
+const MOMENT_PARTS: u32 = 64;
 
 /// Blocks of a product over all rows, about.
 const PRODUCT_BLOCKS: u32 = 256;
@@ -58,6 +62,8 @@ pub struct Batch<'d, T: Precise, D: Device> {
     lengths: D::Buffer<u32>,
     base: D::Buffer<u32>,
     symbols: D::Buffer<u32>,
+    /// Vectors by row, where such were observed.
+    vectors: D::Buffer<f64>,
     set: Option<Set<T, D>>,
     work: Work<T, D>,
     lists: Vec<OnDevice<D>>,
@@ -76,12 +82,15 @@ struct Set<T: Precise, D: Device> {
     models: Models<T, D>,
     /// Their logarithms, once they are asked for.
     logs: Option<Models<T, D>>,
+    /// Where vectors are emitted; and the table of ln densities, until `logs` has it.
+    gaussians: Option<Gaussians<D>>,
+    log_table: Option<D::Buffer<T>>,
 }
 
 impl<T: Precise, D: Device> Set<T, D> {
-    /// Whether vectors are emitted.
-    fn vectors(&self) -> bool {
-        matches!(self.hosts[0].emissions, Emissions::Gaussian { .. })
+    /// Symbols that are counted.
+    fn counted(&self) -> u32 {
+        if self.gaussians.is_some() { 0 } else { self.symbols }
     }
 }
 
@@ -107,6 +116,8 @@ struct Work<T: Precise, D: Device> {
     likelihoods: Scratch<f64, D>,
     again: Scratch<f64, D>,
     parts: Scratch<f64, D>,
+    moment_parts: Scratch<f64, D>,
+    moments: Scratch<f64, D>,
     sums: Scratch<f64, D>,
     chunks: Scratch<f64, D>,
     listed: Scratch<f64, D>,
@@ -128,6 +139,8 @@ impl<T: Precise, D: Device> Work<T, D> {
             likelihoods: Scratch::new(device)?,
             again: Scratch::new(device)?,
             parts: Scratch::new(device)?,
+            moment_parts: Scratch::new(device)?,
+            moments: Scratch::new(device)?,
             sums: Scratch::new(device)?,
             chunks: Scratch::new(device)?,
             listed: Scratch::new(device)?,
@@ -533,6 +546,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             lengths: device.upload(&packing.lengths)?,
             base: device.upload(&packing.base)?,
             symbols: device.upload(&symbol)?,
+            vectors: device.upload(&vectors(&packing, sequences))?,
             packing,
             symbol,
             set: None,
@@ -592,7 +606,11 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     pub fn decode(&mut self) -> Result<(), D::Error> {
         let device = self.device;
         if let Some(set) = self.set.as_mut().filter(|set| set.logs.is_none()) {
-            set.logs = Some(Models::upload(device, &set.hosts, set.stride, f64::NEG_INFINITY, f64::ln)?);
+            let mut logs = Models::upload(device, &set.hosts, set.stride, f64::NEG_INFINITY, f64::ln)?;
+            if let Some(table) = set.log_table.take() {
+                logs.table = table;
+            }
+            set.logs = Some(logs);
         }
         let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
         let Some(logs) = &set.logs else { return Ok(()) };
@@ -607,7 +625,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
         let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize) <= CELLS;
         match set.way {
-            Way::Warp { tiles } if !set.vectors() && fits(tiles) => Wanted { want: want::COUNTS, slots: set.symbols },
+            Way::Warp { tiles } if set.gaussians.is_none() && fits(tiles) => Wanted { want: want::COUNTS, slots: set.symbols },
             _ => Wanted { want: want::BOTH, slots: 0 },
         }
     }
@@ -725,7 +743,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let (windows, capacity) = self.windows(wanted);
         let Some(set) = &self.set else { return Ok(()) };
         let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, Way::Warp { .. }));
-        let symbols = if set.vectors() { 0 } else { set.symbols };
+        let symbols = set.counted();
         let tiles = (stride / TILE).pow(2).max(1) as u32;
         let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
         let (pieces, len) = if in_warps {
@@ -738,6 +756,12 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             self.prepare_lists(&windows, symbols)?;
         }
         let lists = std::mem::take(&mut self.lists);
+        let gaussians = self.set.as_mut().and_then(|set| set.gaussians.take());
+        let x = std::mem::replace(&mut self.vectors, device.zeros(0)?);
+        let moment_splits = capacity.div_ceil(64).min(MOMENT_PARTS);
+        let moments_len = gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
+        self.work.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
+        self.work.moments.of(device, count * moments_len)?;
         self.work.parts.of(device, count * pieces as usize * len)?;
         self.work.sums.of(device, count * len)?;
         let last = windows.len() - 1;
@@ -751,13 +775,27 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             let pairs = (!in_warps).then(|| pairs.get());
             let (alpha, gamma, more) = (alpha.get(), gamma.get(), w < last);
             let (window, lists) = (&windows[w], &lists[w]);
+            if let Some(gaussians) = &gaussians {
+                let parts = work.moment_parts.get_mut();
+                gaussians.count(device, count as u32, stride, window, capacity, moment_splits, more, &x, gamma, parts)?;
+            }
             launch.count(window, capacity, splits, more, lists, alpha, gamma, pairs, parts.get_mut(), chunks, listed)
         });
-        self.lists = lists;
+        (self.lists, self.vectors) = (lists, x);
+        if let Some(set) = &mut self.set {
+            set.gaussians = gaussians;
+        }
         swept?;
-        let shape = Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, SUM_THREADS);
+        let shape = |len: usize| Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, SUM_THREADS);
+        let Work { parts, sums, moment_parts, moments, .. } = &mut self.work;
         // SAFETY: there are as many parts as blocks have written.
-        unsafe { sum_parts(device, shape, len as u32, pieces, self.work.parts.get(), self.work.sums.get_mut()) }
+        unsafe {
+            if moments_len > 0 {
+                let shape = shape(moments_len);
+                sum_parts(device, shape, moments_len as u32, moment_splits, moment_parts.get(), moments.get_mut())?;
+            }
+            sum_parts(device, shape(len), len as u32, pieces, parts.get(), sums.get_mut())
+        }
     }
 
     /// ln P(O) by the likelihoods that are on the device.
@@ -766,15 +804,19 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
         let mut found = vec![0.0; 2 * m * count];
         self.device.download(self.work.likelihoods.get(), &mut found)?;
-        let of_model = |pairs: &[f64]| {
+        let mut shifts = vec![0.0; m * count];
+        if let Some(gaussians) = self.set.as_ref().and_then(|set| set.gaussians.as_ref()) {
+            self.device.download(&gaussians.shifts, &mut shifts)?;
+        }
+        let of_model = |(pairs, shifts): (&[f64], &[f64])| {
             let mut logs = vec![0.0; m];
-            for (pair, &at) in pairs.chunks_exact(2).zip(&self.packing.order) {
-                let exponent = pair[1] * std::f64::consts::LN_2;
+            for ((pair, shift), &at) in pairs.chunks_exact(2).zip(shifts).zip(&self.packing.order) {
+                let exponent = pair[1] * std::f64::consts::LN_2 + shift;
                 logs[at as usize] = if pair[0] > 0.0 { pair[0].ln() + exponent } else { f64::NEG_INFINITY };
             }
             logs
         };
-        Ok(found.chunks_exact(2 * m).map(of_model).collect())
+        Ok(found.chunks_exact(2 * m).zip(shifts.chunks_exact(m)).map(of_model).collect())
     }
 }
 
@@ -796,7 +838,9 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let states = models.first().map_or(0, Hmm::states);
         let way = Way::of(states);
         let stride = way.stride(states);
-        self.set = Some(Set {
+        // The old models go before the new ones need memory.
+        self.set = None;
+        let mut set = Set {
             hosts: models.to_vec(),
             way,
             states,
@@ -804,7 +848,16 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             symbols: models.first().map_or(0, symbols) as u32,
             models: Models::upload(self.device, models, stride, 0.0, |x| x)?,
             logs: None,
-        });
+            gaussians: None,
+            log_table: None,
+        };
+        let Self { device, packing, lengths, base, vectors, .. } = self;
+        if let Some((gaussians, tables)) = Gaussians::new(*device, models, stride, packing, lengths, base, vectors)? {
+            set.symbols = packing.rows();
+            set.models.table = tables.table;
+            (set.gaussians, set.log_table) = (Some(gaussians), Some(tables.log_table));
+        }
+        self.set = Some(set);
         Ok(())
     }
 
@@ -862,7 +915,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let log_likelihoods = self.read_likelihoods()?;
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (n, stride, wanted) = (set.states as usize, set.stride, self.counting());
-        let (count, slots) = (set.hosts.len(), set.symbols as usize);
+        let (count, slots) = (set.hosts.len(), set.counted() as usize);
         let len = match set.way {
             Way::Warp { .. } => counts_len(stride, wanted.slots as usize),
             _ => stride * stride,
@@ -874,6 +927,9 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let listed_len = (slots + 2) * stride;
         let mut listed = vec![0.0; if in_lists { count * listed_len } else { 0 }];
         self.device.download(self.work.listed.get(), &mut listed)?;
+        let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
+        let mut moments = vec![0.0; count * moments_len];
+        self.device.download(self.work.moments.get(), &mut moments)?;
         let expected = set.hosts.iter().zip(log_likelihoods).enumerate().map(|(k, (model, log_likelihoods))| {
             let sums = &sums[k * len..][..len];
             let row = |place: usize| match in_lists {
@@ -890,7 +946,10 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
                 start: row(slots).to_vec(),
                 transitions: xi.collect(),
                 end: row(slots + 1).to_vec(),
-                emissions: Statistics::Categorical(by_symbol.collect()),
+                emissions: match &set.gaussians {
+                    Some(gaussians) => gaussians.statistics(&moments[k * moments_len..], n, stride),
+                    None => Statistics::Categorical(by_symbol.collect()),
+                },
             }
         });
         Ok(expected.collect())

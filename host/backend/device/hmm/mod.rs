@@ -1,6 +1,7 @@
 //! The recursions of hidden Markov models on a device.
 
 mod batch;
+mod gaussian;
 mod model;
 mod packing;
 
