@@ -83,12 +83,7 @@ pub enum BenchError {
 ///
 /// # Errors
 /// If there is no such model, and those of the GPU.
-pub fn measure<T: Precise>(
-    gpu: &Gpu,
-    case: Case,
-    operation: Operation,
-    runs: usize,
-) -> Result<Measured, BenchError> {
+pub fn measure<T: Precise>(gpu: &Gpu, case: Case, operation: Operation, runs: usize) -> Result<Measured, BenchError> {
     let model = Uniform { states: case.states, kind: Kind::Symbols(SYMBOLS), ends: false, seed: 1 }.generate()?;
     let drawn = sample(&model, case.sequences as usize, Some(case.steps as usize), 2)?;
     let mut batch = Batch::<T, Gpu>::new(gpu, &drawn.sequences, Limits::default())?;
@@ -110,7 +105,8 @@ pub fn measure<T: Precise>(
     again()?;
     gpu.synchronize()?;
     let (before, _) = gpu.memory()?;
-    let mut times = (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64())).collect::<Result<Vec<_>, CudaError>>()?;
+    let mut times =
+        (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64())).collect::<Result<Vec<_>, CudaError>>()?;
     let (after, _) = gpu.memory()?;
     times.sort_by(f64::total_cmp);
     Ok(Measured {

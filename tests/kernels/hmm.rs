@@ -3,12 +3,16 @@
 use warpkov::backend::Precise;
 use warpkov::backend::cpu::hmm::Batch as OnCpu;
 use warpkov::backend::device::hmm::{Batch, Limits};
+use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::model::{Emissions, Hmm, Names};
 use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics};
+use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
-use warpkov_kernels::launch::Device;
+use warpkov_kernels::hmm::slices::{emission_product, product, row_sums};
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::lessons::wide_tensor_product;
 
-use crate::check::{close, same};
+use crate::check::{close, of, same};
 use crate::random::Random;
 use crate::{Outcome, Suite, With};
 
@@ -25,6 +29,11 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_one_by_one::f64", one_by_one::<f64, _>);
     suite.add("hmm_ties::f32", ties::<f32, _>);
     suite.add("hmm_ties::f64", ties::<f64, _>);
+    suite.add("hmm_gaussian::f32", gaussian::<f32, _>);
+    suite.add("hmm_gaussian::f64", gaussian::<f64, _>);
+    suite.add("hmm_slices::f32", slices::<f32, _>);
+    suite.add("hmm_slices::f64", slices::<f64, _>);
+    suite.add("mma_f64", tensor_core);
 }
 
 /// Everything that is said of one model.
@@ -64,7 +73,8 @@ fn scores(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Vec<f64> {
             return f64::NEG_INFINITY;
         }
         let path = &states[range.clone()];
-        let emitted = path.iter().zip(&observed[range]).map(|(&q, &v)| probs[q as usize * *symbols as usize + v as usize].ln());
+        let emitted =
+            path.iter().zip(&observed[range]).map(|(&q, &v)| probs[q as usize * *symbols as usize + v as usize].ln());
         let moves = path.windows(2).map(|pair| model.transitions[pair[0] as usize * n + pair[1] as usize].ln());
         let last = model.end.as_ref().map_or(0.0, |end| end[path[path.len() - 1] as usize].ln());
         model.start[path[0] as usize].ln() + emitted.sum::<f64>() + moves.sum::<f64>() + last
@@ -95,7 +105,9 @@ fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Seque
     close("end", &got.expected.end, &expected.expected.end, all, 0.0)?;
     close("transitions", &got.expected.transitions, &expected.expected.transitions, all, 0.0)?;
     match (&got.expected.emissions, &expected.expected.emissions) {
-        (Statistics::Categorical(got), Statistics::Categorical(expected)) => close("emissions", got, expected, all, 0.0),
+        (Statistics::Categorical(got), Statistics::Categorical(expected)) => {
+            close("emissions", got, expected, all, 0.0)
+        }
         (
             Statistics::Gaussian { weights, sums, squares },
             Statistics::Gaussian { weights: of_weights, sums: of_sums, squares: of_squares },
@@ -141,13 +153,20 @@ impl Random {
 }
 
 /// Several models with N states, and sequences of all kinds of lengths.
-fn check<T: Precise, D: Device>(device: &D, random: &mut Random, n: usize, symbols: usize, lengths: &[usize]) -> Outcome {
+fn check<T: Precise, D: Device>(
+    device: &D,
+    random: &mut Random,
+    n: usize,
+    symbols: usize,
+    lengths: &[usize],
+) -> Outcome {
     let models = [random.hmm(n, symbols, false), random.hmm(n, symbols, true)];
     let sequences = random.observed(lengths, symbols);
-    for (k, (got, expected)) in on::<T, D>(device, &models, &sequences)?.iter().zip(on_cpu(&models, &sequences)).enumerate() {
-        agree::<T>(got, &expected, &models[k], &sequences).map_err(|error| {
-            format!("N = {n}, V = {symbols}, model {k}: {}", error.message().unwrap_or_default())
-        })?;
+    for (k, (got, expected)) in
+        on::<T, D>(device, &models, &sequences)?.iter().zip(on_cpu(&models, &sequences)).enumerate()
+    {
+        agree::<T>(got, &expected, &models[k], &sequences)
+            .map_err(|error| format!("N = {n}, V = {symbols}, model {k}: {}", error.message().unwrap_or_default()))?;
     }
     Ok(())
 }
@@ -239,12 +258,81 @@ fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let said = on::<T, D>(device, std::slice::from_ref(&model), &sequences)?.remove(0);
         let last = n as u32 - 1;
         same("path", &said.decoded.states, &[0, 0, 0, 0, last, 0, 0, NO_STATE, NO_STATE, NO_STATE, last])?;
-        same("impossible", &said.logs.iter().map(|x| *x == f64::NEG_INFINITY).collect::<Vec<_>>(), &[
-            false, false, true, true, false,
-        ])?;
+        same(
+            "impossible",
+            &said.logs.iter().map(|x| *x == f64::NEG_INFINITY).collect::<Vec<_>>(),
+            &[false, false, true, true, false],
+        )?;
         same("score", &said.decoded.scores[2..4], &[f64::NEG_INFINITY; 2])?;
         same("γ of what is impossible", &said.posteriors[7 * n..10 * n], &vec![0.0; 3 * n])?;
         agree::<T>(&said, &on_cpu(std::slice::from_ref(&model), &sequences)[0], &model, &sequences)?;
     }
     Ok(())
+}
+
+/// Normal emissions, with diagonal and with full covariances.
+fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    for (states, dimensions, full) in [(3, 1, false), (12, 3, true), (40, 2, false), (130, 2, true)] {
+        let kind = Kind::Vectors { dimensions, full };
+        let models = [4, 5].map(|seed| Uniform { states, kind, ends: seed == 5, seed }.generate());
+        let [first, second] = models;
+        let (first, second) = (first?, second?);
+        let drawn = sample(&first, 5, Some(7), 3)?;
+        let models = [first, second];
+        let all = on::<T, D>(device, &models, &drawn.sequences)?;
+        for ((got, expected), model) in all.iter().zip(on_cpu(&models, &drawn.sequences)).zip(&models) {
+            agree::<T>(got, &expected, model, &drawn.sequences)
+                .map_err(|error| format!("N = {states}, D = {dimensions}: {}", error.message().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a step, put together, are the forward recursion.
+fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(16);
+    let (n, v, m) = (37, 5, 6);
+    let model = random.hmm(n, v, false);
+    let sequences = random.observed(&[4; 6], v);
+    let Observations::Symbols(observed) = &sequences.observations else { return Ok(()) };
+    let Emissions::Categorical { probs, .. } = &model.emissions else { return Ok(()) };
+    let (emissions, transitions) = (device.upload(&of::<T>(probs))?, device.upload(&of::<T>(&model.transitions))?);
+    let mut c = device.upload(&of::<T>(&model.start.repeat(m)))?;
+    let (mut w, mut sums) = (device.zeros::<T>(m * n)?, device.zeros::<f64>(m)?);
+    let (elements, of_rows) = (Shape::cover((m * n) as u64, 128), Shape::new(m as u32, 64));
+    for t in 0..4 {
+        let symbols: Vec<u32> = (0..m).map(|k| observed[4 * k + t]).collect();
+        let symbols = device.upload(&symbols)?;
+        // SAFETY: all slices have m × n elements, and symbols are below v.
+        unsafe {
+            emission_product(device, elements, m as u32, n as u32, v as u32, &symbols, &emissions, &c, &mut w)?;
+            product(device, elements, m as u32, n as u32, &w, &transitions, &mut c)?;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { row_sums(device, of_rows, n as u32, &w, &mut sums)? };
+    let logs: Vec<f64> = device.to_vec(&sums)?.iter().map(|x| x.ln()).collect();
+    let tolerance = if T::WIDE { 1e-12 } else { 1e-5 };
+    close("ln P(O)", &logs, &on_cpu(&[model], &sequences)[0].logs, tolerance, 0.0)
+}
+
+/// A product of 16 × 8 and 8 × 8 in f64, of small integers.
+fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(17);
+    let mut integers = |n: usize| (0..n).map(|_| random.below(21) as f64 - 10.0).collect::<Vec<_>>();
+    let (a, b, c) = (integers(128), integers(64), integers(128));
+    let mut d = device.zeros::<f64>(128)?;
+    // SAFETY: the matrices are 16 × 8, 8 × 8, 16 × 8 and 16 × 8.
+    unsafe {
+        wide_tensor_product(
+            device,
+            Shape::new(1, 32),
+            &device.upload(&a)?,
+            &device.upload(&b)?,
+            &device.upload(&c)?,
+            &mut d,
+        )?;
+    }
+    let element = |at: usize| c[at] + (0..8).map(|k| a[at / 8 * 8 + k] * b[8 * k + at % 8]).sum::<f64>();
+    same("A·B + C", &device.to_vec(&d)?, &(0..128).map(element).collect::<Vec<_>>())
 }

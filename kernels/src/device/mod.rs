@@ -42,9 +42,9 @@ pub mod shared;
 pub mod thread;
 pub mod warp;
 
+pub use copy::Source;
 pub use global::{Global, GlobalMut};
 pub use number::{Named, Offset, Parameter, Plain, Real, Word};
-pub use copy::Source;
 pub use shared::Shared;
 pub use warpkov_kernel_macros::kernel;
 

@@ -299,7 +299,20 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 if on < live {
                     let shape = self.shape(live - on, 32);
                     forward_end(
-                        device, shape, t, stride, sequences, on, now, window, rows, base, end, alpha, exponents, likelihoods,
+                        device,
+                        shape,
+                        t,
+                        stride,
+                        sequences,
+                        on,
+                        now,
+                        window,
+                        rows,
+                        base,
+                        end,
+                        alpha,
+                        exponents,
+                        likelihoods,
                     )?;
                 }
             }
@@ -415,9 +428,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
                          transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
                 }
-                Way::Step => {
-                    self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs)
-                }
+                Way::Step => self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs),
             }
         }
     }
@@ -513,8 +524,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             let (states, stride) = (self.states, self.stride as u32);
             let shape = self.shape(*sequences, 32);
             trace(
-                *device, shape, *sequences, states, stride, *symbols, *rows, lengths, base, symbol, start, transposed, table,
-                end, delta, path, scores,
+                *device, shape, *sequences, states, stride, *symbols, *rows, lengths, base, symbol, start, transposed,
+                table, end, delta, path, scores,
             )
         }
     }
@@ -625,7 +636,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
         let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize) <= CELLS;
         match set.way {
-            Way::Warp { tiles } if set.gaussians.is_none() && fits(tiles) => Wanted { want: want::COUNTS, slots: set.symbols },
+            Way::Warp { tiles } if set.gaussians.is_none() && fits(tiles) => {
+                Wanted { want: want::COUNTS, slots: set.symbols }
+            }
             _ => Wanted { want: want::BOTH, slots: 0 },
         }
     }
@@ -777,7 +790,18 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             let (window, lists) = (&windows[w], &lists[w]);
             if let Some(gaussians) = &gaussians {
                 let parts = work.moment_parts.get_mut();
-                gaussians.count(device, count as u32, stride, window, capacity, moment_splits, more, &x, gamma, parts)?;
+                gaussians.count(
+                    device,
+                    count as u32,
+                    stride,
+                    window,
+                    capacity,
+                    moment_splits,
+                    more,
+                    &x,
+                    gamma,
+                    parts,
+                )?;
             }
             launch.count(window, capacity, splits, more, lists, alpha, gamma, pairs, parts.get_mut(), chunks, listed)
         });
@@ -937,9 +961,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
                 // Starts and ends come before symbols here.
                 false => &sums[(stride + (place + 2) % (slots + 2)) * stride..][..n],
             };
-            let xi = (0..n * n).map(|at| {
-                sums[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64()
-            });
+            let xi = (0..n * n).map(|at| sums[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64());
             let by_symbol = (0..n * slots).map(|at| row(at % slots)[at / slots]);
             Expected {
                 log_likelihoods,

@@ -65,7 +65,8 @@ impl<D: Device> Gaussians<D> {
         base: &D::Buffer<u32>,
         x: &D::Buffer<f64>,
     ) -> Result<Option<(Self, Tables<T, D>)>, D::Error> {
-        let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| &model.emissions) else {
+        let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| &model.emissions)
+        else {
             return Ok(None);
         };
         let (d, full) = (*dimensions as usize, matches!(covariances, Covariances::Full(_)));
@@ -80,7 +81,10 @@ impl<D: Device> Gaussians<D> {
                 let (of_state, log_determinant) = match covariances {
                     Covariances::Diagonal(variances) => {
                         let variances = &variances[j * d..][..d];
-                        (variances.iter().map(|x| 1.0 / x.sqrt()).collect(), variances.iter().map(|x| 0.5 * x.ln()).sum())
+                        (
+                            variances.iter().map(|x| 1.0 / x.sqrt()).collect(),
+                            variances.iter().map(|x| 0.5 * x.ln()).sum(),
+                        )
                     }
                     Covariances::Full(matrices) => inverted(&matrices[j * d * d..][..d * d], d),
                 };
@@ -174,7 +178,8 @@ impl<D: Device> Gaussians<D> {
     /// The moments of a model's n states, which lie `stride` apart.
     pub fn statistics(&self, sums: &[f64], n: usize, stride: usize) -> Statistics {
         let d = self.dimensions;
-        let of = |first: usize, len: usize| (0..n * len).map(|at| sums[(first + at % len) * stride + at / len]).collect();
+        let of =
+            |first: usize, len: usize| (0..n * len).map(|at| sums[(first + at % len) * stride + at / len]).collect();
         Statistics::Gaussian { weights: of(0, 1), sums: of(1, d), squares: of(1 + d, self.moments_len() - 1 - d) }
     }
 }
