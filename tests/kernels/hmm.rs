@@ -206,7 +206,7 @@ fn windows<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let models = [random.hmm(n, 4, true)];
         let sequences = random.observed(&[9, 3, 1, 14, 9, 6], 4);
         let whole = on::<T, D>(device, &models, &sequences)?;
-        let limits = Limits { trellis: 3 * 8 * 192 * 8 };
+        let limits = Limits { trellis: 192 * n };
         let cut = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?;
         same("ln P(O)", &cut[0].logs, &whole[0].logs)?;
         same("γ", &cut[0].posteriors, &whole[0].posteriors)?;
