@@ -1,6 +1,7 @@
 //! The recursions over a batch, by the kernels that the number of states has.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use warpkov_kernels::hmm::backward::{backward_block, backward_warp, counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{
@@ -896,7 +897,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (device, n, stride) = (self.device, set.states as usize, set.stride);
         let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
-        let observation = std::mem::take(&mut self.packing.observation);
+        let observation = Arc::clone(&self.packing.observation);
         let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
         let swept = self.sweep(wanted, &windows, capacity, |_, work, w| {
             device.download(work.gamma.get(), &mut found)?;
@@ -909,7 +910,6 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             }
             Ok(())
         });
-        self.packing.observation = observation;
         swept?;
         Ok(all)
     }
@@ -923,7 +923,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         self.device.download(self.work.scores.get(), &mut score)?;
         let of_model = |(path, score): (&[u32], &[f64])| {
             let mut decoded = Decoded { states: vec![0; rows], scores: vec![0.0; m] };
-            for (&state, &at) in path.iter().zip(&self.packing.observation) {
+            for (&state, &at) in path.iter().zip(self.packing.observation.iter()) {
                 decoded.states[at as usize] = state;
             }
             for (&score, &at) in score.iter().zip(&self.packing.order) {

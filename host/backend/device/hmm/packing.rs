@@ -1,6 +1,7 @@
 //! Sequences as [kernels](warpkov_kernels::hmm) want them: the longest first, and by time.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::hmm::sequences::{Observations, Sequences};
 
@@ -16,7 +17,7 @@ pub struct Packing {
     /// First row of each step, and the end of the last: one more than the longest sequence has steps.
     pub base: Vec<u32>,
     /// For each row, which observation it is.
-    pub observation: Vec<u32>,
+    pub observation: Arc<[u32]>,
 }
 
 /// Steps that are done at one time.
@@ -44,7 +45,7 @@ impl Packing {
             observation.extend(order[..alive].iter().map(|&m| sequences.offsets[m as usize] as u32 + t));
             base.push(observation.len() as u32);
         }
-        Self { order, lengths, base, observation }
+        Self { order, lengths, base, observation: observation.into() }
     }
 
     /// M.
