@@ -188,7 +188,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                     next = symbols_ahead.get(step - 1);
                     next_b = emission(next);
                 }
-                let mut beta = multiply(u, |n, c, m| if in_registers { a[n][c][m] } else { factors.get(kept(n, c, m)) });
+                let mut beta =
+                    multiply(u, |n, c, m| if in_registers { a[n][c][m] } else { factors.get(kept(n, c, m)) });
                 if step + 1 == length {
                     beta = end.map(|pair| pair.map(|x| x * inverse));
                 }
@@ -403,11 +404,8 @@ pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
             exponents_ahead.go_to(step - 1, false, load_exponent);
             next_b = emission(symbols_ahead.get(step - 1));
         }
-        let beta = if step + 1 == length {
-            end.get(model * states + i).to_f64() * inverse
-        } else {
-            dot(&a, half_of(half))
-        };
+        let beta =
+            if step + 1 == length { end.get(model * states + i).to_f64() * inverse } else { dot(&a, half_of(half)) };
         half ^= 1;
         if p == 0 {
             let x = ring.get(step % STAGES * states as u32 + i as u32).to_f64();

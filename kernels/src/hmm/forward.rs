@@ -40,10 +40,7 @@ pub(super) fn factor<T: Real, const TILES: usize>(
 /// columns of A stand for is free, as long as the rows of B stand for the same: so the two elements of D are two tiles of A.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub(super) fn multiply<const TILES: usize>(
-    x: Part<TILES>,
-    factor: impl Fn(usize, usize, usize) -> f64,
-) -> Part<TILES> {
+pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize, usize, usize) -> f64) -> Part<TILES> {
     let mut sums = [[0.0; 2]; TILES];
     for n in 0..TILES {
         for c in 0..2 {

@@ -60,8 +60,8 @@ macro_rules! each {
 pub mod backward;
 pub mod counts;
 pub mod forward;
-pub mod slices;
 pub mod gaussian;
+pub mod slices;
 pub mod step;
 pub mod trace;
 pub mod viterbi;
@@ -166,7 +166,8 @@ impl<const WIDTH: usize> Ahead<WIDTH> {
     #[inline(always)]
     fn new(t: u32, up: bool, load: impl Fn(u32) -> u32) -> Self {
         let of = |blocks: u32| {
-            let block = if up { (t / Self::LANES).wrapping_add(blocks) } else { (t / Self::LANES).wrapping_sub(blocks) };
+            let block =
+                if up { (t / Self::LANES).wrapping_add(blocks) } else { (t / Self::LANES).wrapping_sub(blocks) };
             load(block.wrapping_mul(Self::LANES).wrapping_add(warp::lane_id() % Self::LANES))
         };
         Self { now: of(0), next: of(1), later: of(2) }

@@ -351,11 +351,8 @@ pub fn backward_step<T: Multiply>(
             for k in 0..4 {
                 for c in 0..2 {
                     let j = (tile.column + beside + 8 * k as u32 + 2 * t + c as u32) as usize;
-                    let beta = if m < on {
-                        sums[k][2 * HALF + c].to_f64()
-                    } else {
-                        end.get(model * n + j).to_f64() * inverse
-                    };
+                    let beta =
+                        if m < on { sums[k][2 * HALF + c].to_f64() } else { end.get(model * n + j).to_f64() * inverse };
                     let x = alpha.get(at + j).to_f64();
                     let lives = !vanishes::<T>(x);
                     let u = if lives { beta * (table.get(v * n + j).to_f64() * factor) } else { 0.0 };
