@@ -30,7 +30,7 @@ pub fn exp(x: f64) -> f64 {
     /// Adding and subtracting it rounds to an integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
 
-    if !(x > -708.0) {
+    if x.is_nan() || x <= -708.0 {
         return 0.0;
     }
     let k = fma(x, core::f64::consts::LOG2_E, ROUND) - ROUND;

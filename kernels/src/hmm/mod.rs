@@ -32,6 +32,7 @@
 //!
 //! Source: L. R. Rabiner, "A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition", 1989, with
 //! A. Rahimi's erratum, 2000.
+#![allow(clippy::needless_range_loop, reason = "tiles of several arrays, by the same constant indices")]
 
 /// Repeats a block for `NAME` = 0 … `count` − 1, of 32 at most, with constants for indices, so that arrays stay in registers. Under
 /// emulation there are none, and it is a loop.

@@ -119,7 +119,7 @@ pub fn viterbi_warp<T: Real, const LANES: usize>(
     }
 
     // The lowest lane of each group whose number is the largest, and whether that is one.
-    let group_lanes = if LANES == 32 { u32::MAX } else { (1 << lanes % 32) - 1 };
+    let group_lanes = if LANES == 32 { u32::MAX } else { (1 << (lanes % 32)) - 1 };
     let winner =
         |wins: bool| (warp::ballot(warp::FULL, wins) >> (group * lanes) & group_lanes).trailing_zeros() % lanes;
     let last = delta + log_end.get(model * LANES + j);

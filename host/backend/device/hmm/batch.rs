@@ -197,6 +197,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     }
 
     /// α̂ of a window; stored, where `store`.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
     fn forward(
         &self,
         steps: &Range<u32>,
@@ -569,6 +570,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// What launches are told, and the memory that they work in; `None` before models are set.
+    #[expect(clippy::type_complexity, reason = "parts of one thing, which have no other name")]
     fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
         let Self { device, packing, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;

@@ -56,6 +56,7 @@ fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
 
 impl<D: Device> Gaussians<D> {
     /// Uploads what `models` emit, and makes their tables; `None` where they emit symbols.
+    #[expect(clippy::type_complexity, reason = "both or neither")]
     pub fn new<T: Precise>(
         device: &D,
         models: &[Hmm],
