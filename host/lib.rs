@@ -47,11 +47,13 @@
 //! | [`mdp`] | models, formats, policy iteration, certificates, reports |
 //! | [`backend`] | where it runs: CPU, GPU, emulator |
 //! | [`pomdp`] | partially observable models, their formats, point-based solvers, simulation |
+//! | [`hmm`] | hidden Markov models: scoring, decoding, training |
 //! | [`output`] | files that are whole or not there |
 //!
 //! The kernels are in the crate [`warpkov_kernels`].
 
 pub mod backend;
+pub mod hmm;
 pub mod mdp;
 pub mod output;
 pub mod pomdp;

@@ -1,47 +1,14 @@
 //! Reading text takes the memory of the arrays, not that of the text.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io;
 use warpkov::mdp::model::Csr;
 
-/// Bytes allocated now, and most ever.
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
+use counting::{NOW, PEAK};
 
-struct Counting;
-
-fn add(bytes: usize) {
-    PEAK.fetch_max(NOW.fetch_add(bytes, Relaxed) + bytes, Relaxed);
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size());
-        // SAFETY: the caller's promises are the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Counted as if the old block were copied to the new one; large ones are in fact remapped.
-        add(size);
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+mod counting;
 
 fn bytes(matrix: &Csr) -> usize {
     size_of_val(&matrix.row_ptr[..]) + size_of_val(&matrix.col[..]) + size_of_val(&matrix.val[..])

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 const README: &str = include_str!("../README.md");
 const POMDP: &str = include_str!("../book/pomdp.md");
+const HMM: &str = include_str!("../book/hmm.md");
 
 /// Blocks of shell commands, and the blocks of text that follow each before the next.
 fn blocks(page: &str) -> Vec<(Vec<&str>, Vec<&str>)> {
@@ -41,12 +42,14 @@ fn is_like(text: &str, pattern: &str) -> bool {
 
 #[test]
 fn every_warpkov_command_succeeds() {
-    let folder = tempfile::tempdir().unwrap();
-    let lines = blocks(README).into_iter().flat_map(|(commands, _)| commands);
-    let ours: Vec<_> = lines.filter_map(|line| line.strip_prefix("warpkov ")).collect();
-    assert!(ours.len() >= 5, "{ours:?}");
-    for arguments in ours {
-        run(&folder, arguments);
+    for page in [README, HMM] {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = blocks(page).into_iter().flat_map(|(commands, _)| commands);
+        let ours: Vec<_> = lines.filter_map(|line| line.strip_prefix("warpkov ")).collect();
+        assert!(ours.len() >= 5, "{ours:?}");
+        for arguments in ours {
+            run(&folder, arguments);
+        }
     }
 }
 

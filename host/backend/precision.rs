@@ -1,10 +1,10 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use warpkov_kernels::device::Real;
+use warpkov_kernels::device::mma::Multiply;
 
 /// A precision that a run may have: `f32` or `f64`.
-pub trait Precise: Real + Default + std::fmt::Debug {
+pub trait Precise: Multiply + Default + std::fmt::Debug {
     /// Unit roundoff: half the distance from 1 to the next number.
     const UNIT: f64;
 

@@ -12,6 +12,7 @@ use warpkov::mdp::options::{DeviceChoice, Method, Precision};
 use super::{Error, Outcome, file, number};
 use crate::progress::Steps;
 
+mod hmm;
 mod huge_grid;
 mod pomdp;
 mod scaling;
@@ -22,13 +23,15 @@ mod table_6_1;
 pub enum Suite {
     Mdp(Box<Arguments>),
     Pomdp(pomdp::Arguments),
+    Hmm(hmm::Arguments),
 }
 
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov bench mdp
   warpkov bench mdp --case G1 --case G2 --method parallel --runs 1
-  warpkov bench pomdp --case tag";
+  warpkov bench pomdp --case tag
+  warpkov bench hmm --case 64x64x16";
 
 /// Measures methods on the models of a source, beside what that source has measured.
 ///
@@ -135,6 +138,7 @@ pub fn run(suite: &Suite, out: impl Write) -> Result<Outcome, Error> {
     match suite {
         Suite::Mdp(arguments) => mdp(arguments, out),
         Suite::Pomdp(arguments) => pomdp::run(arguments, out),
+        Suite::Hmm(arguments) => hmm::run(arguments, out),
     }
 }
 

@@ -16,6 +16,7 @@ mod criterion;
 mod devices;
 mod file;
 mod generate;
+mod hmm;
 mod info;
 mod number;
 mod pomdp;
@@ -50,6 +51,9 @@ enum Command {
     /// Partially observable Markov decision processes.
     #[command(subcommand, arg_required_else_help = true, after_help = pomdp::EXAMPLES)]
     Pomdp(pomdp::PomdpCommand),
+    /// Hidden Markov models.
+    #[command(subcommand, arg_required_else_help = true, after_help = hmm::EXAMPLES)]
+    Hmm(hmm::HmmCommand),
     /// Measures solvers on the models of the literature.
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
     Bench(bench::Suite),
@@ -105,6 +109,15 @@ pub enum Error {
     /// A partially observable model cannot be read or written.
     #[error(transparent)]
     PomdpModel(#[from] warpkov::pomdp::io::Error),
+    /// A hidden Markov model or sequences cannot be read or written.
+    #[error(transparent)]
+    HmmModel(#[from] warpkov::hmm::io::Error),
+    /// A hidden Markov model cannot be generated.
+    #[error(transparent)]
+    HmmGenerate(#[from] warpkov::hmm::generate::Error),
+    /// A hidden Markov model cannot be trained.
+    #[error(transparent)]
+    Train(warpkov::hmm::train::Error<mdp::SolveError>),
     /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] mdp::generate::Error),
@@ -144,6 +157,15 @@ impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
         match error {
             mdp::criterion::Error::Backend(error) => Self::Solve(error),
             error => Self::Criterion(error),
+        }
+    }
+}
+
+impl From<warpkov::hmm::train::Error<mdp::SolveError>> for Error {
+    fn from(error: warpkov::hmm::train::Error<mdp::SolveError>) -> Self {
+        match error {
+            warpkov::hmm::train::Error::Backend(error) => Self::Solve(error),
+            error => Self::Train(error),
         }
     }
 }
@@ -191,6 +213,7 @@ pub fn run() -> Result<Outcome, Error> {
     match Arguments::parse().command {
         Command::Mdp(command) => run_mdp(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
+        Command::Hmm(command) => hmm::run(command, out),
         Command::Bench(suite) => bench::run(&suite, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),

@@ -231,6 +231,21 @@ pub fn half_tensor_product(a: Global<u32>, b: Global<u32>, c: Global<f32>, d: Gl
     }
 }
 
+/// The same in f64.
+///
+/// *Safety*: as that of [`tensor_product`].
+#[kernel]
+pub fn wide_tensor_product(a: Global<f64>, b: Global<f64>, c: Global<f64>, d: GlobalMut<f64>) {
+    let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
+    let of_a = [8 * g + t, 8 * (g + 8) + t, 8 * g + t + 4, 8 * (g + 8) + t + 4].map(|place| a.get(place));
+    let of_b = [8 * t + g, 8 * (t + 4) + g].map(|place| b.get(place));
+    let places = [8 * g + 2 * t, 8 * g + 2 * t + 1, 8 * (g + 8) + 2 * t, 8 * (g + 8) + 2 * t + 1];
+    let sums = mma::f64_16x8x8(of_a, of_b, places.map(|place| c.get(place)));
+    for (place, sum) in places.into_iter().zip(sums) {
+        d.set(place, sum);
+    }
+}
+
 /// fma and the approximate functions of x: six per element.
 ///
 /// *Safety*: `x` has `n` elements, `out` six each.

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`device`] | the device library: threads, shared memory, warps, atomics |
 //! | [`lessons`] | one small kernel per primitive of the device library |
+//! | [`hmm`] | kernels for hidden Markov models |
 //! | [`mdp`] | kernels for Markov decision processes |
 //! | [`pomdp`] | kernels for partially observable ones |
 //! | [`primitives`] | kernels that every model class uses: the prefix sum |
@@ -26,6 +27,7 @@ extern crate self as warpkov_kernels;
 pub mod device;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod emulator;
+pub mod hmm;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;
 pub mod lessons;

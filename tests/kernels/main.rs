@@ -17,6 +17,7 @@ mod check;
 mod divided;
 mod generate;
 mod gpu;
+mod hmm;
 mod lessons;
 mod mdp;
 mod pomdp;
@@ -67,6 +68,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     lessons::add(&mut suite);
     mdp::add(&mut suite);
     pomdp::add(&mut suite);
+    hmm::add(&mut suite);
     vector::add(&mut suite);
     values::add(&mut suite);
     generate::add(&mut suite);

@@ -1,6 +1,7 @@
 //! The CPU: one core as the baseline, all of them, and the engine, which is all of them on a compact copy of the model.
 
 mod engine;
+pub mod hmm;
 mod krylov;
 mod layout;
 mod mdp;

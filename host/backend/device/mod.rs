@@ -1,6 +1,7 @@
 //! The host side of the kernels, generic over the device they run on: a GPU, or the emulator.
 
 pub mod divided;
+pub mod hmm;
 mod krylov;
 mod mdp;
 mod patterns;

@@ -4,13 +4,13 @@
 //! (which are written as rewards), nor for a grid. Where rows end the process they get one more state, terminal, where such
 //! rows lead.
 
-mod binary;
+pub(crate) mod binary;
 mod drn;
 mod gymnasium;
 pub(crate) mod json;
 pub(crate) mod lines;
-mod npy;
-mod npz;
+pub(crate) mod npy;
+pub(crate) mod npz;
 mod petsc;
 mod prism;
 mod rows;

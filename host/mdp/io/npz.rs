@@ -38,18 +38,19 @@ pub fn read(file: File, name: String) -> Result<Mdp, Error> {
     Archive::open(file).and_then(Archive::model).map_err(of_file(name))
 }
 
-struct Archive(ZipArchive<BufReader<File>>);
+/// The arrays of a file, by name.
+pub struct Archive(ZipArchive<BufReader<File>>);
 
 impl Archive {
-    fn open(file: File) -> io::Result<Self> {
+    pub fn open(file: File) -> io::Result<Self> {
         Ok(Self(ZipArchive::new(BufReader::with_capacity(BUFFER, file)).map_err(archive_error)?))
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.0.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn io::Read) -> io::Result<T>) -> io::Result<T> {
+    pub fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn io::Read) -> io::Result<T>) -> io::Result<T> {
         let mut member = self.0.by_name(&format!("{name}.npy")).map_err(|error| match error {
             zip::result::ZipError::FileNotFound => invalid(format!("array {name} is missing")),
             error => archive_error(error),
@@ -57,7 +58,7 @@ impl Archive {
         read(&mut member).map_err(within(name))
     }
 
-    fn array<T: Element>(&mut self, name: &str) -> io::Result<Tensor<T>> {
+    pub fn array<T: Element>(&mut self, name: &str) -> io::Result<Tensor<T>> {
         self.with(name, |reader| npy::read(reader))
     }
 
@@ -401,7 +402,7 @@ fn summed(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64
 
 /// Writes a model, by our convention, not compressed.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
-    let mut archive = Members(ZipWriter::new_stream(out));
+    let mut archive = Members::new(out);
     archive.add("gamma", |out| {
         npy::write_header(out, "<f8", &[])?;
         out.write_all(&mdp.gamma.to_le_bytes())
@@ -441,13 +442,22 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         archive.array("grid_walls", walls)?;
         archive.array("grid_obstacles", obstacles)?;
     }
-    archive.0.finish().map(|_| ()).map_err(archive_error)
+    archive.finish()
 }
 
-struct Members<W: Write>(ZipWriter<zip::write::StreamWriter<W>>);
+/// Arrays that are written by name, one after the other.
+pub struct Members<W: Write>(ZipWriter<zip::write::StreamWriter<W>>);
 
 impl<W: Write> Members<W> {
-    fn add(&mut self, name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    pub fn new(out: W) -> Self {
+        Self(ZipWriter::new_stream(out))
+    }
+
+    pub fn finish(self) -> io::Result<()> {
+        self.0.finish().map(|_| ()).map_err(archive_error)
+    }
+
+    pub fn add(&mut self, name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
         self.0.start_file(format!("{name}.npy"), options).map_err(archive_error)?;
         write(&mut self.0)

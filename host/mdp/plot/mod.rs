@@ -19,7 +19,7 @@ use canvas::{Anchor, Canvas, GREY, INK, Rect};
 use chart::{Chart, Scale};
 
 mod bounds;
-mod canvas;
+pub(crate) mod canvas;
 mod chart;
 mod heat;
 pub(crate) mod lines;

@@ -5,7 +5,82 @@
 //! What other threads copied is there for it after the next [barrier](super::thread::sync_threads). Under emulation a copy
 //! is done at once.
 
-use super::{Global, Plain, Shared};
+use super::{Global, GlobalMut, Plain, Shared, Word};
+
+/// Where an asynchronous copy may come from.
+pub trait Source<T>: Copy {
+    /// The address of the element at `index`.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    fn from(self, index: usize) -> *const T;
+    /// The element at `index`.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    #[track_caller]
+    fn element(self, index: usize) -> T;
+}
+
+macro_rules! sources {
+    ($($view:ident)*) => {$(
+        impl<T: Plain> Source<T> for $view<T> {
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            fn from(self, index: usize) -> *const T {
+                self.address(index)
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[track_caller]
+            fn element(self, index: usize) -> T {
+                self.get(index)
+            }
+        }
+    )*};
+}
+sources!(Global GlobalMut);
+
+impl<T: Word> Shared<T> {
+    /// Asks for a copy of `COUNT` elements of `from`, from `source` on, to `index` and the places behind it.
+    ///
+    /// *Safety*: the elements have 4, 8 or 16 bytes together, and `index` and `source` are multiples of `COUNT`. What `from` holds
+    /// was written by this thread or before the launch.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn copy<const COUNT: u32>(self, index: u32, from: impl Source<T>, source: usize) {
+        target! {
+            nvptx => {
+                let (to, from) = (self.address(index), from.from(source));
+                // SAFETY: both ranges are in bounds and aligned to their size, as the launch promises.
+                unsafe {
+                    core::arch::asm!("cp.async.ca.shared.global [{}], [{}], {};", in(reg32) to, in(reg64) from,
+                                     const COUNT * if T::WIDE { 8 } else { 4 }, options(nostack, preserves_flags));
+                }
+            },
+            emulated => {
+                for k in 0..COUNT {
+                    self.set(index + k, from.element(source + k as usize));
+                }
+            },
+        }
+    }
+}
+
+impl<T: Word> Shared<T> {
+    /// How many elements [`copy16`](Self::copy16) copies.
+    pub const IN_16_BYTES: u32 = if T::WIDE { 2 } else { 4 };
+
+    /// Asks for a copy of 16 bytes: the elements of `from` from `source` on, to `index` and the places behind it.
+    ///
+    /// *Safety*: as that of [`copy`](Self::copy).
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn copy16(self, index: u32, from: impl Source<T>, source: usize) {
+        if T::WIDE {
+            self.copy::<2>(index, from, source);
+        } else {
+            self.copy::<4>(index, from, source);
+        }
+    }
+}
 
 impl Shared<u32> {
     /// Asks for a copy of 16 bytes, from byte 16·`source` of `from` on, to the words `index … index + 3` here.
@@ -13,7 +88,7 @@ impl Shared<u32> {
     /// *Safety*: `index` is a multiple of 4.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn copy16<T: Plain>(self, index: u32, from: Global<T>, source: usize) {
+    pub fn copy_bits<T: Plain>(self, index: u32, from: Global<T>, source: usize) {
         target! {
             nvptx => {
                 let (to, from) = (self.address(index), from.address16(source));

@@ -80,6 +80,14 @@ impl<T: Plain> Global<T> {
         }
     }
 
+    /// The address of the element at `index`, for an asynchronous copy.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(super) fn address(self, index: usize) -> *const T {
+        // SAFETY: in bounds as promised by the launch.
+        unsafe { self.ptr.add(index) }
+    }
+
     /// The address of byte `16·index`, for an asynchronous copy.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]

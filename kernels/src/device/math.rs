@@ -19,6 +19,30 @@ pub fn fma(x: f64, y: f64, z: f64) -> f64 {
     target! { nvptx => core::intrinsics::fmaf64(x, y, z), emulated => x.mul_add(y, z) }
 }
 
+/// eˣ for x ≤ 0 to within 2 ulp, and 0 where that is below the least normal number.
+///
+/// x = k ln 2 + r with |r| ≤ ½ ln 2, and the series of eʳ to its 13th power, whose rest is below 5·10⁻¹⁸.
+#[inline(always)]
+#[must_use]
+pub fn exp(x: f64) -> f64 {
+    const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
+    const LN_2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
+    /// Adding and subtracting it rounds to an integer.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+
+    if x.is_nan() || x <= -708.0 {
+        return 0.0;
+    }
+    let k = fma(x, core::f64::consts::LOG2_E, ROUND) - ROUND;
+    let r = fma(-k, LN_2_LOW, fma(-k, LN_2_HIGH, x));
+    let (mut sum, mut power) = (1.0, 13);
+    while power > 0 {
+        sum = fma(sum * r, 1.0 / f64::from(power), 1.0);
+        power -= 1;
+    }
+    sum * f64::from_bits(((1023 + k as i64) as u64) << 52)
+}
+
 macro_rules! approximate {
     ($($(#[$doc:meta])* $name:ident = $instruction:literal, |$x:ident| $emulated:expr;)*) => {$(
         $(#[$doc])*

@@ -3,6 +3,31 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::{self as emulated, WarpOp};
 
+use super::Real;
+
+/// A type that tensor cores multiply, to its own precision.
+pub trait Multiply: Real {
+    /// D = A·B + C, of 16 × 8 times 8 × 8.
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
+}
+
+impl Multiply for f64 {
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
+        f64_16x8x8(a, b, c)
+    }
+}
+
+impl Multiply for f32 {
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+        tf32x3_16x8x8(a, b, c)
+    }
+}
+
 /// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in TF32: of each f32 factor the first 10 bits of the fraction count,
 /// products are exact, sums are of f32 (`mma.sync.m16n8k8.tf32`).
 ///
@@ -70,6 +95,89 @@ pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
             emulated_tf32(a.map(|word| half(word, 16)), b.map(|word| half(word, 16)), d)
         },
     }
+}
+
+/// D = A·B + C for A 8 × 4, B 4 × 8 and C, D 8 × 8, in f64 (`mma.sync.m8n8k4.f64`).
+///
+/// With g = lane / 4 and t = lane mod 4 a lane holds A(g, t), B(t, g), and of C and D (g, 2t) and (g, 2t + 1).
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn f64_8x8x4(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
+    target! {
+        nvptx => {
+            let (d0, d1): (f64, f64);
+            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            unsafe {
+                core::arch::asm!(
+                    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{{}, {}}}, {{{}}}, {{{}}}, {{{}, {}}};",
+                    out(reg64) d0, out(reg64) d1, in(reg64) a, in(reg64) b, in(reg64) c[0], in(reg64) c[1],
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+            [d0, d1]
+        },
+        emulated => {
+            let thread = emulated::current();
+            let give = |x: f64| thread.exchange(WarpOp::Mma, super::warp::FULL, x.to_bits());
+            let (rows, columns) = (give(a), give(b));
+            let lane = super::warp::lane_id() as usize;
+            let element = |column: usize, start| (0..4).fold(start, |sum, k| {
+                f64::from_bits(rows[lane / 4 * 4 + k]).mul_add(f64::from_bits(columns[4 * column + k]), sum)
+            });
+            [element(2 * (lane % 4), c[0]), element(2 * (lane % 4) + 1, c[1])]
+        },
+    }
+}
+
+/// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in f64: elements lie in lanes as in [`tf32_16x8x8`]. One instruction from
+/// Hopper on, four before.
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn f64_16x8x8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
+    #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]
+    {
+        let (d0, d1, d2, d3): (f64, f64, f64, f64);
+        // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+        unsafe {
+            core::arch::asm!(
+                "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
+                 {{{}, {}, {}, {}}};",
+                out(reg64) d0, out(reg64) d1, out(reg64) d2, out(reg64) d3,
+                in(reg64) a[0], in(reg64) a[1], in(reg64) a[2], in(reg64) a[3], in(reg64) b[0], in(reg64) b[1],
+                in(reg64) c[0], in(reg64) c[1], in(reg64) c[2], in(reg64) c[3],
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        [d0, d1, d2, d3]
+    }
+    #[cfg(not(all(target_arch = "nvptx64", warpkov_sm = "90")))]
+    {
+        let top = f64_8x8x4(a[2], b[1], f64_8x8x4(a[0], b[0], [c[0], c[1]]));
+        let bottom = f64_8x8x4(a[3], b[1], f64_8x8x4(a[1], b[0], [c[2], c[3]]));
+        [top[0], top[1], bottom[0], bottom[1]]
+    }
+}
+
+/// [`tf32_16x8x8`] to nearly the precision of f32: each factor is the sum of two numbers of 11 bits, and three of the four products
+/// are added.
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn tf32x3_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+    let (a_high, b_high) = (a.map(tf32), b.map(tf32));
+    let a_low = [a[0] - a_high[0], a[1] - a_high[1], a[2] - a_high[2], a[3] - a_high[3]];
+    let b_low = [b[0] - b_high[0], b[1] - b_high[1]];
+    let c = tf32_16x8x8(a_low, b_high, c);
+    let c = tf32_16x8x8(a_high, b_low, c);
+    tf32_16x8x8(a_high, b_high, c)
 }
 
 /// The part of x that counts in TF32.

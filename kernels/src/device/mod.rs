@@ -43,6 +43,7 @@ pub mod shared;
 pub mod thread;
 pub mod warp;
 
+pub use copy::Source;
 pub use global::{Global, GlobalMut};
 pub use number::{Named, Offset, Parameter, Plain, Real, Word};
 pub use shared::Shared;

@@ -136,6 +136,61 @@ impl<T: Word> Shared<T> {
         }
     }
 
+    /// Elements `index` and `index + 1`, in one access.
+    ///
+    /// *Safety*: `index` is even, in an array that begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get2(self, index: u32) -> [T; 2] {
+        target! {
+            nvptx => {
+                let address = self.address + index * Self::BYTES;
+                // SAFETY: both are in bounds, as the launch promises and the emulator checks.
+                unsafe {
+                    if T::WIDE {
+                        let (a, b): (u64, u64);
+                        asm!("ld.shared.v2.b64 {{{}, {}}}, [{}];", out(reg64) a, out(reg64) b, in(reg32) address,
+                             options(readonly, nostack, preserves_flags));
+                        [T::from_raw(a), T::from_raw(b)]
+                    } else {
+                        let (a, b): (u32, u32);
+                        asm!("ld.shared.v2.b32 {{{}, {}}}, [{}];", out(reg32) a, out(reg32) b, in(reg32) address,
+                             options(readonly, nostack, preserves_flags));
+                        [T::from_raw(a as u64), T::from_raw(b as u64)]
+                    }
+                }
+            },
+            emulated => [self.get(index), self.get(index + 1)],
+        }
+    }
+
+    /// Elements `index … index + 3`, in 16-byte accesses.
+    ///
+    /// *Safety*: `index` is a multiple of 4, in an array that begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get4(self, index: u32) -> [T; 4] {
+        target! {
+            nvptx => {
+                if T::WIDE {
+                    let ([a, b], [c, d]) = (self.get2(index), self.get2(index + 2));
+                    return [a, b, c, d];
+                }
+                let address = self.address + index * Self::BYTES;
+                let (a, b, c, d): (u32, u32, u32, u32);
+                // SAFETY: all are in bounds, as the launch promises and the emulator checks.
+                unsafe {
+                    asm!("ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];", out(reg32) a, out(reg32) b, out(reg32) c,
+                         out(reg32) d, in(reg32) address, options(readonly, nostack, preserves_flags));
+                }
+                [a, b, c, d].map(|raw| T::from_raw(raw as u64))
+            },
+            emulated => [self.get(index), self.get(index + 1), self.get(index + 2), self.get(index + 3)],
+        }
+    }
+
     /// Writes the element at `index`.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

@@ -219,17 +219,10 @@ impl Factor for f32 {
         x as f32
     }
 
-    /// Each factor is the sum of two numbers of 11 bits, and three of the four products are added.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
-        let (a, b) = (a.map(f32::from_bits), b.map(f32::from_bits));
-        let (a_high, b_high) = (a.map(mma::tf32), b.map(mma::tf32));
-        let a_low = [a[0] - a_high[0], a[1] - a_high[1], a[2] - a_high[2], a[3] - a_high[3]];
-        let b_low = [b[0] - b_high[0], b[1] - b_high[1]];
-        let c = mma::tf32_16x8x8(a_low, b_high, c);
-        let c = mma::tf32_16x8x8(a_high, b_low, c);
-        mma::tf32_16x8x8(a_high, b_high, c)
+        mma::tf32x3_16x8x8(a.map(f32::from_bits), b.map(f32::from_bits), c)
     }
 }
 
@@ -279,8 +272,8 @@ fn stage<E: Factor>(
     while k < TILE as u32 {
         let (here, quad) = (k + t_row, step * (STEP / 4) + t_quad as usize);
         let place = here * PITCH + 4 * t_quad;
-        tile.copy16(place, x, (row + here as usize) * (words / 4) + quad);
-        tile.copy16(TILE as u32 * PITCH + place, alpha, (vector + here as usize) * (words / 4) + quad);
+        tile.copy_bits(place, x, (row + here as usize) * (words / 4) + quad);
+        tile.copy_bits(TILE as u32 * PITCH + place, alpha, (vector + here as usize) * (words / 4) + quad);
         k += DENSE_THREADS / 8;
     }
 }

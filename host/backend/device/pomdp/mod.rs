@@ -2,7 +2,7 @@
 
 mod backup;
 mod beliefs;
-mod buffers;
+pub(super) mod buffers;
 mod walk;
 
 pub use backup::{Backups, Limits, Product};

@@ -1,0 +1,225 @@
+//! bⱼ(o) of all states, for one observation after another.
+
+use super::product::stride;
+use super::sweeps::LogProduct;
+use crate::backend::Precise;
+use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
+use crate::hmm::sequences::Observations;
+
+/// ln √(2π).
+const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
+
+/// Probabilities or densities, scaled so that the largest of an observation is not far from 1.
+pub enum Emitter<T> {
+    /// A row for each symbol, scaled by a power of two, and the logarithm of its scale.
+    Table { probs: Vec<T>, scales: Vec<f64> },
+    /// Normal densities, scaled by the largest.
+    Densities(Densities),
+}
+
+/// Where a row of numbers is put that is not in a table.
+pub struct Row<T> {
+    exact: Vec<f64>,
+    scaled: Vec<f64>,
+    row: Vec<T>,
+}
+
+impl<T: Precise> Row<T> {
+    pub fn new(stride: usize) -> Self {
+        Self { exact: vec![0.0; stride], scaled: vec![0.0; stride], row: vec![T::ZERO; stride] }
+    }
+}
+
+impl<T: Precise> Emitter<T> {
+    pub fn new(model: &Hmm) -> Self {
+        match &model.emissions {
+            Emissions::Categorical { symbols, probs } => {
+                let (n, stride) = (model.start.len(), stride(model.start.len()));
+                let symbols = *symbols as usize;
+                let (mut table, mut scales) = (vec![T::ZERO; symbols * stride], vec![0.0; symbols]);
+                for symbol in 0..symbols {
+                    let prob = |state: usize| probs[state * symbols + symbol];
+                    let exponent = exponent((0..n).map(prob).fold(0.0, f64::max));
+                    scales[symbol] = f64::from(exponent) * std::f64::consts::LN_2;
+                    // In two steps, as 2^1074 is no number.
+                    let half = exponent / 2;
+                    let (first, second) = (power(-half), power(half - exponent));
+                    for state in 0..n {
+                        table[symbol * stride + state] = T::from_f64(prob(state) * first * second);
+                    }
+                }
+                Self::Table { probs: table, scales }
+            }
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                Self::Densities(Densities::new(model.start.len(), *dimensions as usize, means, covariances))
+            }
+        }
+    }
+
+    /// The row of the observation at a place, and the logarithm of what it is scaled by.
+    #[inline(always)]
+    pub fn row<'r>(&'r self, seen: &Observations, at: usize, scratch: &'r mut Row<T>) -> (&'r [T], f64) {
+        let stride = scratch.row.len();
+        match (self, seen) {
+            (Self::Table { probs, scales }, Observations::Symbols(symbols)) => {
+                let symbol = symbols[at] as usize;
+                (&probs[symbol * stride..][..stride], scales[symbol])
+            }
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
+                let d = *dimensions as usize;
+                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                let most = scratch.exact.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let shift = if most.is_finite() { most } else { 0.0 };
+                for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
+                    *target = T::from_f64((log - shift).exp());
+                }
+                (&scratch.row, shift)
+            }
+            // Models are checked against what was observed.
+            _ => (&scratch.row, 0.0),
+        }
+    }
+
+    /// Multiplies by bⱼ(o) of the observation at a place, unscaled and of the model's own numbers.
+    pub fn emit(&self, model: &Hmm, seen: &Observations, at: usize, state: usize, product: &mut LogProduct) {
+        match (self, seen, &model.emissions) {
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }, _) => {
+                let d = *dimensions as usize;
+                product.times_exp(densities.log(&values[at * d..][..d], state));
+            }
+            (_, Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
+                product.times(probs[state * *symbols as usize + seen[at] as usize]);
+            }
+            _ => {}
+        }
+    }
+
+    /// The row of logarithms of the observation at a place, from [`log_table`] where it is of symbols.
+    #[inline(always)]
+    pub fn log_row<'r>(&self, table: &'r [T], seen: &Observations, at: usize, scratch: &'r mut Row<T>) -> &'r [T] {
+        let stride = scratch.row.len();
+        match (self, seen) {
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
+                let d = *dimensions as usize;
+                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
+                    *target = T::from_f64(log);
+                }
+                &scratch.row
+            }
+            (_, Observations::Symbols(symbols)) => &table[symbols[at] as usize * stride..][..stride],
+            _ => &scratch.row,
+        }
+    }
+}
+
+/// ln bⱼ(o), a row for each symbol; empty where vectors are emitted.
+pub fn log_table<T: Precise>(model: &Hmm) -> Vec<T> {
+    let Emissions::Categorical { symbols, probs } = &model.emissions else { return Vec::new() };
+    let (n, stride, symbols) = (model.start.len(), stride(model.start.len()), *symbols as usize);
+    let mut table = vec![T::NEG_INFINITY; symbols * stride];
+    for (symbol, row) in table.chunks_exact_mut(stride).enumerate() {
+        for state in 0..n {
+            row[state] = T::from_f64(probs[state * symbols + symbol].ln());
+        }
+    }
+    table
+}
+
+/// Normal densities of all states: ln bⱼ(x) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² with Lⱼ Lⱼᵀ = Σⱼ.
+pub struct Densities {
+    /// cⱼ = −D ln √(2π) − Σ ln Lⱼ(d, d), `stride` of them; −∞ behind the last.
+    constants: Vec<f64>,
+    /// μⱼ(d) at d · stride + j.
+    pub means: Vec<f64>,
+    /// By rows d, the entries Lⱼ⁻¹(d, e) that are not always 0: e, and `stride` numbers.
+    factors: Vec<Vec<(usize, Vec<f64>)>>,
+}
+
+impl Densities {
+    fn new(n: usize, d: usize, means: &[f64], covariances: &Covariances) -> Self {
+        let stride = stride(n);
+        let mut constants = vec![f64::NEG_INFINITY; stride];
+        let mut transposed = vec![0.0; d * stride];
+        let diagonal = matches!(covariances, Covariances::Diagonal(_));
+        let columns = |row: usize| if diagonal { row..row + 1 } else { 0..row + 1 };
+        let row = |row: usize| columns(row).map(|column| (column, vec![0.0; stride])).collect();
+        let mut factors: Vec<Vec<_>> = (0..d).map(row).collect();
+        for state in 0..n {
+            for k in 0..d {
+                transposed[k * stride + state] = means[state * d + k];
+            }
+            let inverse: Vec<f64> = match covariances {
+                Covariances::Diagonal(variances) => {
+                    variances[state * d..][..d].iter().map(|variance| 1.0 / variance.sqrt()).collect()
+                }
+                // The matrices of a valid model have factors.
+                Covariances::Full(matrices) => {
+                    cholesky(&matrices[state * d * d..][..d * d], d).map_or_else(Vec::new, |lower| inverse(&lower, d))
+                }
+            };
+            for ((_, factor), &x) in factors.iter_mut().flatten().zip(&inverse) {
+                factor[state] = x;
+            }
+            let ends = factors.iter().filter_map(|row| row.last());
+            constants[state] = ends.map(|(_, factor)| factor[state].ln()).sum::<f64>() - d as f64 * HALF_LOG_TWO_PI;
+        }
+        Self { constants, means: transposed, factors }
+    }
+
+    /// ln bⱼ(x) of all states j.
+    #[inline(always)]
+    fn logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {
+        let stride = logs.len();
+        logs.copy_from_slice(&self.constants);
+        for row in &self.factors {
+            scaled.fill(0.0);
+            for (column, factor) in row {
+                let (x, means) = (x[*column], &self.means[column * stride..][..stride]);
+                for ((y, factor), mean) in scaled.iter_mut().zip(factor).zip(means) {
+                    *y += factor * (x - mean);
+                }
+            }
+            for (log, y) in logs.iter_mut().zip(&*scaled) {
+                *log -= 0.5 * y * y;
+            }
+        }
+    }
+
+    /// ln bⱼ(x) of a state j alone, the same bits.
+    pub fn log(&self, x: &[f64], state: usize) -> f64 {
+        let stride = self.constants.len();
+        let term = |row: &Vec<(usize, Vec<f64>)>| {
+            let y = row.iter().fold(0.0, |y, (column, factor)| {
+                y + factor[state] * (x[*column] - self.means[column * stride + state])
+            });
+            0.5 * y * y
+        };
+        self.factors.iter().fold(self.constants[state], |log, row| log - term(row))
+    }
+}
+
+/// L⁻¹ of a lower triangular matrix of `d` rows: its rows up to the diagonal, one after the other.
+fn inverse(lower: &[f64], d: usize) -> Vec<f64> {
+    let mut inverse = vec![0.0; d * (d + 1) / 2];
+    let at = |row: usize, column: usize| row * (row + 1) / 2 + column;
+    for row in 0..d {
+        let pivot = 1.0 / lower[row * d + row];
+        for column in 0..row {
+            let dot: f64 = (column..row).map(|k| lower[row * d + k] * inverse[at(k, column)]).sum();
+            inverse[at(row, column)] = -dot * pivot;
+        }
+        inverse[at(row, row)] = pivot;
+    }
+    inverse
+}
+
+/// e with 2ᵉ ≤ x < 2ᵉ⁺¹; 0 of 0.
+fn exponent(x: f64) -> i32 {
+    if x <= 0.0 { 0 } else { libm::frexp(x).1 - 1 }
+}
+
+/// 2ᵉ, |e| < 1000.
+fn power(exponent: i32) -> f64 {
+    libm::scalbn(1.0, exponent)
+}

@@ -1,0 +1,234 @@
+//! The recursions of hidden Markov models on all cores: groups of 16 sequences at a time, as rows of a small matrix.
+//!
+//! What is said of a sequence has the same bits in any group, and sums over sequences are made in an order that does not depend
+//! on how many cores there are.
+
+use std::convert::Infallible;
+
+use rayon::prelude::*;
+
+use self::chain::Chain;
+use self::statistics::Sums;
+use self::sweeps::LogProduct;
+use super::super::Precise;
+use crate::hmm::model::Hmm;
+use crate::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions};
+use crate::hmm::sequences::Sequences;
+
+mod chain;
+mod emissions;
+mod product;
+mod statistics;
+mod sweeps;
+
+/// Sequences of a group at most.
+const GROUP: usize = 16;
+
+/// What the forward variables of a group may take, in bytes; where all would take more, they are computed twice, and
+/// 2 · 16 · √T rows are kept.
+pub const TRELLIS: usize = 32 << 20;
+
+/// Sums over sequences that are made apart from each other, at most.
+const PARTS: usize = 64;
+
+/// What these may take together, in bytes, unless one takes more.
+const SUMS: usize = 1 << 30;
+
+/// M sequences, in groups, and the models that they are looked at by; in precision `T`.
+///
+/// Probabilities below 10⁻³⁸ times the largest are 0 in `f32`.
+pub struct Batch<'s, T> {
+    sequences: &'s Sequences,
+    groups: Vec<Group>,
+    trellis: usize,
+    models: Vec<Chain<T>>,
+}
+
+/// Sequences side by side, the longest first.
+struct Group {
+    /// Their numbers.
+    members: Vec<usize>,
+    /// Where their observations begin.
+    places: Vec<usize>,
+    lengths: Vec<usize>,
+}
+
+impl Group {
+    fn new(sequences: &Sequences, members: &[usize]) -> Self {
+        let range = |&member: &usize| sequences.range(member);
+        Self {
+            members: members.to_vec(),
+            places: members.iter().map(|member| range(member).start).collect(),
+            lengths: members.iter().map(|member| range(member).len()).collect(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Those of the longest.
+    fn steps(&self) -> usize {
+        self.lengths[0]
+    }
+
+    /// Sequences that have step t, from 0: the first so many.
+    fn active(&self, t: usize) -> usize {
+        self.lengths.iter().take_while(|&&length| length > t).count()
+    }
+
+    /// Observations before step t.
+    fn before(&self, t: usize) -> usize {
+        self.lengths.iter().map(|&length| length.min(t)).sum()
+    }
+}
+
+impl<'s, T: Precise> Batch<'s, T> {
+    /// Of these sequences, which are valid.
+    #[must_use]
+    pub fn new(sequences: &'s Sequences) -> Self {
+        Self::with_trellis(sequences, TRELLIS)
+    }
+
+    /// With so many bytes for all forward variables of a group instead of [`TRELLIS`].
+    #[must_use]
+    pub fn with_trellis(sequences: &'s Sequences, bytes: usize) -> Self {
+        let mut members: Vec<usize> = (0..sequences.len()).collect();
+        members.sort_by_key(|&member| std::cmp::Reverse(sequences.range(member).len()));
+        let groups = members.chunks(GROUP).map(|members| Group::new(sequences, members)).collect();
+        Self { sequences, groups, trellis: bytes, models: Vec::new() }
+    }
+
+    /// What `of` says of each group, by models.
+    fn by_group<R: Send>(&self, of: impl Fn(&Chain<T>, &Group) -> R + Sync) -> Vec<Vec<R>> {
+        let of = &of;
+        let all = self.models.par_iter().map(|chain| self.groups.par_iter().map(|group| of(chain, group)).collect());
+        all.collect()
+    }
+
+    /// Numbers of sequences of groups, by sequences.
+    fn in_order(&self, groups: impl IntoIterator<Item = Vec<f64>>) -> Vec<f64> {
+        let mut all = vec![f64::NEG_INFINITY; self.sequences.len()];
+        for (group, numbers) in self.groups.iter().zip(groups) {
+            group.members.iter().zip(numbers).for_each(|(&member, number)| all[member] = number);
+        }
+        all
+    }
+
+    /// The parts of `whole`, `width` numbers for each observation, that are those of the sequences of each group.
+    fn split<'w, X>(&self, whole: &'w mut [X], width: usize) -> Vec<Vec<&'w mut [X]>> {
+        let mut rest = whole;
+        let mut parts: Vec<Option<&mut [X]>> = Vec::with_capacity(self.sequences.len());
+        for sequence in 0..self.sequences.len() {
+            let (part, behind) = rest.split_at_mut(self.sequences.range(sequence).len() * width);
+            parts.push(Some(part));
+            rest = behind;
+        }
+        let of_group = |group: &Group| group.members.iter().filter_map(|&member| parts[member].take()).collect();
+        self.groups.iter().map(of_group).collect()
+    }
+
+    /// ln P(O, q) of the path of a sequence.
+    fn score(&self, chain: &Chain<T>, sequence: usize, path: &[u32]) -> f64 {
+        if path[0] == NO_STATE {
+            return f64::NEG_INFINITY;
+        }
+        let (model, range) = (&chain.model, self.sequences.range(sequence));
+        let mut product = LogProduct::ONE;
+        product.times(model.start[path[0] as usize]);
+        for pair in path.windows(2) {
+            product.times(model.row(pair[0] as usize)[pair[1] as usize]);
+        }
+        for (at, &state) in range.zip(path) {
+            chain.emitter.emit(model, &self.sequences.observations, at, state as usize, &mut product);
+        }
+        if let Some(end) = &model.end {
+            product.times(end[path[path.len() - 1] as usize]);
+        }
+        product.ln()
+    }
+}
+
+impl<T: Precise> Recursions for Batch<'_, T> {
+    type Error = Infallible;
+
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
+        self.models = models.par_iter().map(Chain::new).collect();
+        Ok(())
+    }
+
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+        let seen = &self.sequences.observations;
+        let by_group = self.by_group(|chain, group| sweeps::forward(chain, seen, group));
+        Ok(by_group.into_iter().map(|groups| self.in_order(groups)).collect())
+    }
+
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+        let (seen, bytes) = (&self.sequences.observations, self.trellis);
+        let of_model = |chain: &Chain<T>| {
+            let n = chain.n;
+            let mut all = vec![0.0; self.sequences.steps() * n];
+            let parts = self.split(&mut all, n);
+            self.groups.par_iter().zip(parts).for_each(|(group, mut targets)| {
+                let show = |slot: usize, t: usize, gamma: &[T]| {
+                    let target = &mut targets[slot][t * n..][..n];
+                    target.iter_mut().zip(gamma).for_each(|(target, gamma)| *target = gamma.to_f64());
+                };
+                sweeps::forward_backward(chain, seen, group, bytes, None, show);
+            });
+            all
+        };
+        Ok(self.models.iter().map(of_model).collect())
+    }
+
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, Infallible> {
+        let (seen, bytes) = (&self.sequences.observations, self.trellis);
+        let of_model = |chain: &Chain<T>| {
+            let mut states = vec![NO_STATE; self.sequences.steps()];
+            let parts = self.split(&mut states, 1);
+            let scores: Vec<Vec<f64>> = self
+                .groups
+                .par_iter()
+                .zip(parts)
+                .map(|(group, mut paths)| {
+                    sweeps::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
+                    let scores = group.members.iter().zip(&paths);
+                    scores.map(|(&member, path)| self.score(chain, member, path)).collect()
+                })
+                .collect();
+            Decoded { states, scores: self.in_order(scores) }
+        };
+        Ok(self.models.iter().map(of_model).collect())
+    }
+
+    fn expect(&mut self) -> Result<Vec<Expected>, Infallible> {
+        let (seen, bytes) = (&self.sequences.observations, self.trellis);
+        let of_model = |chain: &Chain<T>| {
+            let parts = (SUMS / Sums::bytes(chain)).clamp(1, PARTS);
+            let parts = self.groups.par_chunks(self.groups.len().div_ceil(parts)).map(|groups| {
+                let mut sums = Sums::new(chain);
+                let logs = groups.iter().map(|group| {
+                    let Sums { pairs, counts, start, end, .. } = &mut sums;
+                    let show = |slot: usize, t: usize, gamma: &[T]| {
+                        if t == 0 {
+                            statistics::add(start, gamma);
+                        }
+                        if t + 1 == group.lengths[slot] {
+                            statistics::add(end, gamma);
+                        }
+                        counts.add(chain, seen, group.places[slot] + t, gamma);
+                    };
+                    sweeps::forward_backward(chain, seen, group, bytes, Some(pairs), show)
+                });
+                (logs.collect::<Vec<_>>(), sums)
+            });
+            // In the order of parts.
+            let (logs, sums): (Vec<_>, Vec<_>) = parts.collect::<Vec<_>>().into_iter().unzip();
+            let mut sums = sums.into_iter();
+            let mut total = sums.next().unwrap_or_else(|| Sums::new(chain));
+            sums.for_each(|part| total.add(&part));
+            total.expected(chain, self.in_order(logs.into_iter().flatten()))
+        };
+        Ok(self.models.par_iter().map(of_model).collect())
+    }
+}

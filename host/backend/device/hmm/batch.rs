@@ -1,0 +1,981 @@
+//! The recursions over a batch, by the kernels that the number of states has.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use warpkov_kernels::hmm::backward::{backward_block, backward_warp, counts_len, want, warp_shared};
+use warpkov_kernels::hmm::counts::{
+    PRODUCT_THREADS, SUM_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows,
+};
+use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
+use warpkov_kernels::hmm::step::{
+    self, THREADS, backward_step, forward_end, forward_start, forward_step, level_rows, place_rows, viterbi_step,
+};
+use warpkov_kernels::hmm::trace::trace;
+use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
+use warpkov_kernels::launch::{Device, Dim3, Shape};
+use warpkov_kernels::primitives::copy::copy;
+
+use super::gaussian::{Gaussians, vectors};
+use super::model::{Models, Way, symbols};
+use super::packing::{Lists, Packing, Window};
+use crate::backend::Precise;
+use crate::backend::device::pomdp::buffers::Scratch;
+use crate::hmm::model::Hmm;
+use crate::hmm::recursions::{Decoded, Expected, Recursions, Statistics};
+use crate::hmm::sequences::Sequences;
+
+/// Blocks of the backward recursion at most, each with a part of the sums.
+const PARTS: u32 = 2048;
+
+/// Parts of moments at most.
+const MOMENT_PARTS: u32 = 64;
+
+/// Blocks of a product over all rows, about.
+const PRODUCT_BLOCKS: u32 = 256;
+
+/// Shared memory of a block up to which counts of symbols are kept there, in bytes.
+const CELLS: usize = 64 * 1024;
+
+/// What a batch may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes for the forward and backward variables; what does not fit is computed again, window by window.
+    pub trellis: usize,
+}
+
+impl Default for Limits {
+    /// 16 GiB.
+    fn default() -> Self {
+        Self { trellis: 16 << 30 }
+    }
+}
+
+/// M sequences on a device, and the models that they are looked at by; in precision `T`. Both stay there.
+///
+/// What is said of a sequence has the same bits in any batch and within any limits.
+pub struct Batch<'d, T: Precise, D: Device> {
+    device: &'d D,
+    limits: Limits,
+    packing: Packing,
+    /// The symbol of each row, on the host and there.
+    symbol: Vec<u32>,
+    lengths: D::Buffer<u32>,
+    base: D::Buffer<u32>,
+    symbols: D::Buffer<u32>,
+    /// Vectors by row, where such were observed.
+    vectors: D::Buffer<f64>,
+    set: Option<Set<T, D>>,
+    work: Work<T, D>,
+    lists: Vec<OnDevice<D>>,
+    /// How many windows, and lists of symbols, `lists` are for.
+    listed: Option<(usize, u32)>,
+}
+
+/// The models that are set.
+struct Set<T: Precise, D: Device> {
+    hosts: Vec<Hmm>,
+    way: Way,
+    states: u32,
+    stride: usize,
+    /// Rows of the emission table of a model.
+    symbols: u32,
+    models: Models<T, D>,
+    /// Their logarithms, once they are asked for.
+    logs: Option<Models<T, D>>,
+    /// Where vectors are emitted; and the table of ln densities, until `logs` has it.
+    gaussians: Option<Gaussians<D>>,
+    log_table: Option<D::Buffer<T>>,
+}
+
+impl<T: Precise, D: Device> Set<T, D> {
+    /// Symbols that are counted.
+    fn counted(&self) -> u32 {
+        if self.gaussians.is_some() { 0 } else { self.symbols }
+    }
+}
+
+/// [`Lists`] on a device.
+struct OnDevice<D: Device> {
+    order: D::Buffer<u32>,
+    chunk: D::Buffer<u32>,
+    list: D::Buffer<u32>,
+    chunks: u32,
+    count: u32,
+}
+
+/// Memory that is used again.
+struct Work<T: Precise, D: Device> {
+    forward_carry: Scratch<T, D>,
+    backward_carry: Scratch<T, D>,
+    checkpoints: Vec<Scratch<T, D>>,
+    alpha: Scratch<T, D>,
+    tops: Scratch<u32, D>,
+    gamma: Scratch<T, D>,
+    pairs: Scratch<T, D>,
+    exponents: Scratch<i32, D>,
+    likelihoods: Scratch<f64, D>,
+    again: Scratch<f64, D>,
+    parts: Scratch<f64, D>,
+    moment_parts: Scratch<f64, D>,
+    moments: Scratch<f64, D>,
+    sums: Scratch<f64, D>,
+    chunks: Scratch<f64, D>,
+    listed: Scratch<f64, D>,
+    path: Scratch<u32, D>,
+    scores: Scratch<f64, D>,
+}
+
+impl<T: Precise, D: Device> Work<T, D> {
+    fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self {
+            forward_carry: Scratch::new(device)?,
+            backward_carry: Scratch::new(device)?,
+            checkpoints: Vec::new(),
+            alpha: Scratch::new(device)?,
+            tops: Scratch::new(device)?,
+            gamma: Scratch::new(device)?,
+            pairs: Scratch::new(device)?,
+            exponents: Scratch::new(device)?,
+            likelihoods: Scratch::new(device)?,
+            again: Scratch::new(device)?,
+            parts: Scratch::new(device)?,
+            moment_parts: Scratch::new(device)?,
+            moments: Scratch::new(device)?,
+            sums: Scratch::new(device)?,
+            chunks: Scratch::new(device)?,
+            listed: Scratch::new(device)?,
+            path: Scratch::new(device)?,
+            scores: Scratch::new(device)?,
+        })
+    }
+}
+
+/// Calls a kernel with the constants that a value stands for.
+macro_rules! instance {
+    ($value:expr; $($pattern:pat => $kernel:ident::<$($constant:tt),*>),*; $arguments:tt) => {
+        match $value {
+            $($pattern => instance!(@ $kernel::<$($constant),*> $arguments),)*
+            _ => unreachable!("a stride that no kernel has"),
+        }
+    };
+    (@ $kernel:ident::<$($constant:tt),*> ($($argument:expr),*)) => {
+        $kernel::<T, $($constant,)* D>($($argument),*)
+    };
+}
+
+/// What all launches are told.
+struct Launch<'a, T: Precise, D: Device> {
+    device: &'a D,
+    way: Way,
+    count: u32,
+    states: u32,
+    stride: usize,
+    sequences: u32,
+    symbols: u32,
+    rows: u32,
+    lengths: &'a D::Buffer<u32>,
+    base: &'a D::Buffer<u32>,
+    symbol: &'a D::Buffer<u32>,
+    models: &'a Models<T, D>,
+    packing: &'a Packing,
+}
+
+impl<T: Precise, D: Device> Launch<'_, T, D> {
+    /// A grid of `x` blocks for each model.
+    fn shape(&self, x: u32, threads: u32) -> Shape {
+        Shape::new(Dim3 { x, y: self.count, z: 1 }, threads)
+    }
+
+    /// Sequences of all models.
+    fn cells(&self) -> usize {
+        self.count as usize * self.sequences as usize
+    }
+
+    fn groups(&self) -> u32 {
+        self.sequences.div_ceil(8)
+    }
+
+    /// α̂ of a window; stored, where `store`.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn forward(
+        &self,
+        steps: &Range<u32>,
+        window: u32,
+        store: bool,
+        carry: &mut D::Buffer<T>,
+        alpha: &mut D::Buffer<T>,
+        tops: &mut D::Buffer<u32>,
+        exponents: &mut D::Buffer<i32>,
+        likelihoods: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
+        let Models { start, transitions, table, end, .. } = models;
+        let (way, shape) = match self.way {
+            Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
+            Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
+            Way::Step => {
+                return self.forward_steps(steps, window, store, carry, alpha, tops, exponents, likelihoods);
+            }
+        };
+        // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
+        unsafe {
+            instance!((way, store);
+                (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
+                (2, false) => forward_warp::<2, false>, (2, true) => forward_warp::<2, true>,
+                (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
+                (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
+                (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
+                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, lengths, base, symbol, start,
+                 transitions, table, end, carry, alpha, exponents, likelihoods))
+        }
+    }
+
+    /// The grid of a step of `live` sequences.
+    fn tiles(&self, live: u32) -> Shape {
+        let tiles = live.div_ceil(step::ROWS) * (self.stride as u32 / step::COLUMNS);
+        self.shape(tiles, step::THREADS).with_shared(step::step_shared(T::WIDE))
+    }
+
+    /// Sequences that have step `t`.
+    fn live(&self, t: u32) -> u32 {
+        let base = &self.packing.base;
+        if t as usize + 1 < base.len() { base[t as usize + 1] - base[t as usize] } else { 0 }
+    }
+
+    /// [`forward`](Self::forward), a launch for each step. The last M rows of `alpha` hold what was carried here; where nothing is stored,
+    /// steps take turns in the first 2·M.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn forward_steps(
+        &self,
+        steps: &Range<u32>,
+        window: u32,
+        store: bool,
+        carry: &mut D::Buffer<T>,
+        alpha: &mut D::Buffer<T>,
+        tops: &mut D::Buffer<u32>,
+        exponents: &mut D::Buffer<i32>,
+        likelihoods: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
+        let Models { start, transitions, table, end, .. } = models;
+        let stride = self.stride as u32;
+        let origin = self.packing.base[steps.start as usize];
+        let place = |t: u32| if store { self.packing.base[t as usize] - origin } else { t % 2 * sequences };
+        let carried = window - sequences;
+        // SAFETY: the packing is of valid sequences, tables have the kernels' stride, and the window's rows have room.
+        unsafe {
+            if steps.start > 0 {
+                let shape = self.shape(self.live(steps.start - 1), THREADS);
+                place_rows(device, shape, stride, 0, sequences, carried, window, carry, alpha)?;
+            }
+            for t in steps.clone() {
+                let (live, now) = (self.live(t), place(t));
+                if t == 0 {
+                    let shape = self.shape(live, 32);
+                    forward_start(
+                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, tops, exponents,
+                    )?;
+                } else {
+                    let before = if t == steps.start { carried } else { place(t - 1) };
+                    forward_step(
+                        device,
+                        self.tiles(live),
+                        t,
+                        stride,
+                        symbols,
+                        before,
+                        now,
+                        window,
+                        rows,
+                        base,
+                        symbol,
+                        transitions,
+                        table,
+                        alpha,
+                        tops,
+                        exponents,
+                    )?;
+                }
+                let on = self.live(t + 1);
+                if on < live {
+                    let shape = self.shape(live - on, 32);
+                    forward_end(
+                        device,
+                        shape,
+                        t,
+                        stride,
+                        sequences,
+                        on,
+                        now,
+                        window,
+                        rows,
+                        base,
+                        end,
+                        alpha,
+                        exponents,
+                        likelihoods,
+                    )?;
+                }
+            }
+            let on = self.live(steps.end);
+            if on > 0 {
+                let (shape, last) = (self.shape(on, THREADS), place(steps.end - 1));
+                place_rows(device, shape, stride, last, window, 0, sequences, alpha, carry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// [`backward`](Self::backward), a launch for each step. The last M rows of `pairs` hold what is carried on.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn backward_steps(
+        &self,
+        window: &Window,
+        capacity: u32,
+        likelihoods: &D::Buffer<f64>,
+        exponents: &D::Buffer<i32>,
+        alpha: &D::Buffer<T>,
+        carry: &mut D::Buffer<T>,
+        gamma: &mut D::Buffer<T>,
+        pairs: &mut D::Buffer<T>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
+        let Models { transposed, table, end, .. } = models;
+        let (stride, carried) = (self.stride as u32, capacity - sequences);
+        let (from, until) = (window.steps.start, window.steps.end);
+        let place = |t: u32| self.packing.base[t as usize] - window.rows.start;
+        let last = self.packing.steps().end - 1;
+        // SAFETY: as in `forward_steps`.
+        unsafe {
+            if until <= last {
+                let shape = self.shape(self.live(until), THREADS);
+                place_rows(device, shape, stride, 0, sequences, place(until - 1), capacity, carry, pairs)?;
+            }
+            for t in (from..until).rev() {
+                let now = if t == from { carried } else { place(t - 1) };
+                backward_step(
+                    device,
+                    self.tiles(self.live(t)),
+                    t,
+                    last,
+                    stride,
+                    sequences,
+                    symbols,
+                    place(t),
+                    now,
+                    place(t),
+                    capacity,
+                    capacity,
+                    rows,
+                    base,
+                    symbol,
+                    transposed,
+                    table,
+                    end,
+                    likelihoods,
+                    alpha,
+                    exponents,
+                    gamma,
+                    pairs,
+                )?;
+            }
+            if from > 0 {
+                let shape = self.shape(self.live(from), THREADS);
+                place_rows(device, shape, stride, carried, capacity, 0, sequences, pairs, carry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// ûₜ and γₜ of a window, or parts of the counts.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn backward(
+        &self,
+        window: &Window,
+        capacity: u32,
+        wanted: Wanted,
+        more: bool,
+        likelihoods: &D::Buffer<f64>,
+        exponents: &D::Buffer<i32>,
+        alpha: &D::Buffer<T>,
+        carry: &mut D::Buffer<T>,
+        gamma: &mut D::Buffer<T>,
+        pairs: &mut D::Buffer<T>,
+        parts: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
+        let Models { transitions, table, end, .. } = models;
+        let (from, until) = (window.steps.start, window.steps.end);
+        // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
+        unsafe {
+            match self.way {
+                Way::Warp { tiles } => {
+                    let slots = wanted.slots;
+                    let shared = warp_shared(tiles, size_of::<T>(), slots as usize) as u32;
+                    let shape = self.shape(self.groups().min(PARTS), 32).with_shared(shared);
+                    instance!((tiles, wanted.want);
+                        (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
+                        (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
+                        (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
+                        (*device, shape, *sequences, *symbols, slots, from, until, capacity, *rows, u32::from(more), lengths,
+                         base, symbol, transitions, table, end, likelihoods, alpha, exponents, carry, gamma, parts))
+                }
+                Way::Block { per } => {
+                    let shape = self.shape(*sequences, 16 * per as u32);
+                    let with_pairs = wanted.want != want::POSTERIORS;
+                    instance!((per, with_pairs);
+                        (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,
+                        (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
+                        (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
+                         transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
+                }
+                Way::Step => self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs),
+            }
+        }
+    }
+
+    /// Σ over the rows of a window: ξ in parts from `pairs`, where they are not counted yet, and γ in lists.
+    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
+    fn count(
+        &self,
+        window: &Window,
+        capacity: u32,
+        splits: u32,
+        more: bool,
+        lists: &OnDevice<D>,
+        alpha: &D::Buffer<T>,
+        gamma: &D::Buffer<T>,
+        pairs: Option<&D::Buffer<T>>,
+        parts: &mut D::Buffer<f64>,
+        chunks: &mut D::Buffer<f64>,
+        listed: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
+        let threads = stride.next_multiple_of(32).min(256);
+        let list_count = lists.count;
+        // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
+        unsafe {
+            if let Some(pairs) = pairs {
+                let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
+                let split = capacity.div_ceil(splits).next_multiple_of(16);
+                let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
+                let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
+                pair_product(device, shape, stride, rows, capacity, split, more, alpha, pairs, parts)?;
+            }
+            if lists.chunks > 0 {
+                let shape = self.shape(lists.chunks, threads);
+                sum_rows(device, shape, stride, capacity, &lists.chunk, &lists.order, gamma, chunks)?;
+            }
+            sum_chunks(device, self.shape(list_count, threads), stride, lists.chunks, more, &lists.list, chunks, listed)
+        }
+    }
+
+    /// Paths and scores.
+    fn decode(
+        &self,
+        logs: &Models<T, D>,
+        delta: &mut D::Buffer<T>,
+        path: &mut D::Buffer<u32>,
+        scores: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, .. } = self;
+        let Models { start, transitions, transposed, table, end } = logs;
+        // SAFETY: as in `forward`; δ and paths have room for all rows.
+        unsafe {
+            match self.way {
+                Way::Warp { .. } => {
+                    let lanes = self.stride as u32;
+                    let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
+                    let shape = self.shape(sequences.div_ceil(32 / lanes), 32).with_shared(shared);
+                    return instance!(lanes;
+                        8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
+                        (*device, shape, *sequences, *symbols, *rows, lengths, base, symbol, start, transitions, table, end,
+                         delta, path, scores));
+                }
+                Way::Block { per } => {
+                    let shape = self.shape(*sequences, 16 * per as u32);
+                    instance!(per;
+                        16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
+                        (*device, shape, *symbols, *rows, lengths, base, symbol, start, transitions, table, delta))?;
+                }
+                Way::Step => {
+                    let stride = self.stride as u32;
+                    for t in self.packing.steps() {
+                        let (live, first) = (self.live(t), self.packing.base[t as usize]);
+                        viterbi_step(
+                            *device,
+                            self.tiles(live),
+                            t,
+                            stride,
+                            *symbols,
+                            *rows,
+                            base,
+                            symbol,
+                            start,
+                            transitions,
+                            table,
+                            delta,
+                        )?;
+                        if t % PERIOD == PERIOD - 1 {
+                            level_rows(*device, self.shape(live, 32), stride, first, *rows, delta)?;
+                        }
+                    }
+                }
+            }
+            let (states, stride) = (self.states, self.stride as u32);
+            let shape = self.shape(*sequences, 32);
+            trace(
+                *device, shape, *sequences, states, stride, *symbols, *rows, lengths, base, symbol, start, transposed,
+                table, end, delta, path, scores,
+            )
+        }
+    }
+}
+
+/// What a backward kernel is asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// As in [`want`].
+    want: u32,
+    /// Symbols that it counts.
+    slots: u32,
+}
+
+impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
+    /// Uploads valid sequences.
+    ///
+    /// # Errors
+    /// Those of the device.
+    ///
+    /// # Panics
+    /// Where there are 2³² observations or more.
+    pub fn new(device: &'d D, sequences: &Sequences, limits: Limits) -> Result<Self, D::Error> {
+        let packing = Packing::new(sequences);
+        let symbol = packing.symbols(sequences);
+        Ok(Self {
+            device,
+            limits,
+            lengths: device.upload(&packing.lengths)?,
+            base: device.upload(&packing.base)?,
+            symbols: device.upload(&symbol)?,
+            vectors: device.upload(&vectors(&packing, sequences))?,
+            packing,
+            symbol,
+            set: None,
+            work: Work::new(device)?,
+            lists: Vec::new(),
+            listed: None,
+        })
+    }
+
+    /// What launches are told, and the memory that they work in; `None` before models are set.
+    #[expect(clippy::type_complexity, reason = "parts of one thing, which have no other name")]
+    fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
+        let Self { device, packing, lengths, base, symbols, set, work, lists, .. } = self;
+        let set = set.as_ref()?;
+        let launch = Launch {
+            device: *device,
+            way: set.way,
+            count: set.hosts.len() as u32,
+            states: set.states,
+            stride: set.stride,
+            sequences: packing.sequences(),
+            symbols: set.symbols,
+            rows: packing.rows(),
+            lengths,
+            base,
+            symbol: symbols,
+            models: &set.models,
+            packing,
+        };
+        Some((launch, work, set, lists))
+    }
+
+    /// Launches the forward recursion: likelihoods stay on the device. Nothing where no models are set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn score(&mut self) -> Result<(), D::Error> {
+        let (device, steps) = (self.device, self.packing.steps());
+        let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
+        let cells = launch.cells();
+        let Work { forward_carry, alpha, tops, exponents, likelihoods, .. } = work;
+        let carry = forward_carry.of(device, cells * launch.stride)?;
+        let likelihoods = likelihoods.of(device, 2 * cells)?;
+        let rows = launch.count as usize * launch.rows as usize;
+        if launch.way == Way::Step {
+            tops.cleared(device, rows)?;
+            exponents.of(device, rows)?;
+            alpha.of(device, 3 * cells * launch.stride)?;
+        }
+        let (tops, exponents, window) = (tops.get_mut(), exponents.get_mut(), 3 * launch.sequences);
+        launch.forward(&steps, window, false, carry, alpha.get_mut(), tops, exponents, likelihoods)
+    }
+
+    /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn decode(&mut self) -> Result<(), D::Error> {
+        let device = self.device;
+        if let Some(set) = self.set.as_mut().filter(|set| set.logs.is_none()) {
+            let mut logs = Models::upload(device, &set.hosts, set.stride, f64::NEG_INFINITY, f64::ln)?;
+            if let Some(table) = set.log_table.take() {
+                logs.table = table;
+            }
+            set.logs = Some(logs);
+        }
+        let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
+        let Some(logs) = &set.logs else { return Ok(()) };
+        let rows = launch.count as usize * launch.rows as usize;
+        let Work { alpha, path, scores, .. } = work;
+        let delta = alpha.of(device, rows * launch.stride)?;
+        launch.decode(logs, delta, path.of(device, rows)?, scores.of(device, launch.cells())?)
+    }
+
+    /// What the backward recursion has to be asked for expected counts.
+    fn counting(&self) -> Wanted {
+        let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
+        let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize) <= CELLS;
+        match set.way {
+            Way::Warp { tiles } if set.gaussians.is_none() && fits(tiles) => {
+                Wanted { want: want::COUNTS, slots: set.symbols }
+            }
+            _ => Wanted { want: want::BOTH, slots: 0 },
+        }
+    }
+
+    /// Windows for which forward and backward variables fit within the limits, and rows to have room for.
+    fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
+        let Some(set) = &self.set else { return (Vec::new(), 0) };
+        let arrays = match (set.way, wanted.want) {
+            (Way::Warp { .. }, want::COUNTS) => 1,
+            (Way::Warp { .. }, _) | (Way::Block { .. }, want::POSTERIORS) => 2,
+            _ => 3,
+        };
+        let row = arrays * set.hosts.len() * set.stride * size_of::<T>();
+        let windows = self.packing.windows(u32::try_from(self.limits.trellis / row).unwrap_or(u32::MAX));
+        let rows = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
+        let sequences = self.packing.sequences();
+        let capacity = if set.way == Way::Step { rows.max(2 * sequences) + sequences } else { rows };
+        (windows, capacity)
+    }
+
+    /// The forward and the backward recursion, window by window from the last one on; `done` is told of each.
+    fn sweep(
+        &mut self,
+        wanted: Wanted,
+        windows: &[Window],
+        capacity: u32,
+        mut done: impl FnMut(&Launch<'_, T, D>, &mut Work<T, D>, usize) -> Result<(), D::Error>,
+    ) -> Result<(), D::Error> {
+        let device = self.device;
+        let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
+        let (cells, stride) = (launch.cells(), launch.stride);
+        let elements = launch.count as usize * capacity as usize * stride;
+        let last = windows.len() - 1;
+        while work.checkpoints.len() < last {
+            work.checkpoints.push(Scratch::new(device)?);
+        }
+        {
+            let Work { forward_carry, checkpoints, alpha, tops, exponents, likelihoods, again, .. } = work;
+            let rows = launch.count as usize * launch.rows as usize;
+            let tops = if launch.way == Way::Step { tops.cleared(device, rows)? } else { tops.get_mut() };
+            let carry = forward_carry.of(device, cells * stride)?;
+            let alpha = alpha.of(device, elements)?;
+            let exponents = exponents.of(device, rows)?;
+            let likelihoods = likelihoods.of(device, 2 * cells)?;
+            again.of(device, 2 * cells)?;
+            for (w, window) in windows.iter().enumerate() {
+                if w > 0 {
+                    copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
+                }
+                launch.forward(&window.steps, capacity, w == last, carry, alpha, tops, exponents, likelihoods)?;
+            }
+        }
+        work.backward_carry.of(device, cells * stride)?;
+        if wanted.want != want::COUNTS {
+            work.gamma.of(device, elements)?;
+        }
+        if launch.way == Way::Step || wanted.want == want::BOTH && matches!(launch.way, Way::Block { .. }) {
+            work.pairs.of(device, elements)?;
+        }
+        for (w, window) in windows.iter().enumerate().rev() {
+            let Work { forward_carry, backward_carry, checkpoints, alpha, gamma, pairs, exponents, .. } = work;
+            if w < last {
+                let carry = forward_carry.get_mut();
+                if w > 0 {
+                    copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
+                }
+                let (alpha, tops) = (alpha.get_mut(), work.tops.get_mut());
+                let (exponents, again) = (exponents.get_mut(), work.again.get_mut());
+                launch.forward(&window.steps, capacity, true, carry, alpha, tops, exponents, again)?;
+            }
+            launch.backward(
+                window,
+                capacity,
+                wanted,
+                w < last,
+                work.likelihoods.get(),
+                exponents.get(),
+                alpha.get(),
+                backward_carry.get_mut(),
+                gamma.get_mut(),
+                pairs.get_mut(),
+                work.parts.get_mut(),
+            )?;
+            done(&launch, work, w)?;
+        }
+        Ok(())
+    }
+
+    /// Lists of the rows of each window, made once.
+    fn prepare_lists(&mut self, windows: &[Window], symbols: u32) -> Result<(), D::Error> {
+        let key = (windows.len(), symbols);
+        if self.listed != Some(key) {
+            self.lists.clear();
+            for window in windows {
+                let lists = Lists::new(&self.packing, window, &self.symbol, symbols);
+                self.lists.push(OnDevice {
+                    order: self.device.upload(&lists.order)?,
+                    chunk: self.device.upload(&lists.chunk)?,
+                    list: self.device.upload(&lists.list)?,
+                    chunks: lists.chunk.len() as u32 - 1,
+                    count: lists.list.len() as u32 - 1,
+                });
+            }
+            self.listed = Some(key);
+        }
+        Ok(())
+    }
+
+    /// Launches forward and backward recursion and the sums: expected counts stay on the device. Nothing where no models are set.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn count(&mut self) -> Result<(), D::Error> {
+        let (device, wanted) = (self.device, self.counting());
+        let (windows, capacity) = self.windows(wanted);
+        let Some(set) = &self.set else { return Ok(()) };
+        let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, Way::Warp { .. }));
+        let symbols = set.counted();
+        let tiles = (stride / TILE).pow(2).max(1) as u32;
+        let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
+        let (pieces, len) = if in_warps {
+            (self.packing.sequences().div_ceil(8).min(PARTS), counts_len(stride, wanted.slots as usize))
+        } else {
+            (splits, stride * stride)
+        };
+        let in_lists = wanted.want == want::BOTH;
+        if in_lists {
+            self.prepare_lists(&windows, symbols)?;
+        }
+        let lists = std::mem::take(&mut self.lists);
+        let gaussians = self.set.as_mut().and_then(|set| set.gaussians.take());
+        let x = std::mem::replace(&mut self.vectors, device.zeros(0)?);
+        let moment_splits = capacity.div_ceil(64).min(MOMENT_PARTS);
+        let moments_len = gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
+        self.work.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
+        self.work.moments.of(device, count * moments_len)?;
+        self.work.parts.of(device, count * pieces as usize * len)?;
+        self.work.sums.of(device, count * len)?;
+        let last = windows.len() - 1;
+        let swept = self.sweep(wanted, &windows, capacity, |launch, work, w| {
+            if !in_lists {
+                return Ok(());
+            }
+            let Work { alpha, gamma, pairs, parts, chunks, listed, .. } = work;
+            let chunks = chunks.of(device, count * lists[w].chunks as usize * stride)?;
+            let listed = listed.of(device, count * lists[w].count as usize * stride)?;
+            let pairs = (!in_warps).then(|| pairs.get());
+            let (alpha, gamma, more) = (alpha.get(), gamma.get(), w < last);
+            let (window, lists) = (&windows[w], &lists[w]);
+            if let Some(gaussians) = &gaussians {
+                let parts = work.moment_parts.get_mut();
+                gaussians.count(
+                    device,
+                    count as u32,
+                    stride,
+                    window,
+                    capacity,
+                    moment_splits,
+                    more,
+                    &x,
+                    gamma,
+                    parts,
+                )?;
+            }
+            launch.count(window, capacity, splits, more, lists, alpha, gamma, pairs, parts.get_mut(), chunks, listed)
+        });
+        (self.lists, self.vectors) = (lists, x);
+        if let Some(set) = &mut self.set {
+            set.gaussians = gaussians;
+        }
+        swept?;
+        let shape = |len: usize| Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, SUM_THREADS);
+        let Work { parts, sums, moment_parts, moments, .. } = &mut self.work;
+        // SAFETY: there are as many parts as blocks have written.
+        unsafe {
+            if moments_len > 0 {
+                let shape = shape(moments_len);
+                sum_parts(device, shape, moments_len as u32, moment_splits, moment_parts.get(), moments.get_mut())?;
+            }
+            sum_parts(device, shape(len), len as u32, pieces, parts.get(), sums.get_mut())
+        }
+    }
+
+    /// ln P(O) by the likelihoods that are on the device.
+    fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
+        let m = self.packing.lengths.len();
+        let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
+        let mut found = vec![0.0; 2 * m * count];
+        self.device.download(self.work.likelihoods.get(), &mut found)?;
+        let mut shifts = vec![0.0; m * count];
+        if let Some(gaussians) = self.set.as_ref().and_then(|set| set.gaussians.as_ref()) {
+            self.device.download(&gaussians.shifts, &mut shifts)?;
+        }
+        let of_model = |(pairs, shifts): (&[f64], &[f64])| {
+            let mut logs = vec![0.0; m];
+            for ((pair, shift), &at) in pairs.chunks_exact(2).zip(shifts).zip(&self.packing.order) {
+                let exponent = pair[1] * std::f64::consts::LN_2 + shift;
+                logs[at as usize] = if pair[0] > 0.0 { pair[0].ln() + exponent } else { f64::NEG_INFINITY };
+            }
+            logs
+        };
+        Ok(found.chunks_exact(2 * m).zip(shifts.chunks_exact(m)).map(of_model).collect())
+    }
+}
+
+/// Copies `len` elements, a multiple of 8.
+fn copy_all<T: Precise, D: Device>(
+    device: &D,
+    len: usize,
+    from: &D::Buffer<T>,
+    to: &mut D::Buffer<T>,
+) -> Result<(), D::Error> {
+    // SAFETY: both have `len` elements at least.
+    unsafe { copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to) }
+}
+
+impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
+    type Error = D::Error;
+
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), D::Error> {
+        let states = models.first().map_or(0, Hmm::states);
+        let way = Way::of(states);
+        let stride = way.stride(states);
+        // The old models go before the new ones need memory.
+        self.set = None;
+        let mut set = Set {
+            hosts: models.to_vec(),
+            way,
+            states,
+            stride,
+            symbols: models.first().map_or(0, symbols) as u32,
+            models: Models::upload(self.device, models, stride, 0.0, |x| x)?,
+            logs: None,
+            gaussians: None,
+            log_table: None,
+        };
+        let Self { device, packing, lengths, base, vectors, .. } = self;
+        if let Some((gaussians, tables)) = Gaussians::new(*device, models, stride, packing, lengths, base, vectors)? {
+            set.symbols = packing.rows();
+            set.models.table = tables.table;
+            (set.gaussians, set.log_table) = (Some(gaussians), Some(tables.log_table));
+        }
+        self.set = Some(set);
+        Ok(())
+    }
+
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+        self.score()?;
+        self.read_likelihoods()
+    }
+
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+        let wanted = Wanted { want: want::POSTERIORS, slots: 0 };
+        let (windows, capacity) = self.windows(wanted);
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (device, n, stride) = (self.device, set.states as usize, set.stride);
+        let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
+        let observation = Arc::clone(&self.packing.observation);
+        let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
+        let swept = self.sweep(wanted, &windows, capacity, |_, work, w| {
+            device.download(work.gamma.get(), &mut found)?;
+            for (all, found) in all.iter_mut().zip(found.chunks_exact(capacity as usize * stride)) {
+                let rows = &observation[windows[w].rows.start as usize..windows[w].rows.end as usize];
+                for (&at, gamma) in rows.iter().zip(found.chunks_exact(stride)) {
+                    let row = &mut all[at as usize * n..][..n];
+                    row.iter_mut().zip(gamma).for_each(|(to, from)| *to = from.to_f64());
+                }
+            }
+            Ok(())
+        });
+        swept?;
+        Ok(all)
+    }
+
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, D::Error> {
+        self.decode()?;
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (rows, m) = (self.packing.observation.len(), self.packing.lengths.len());
+        let (mut path, mut score) = (vec![0; rows * set.hosts.len()], vec![0.0; m * set.hosts.len()]);
+        self.device.download(self.work.path.get(), &mut path)?;
+        self.device.download(self.work.scores.get(), &mut score)?;
+        let of_model = |(path, score): (&[u32], &[f64])| {
+            let mut decoded = Decoded { states: vec![0; rows], scores: vec![0.0; m] };
+            for (&state, &at) in path.iter().zip(self.packing.observation.iter()) {
+                decoded.states[at as usize] = state;
+            }
+            for (&score, &at) in score.iter().zip(&self.packing.order) {
+                decoded.scores[at as usize] = score;
+            }
+            decoded
+        };
+        Ok(path.chunks_exact(rows).zip(score.chunks_exact(m)).map(of_model).collect())
+    }
+
+    fn expect(&mut self) -> Result<Vec<Expected>, D::Error> {
+        self.count()?;
+        let log_likelihoods = self.read_likelihoods()?;
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (n, stride, wanted) = (set.states as usize, set.stride, self.counting());
+        let (count, slots) = (set.hosts.len(), set.counted() as usize);
+        let len = match set.way {
+            Way::Warp { .. } => counts_len(stride, wanted.slots as usize),
+            _ => stride * stride,
+        };
+        let mut sums = vec![0.0; count * len];
+        self.device.download(self.work.sums.get(), &mut sums)?;
+        let in_lists = wanted.want == want::BOTH;
+        // The lists: one for each symbol, and those of starts and ends.
+        let listed_len = (slots + 2) * stride;
+        let mut listed = vec![0.0; if in_lists { count * listed_len } else { 0 }];
+        self.device.download(self.work.listed.get(), &mut listed)?;
+        let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
+        let mut moments = vec![0.0; count * moments_len];
+        self.device.download(self.work.moments.get(), &mut moments)?;
+        let expected = set.hosts.iter().zip(log_likelihoods).enumerate().map(|(k, (model, log_likelihoods))| {
+            let sums = &sums[k * len..][..len];
+            let row = |place: usize| match in_lists {
+                true => &listed[k * listed_len + place * stride..][..n],
+                // Starts and ends come before symbols here.
+                false => &sums[(stride + (place + 2) % (slots + 2)) * stride..][..n],
+            };
+            let xi = (0..n * n).map(|at| sums[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64());
+            let by_symbol = (0..n * slots).map(|at| row(at % slots)[at / slots]);
+            Expected {
+                log_likelihoods,
+                start: row(slots).to_vec(),
+                transitions: xi.collect(),
+                end: row(slots + 1).to_vec(),
+                emissions: match &set.gaussians {
+                    Some(gaussians) => gaussians.statistics(&moments[k * moments_len..], n, stride),
+                    None => Statistics::Categorical(by_symbol.collect()),
+                },
+            }
+        });
+        Ok(expected.collect())
+    }
+}

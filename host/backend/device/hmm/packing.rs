@@ -1,0 +1,158 @@
+//! Sequences as [kernels](warpkov_kernels::hmm) want them: the longest first, and by time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::hmm::sequences::{Observations, Sequences};
+
+/// Rows of a chunk of [`sum_rows`](warpkov_kernels::hmm::counts::sum_rows).
+const CHUNK: u32 = 64;
+
+/// Sequences by time: the row of step t of sequence m is `base[t] + m`, where sequences are numbered by falling length.
+pub struct Packing {
+    /// The number that a sequence had before.
+    pub order: Vec<u32>,
+    /// Lengths, falling.
+    pub lengths: Vec<u32>,
+    /// First row of each step, and the end of the last: one more than the longest sequence has steps.
+    pub base: Vec<u32>,
+    /// For each row, which observation it is.
+    pub observation: Arc<[u32]>,
+}
+
+/// Steps that are done at one time.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Steps.
+    pub steps: Range<u32>,
+    /// Rows.
+    pub rows: Range<u32>,
+}
+
+impl Packing {
+    /// # Panics
+    /// Where there are 2³² observations or more.
+    pub fn new(sequences: &Sequences) -> Self {
+        assert!(u32::try_from(sequences.steps()).is_ok(), "rows are counted in 32 bits");
+        let length = |m: u32| sequences.range(m as usize).len() as u32;
+        let mut order: Vec<u32> = (0..sequences.len() as u32).collect();
+        order.sort_by_key(|&m| std::cmp::Reverse(length(m)));
+        let lengths: Vec<u32> = order.iter().map(|&m| length(m)).collect();
+        let (mut base, mut observation) = (vec![0], Vec::with_capacity(sequences.steps()));
+        let mut alive = lengths.len();
+        for t in 0..lengths.first().copied().unwrap_or(0) {
+            alive = lengths[..alive].partition_point(|&length| length > t);
+            observation.extend(order[..alive].iter().map(|&m| sequences.offsets[m as usize] as u32 + t));
+            base.push(observation.len() as u32);
+        }
+        Self { order, lengths, base, observation: observation.into() }
+    }
+
+    /// M.
+    pub fn sequences(&self) -> u32 {
+        self.lengths.len() as u32
+    }
+
+    /// ΣT.
+    pub fn rows(&self) -> u32 {
+        self.observation.len() as u32
+    }
+
+    /// The steps of the longest sequence.
+    pub fn steps(&self) -> Range<u32> {
+        0..self.base.len() as u32 - 1
+    }
+
+    /// Symbols by row; where vectors were observed each row is a symbol of its own.
+    pub fn symbols(&self, sequences: &Sequences) -> Vec<u32> {
+        match &sequences.observations {
+            Observations::Symbols(symbols) => self.observation.iter().map(|&at| symbols[at as usize]).collect(),
+            Observations::Vectors { .. } => (0..self.rows()).collect(),
+        }
+    }
+
+    /// Windows of at most `rows` rows, or of one step.
+    pub fn windows(&self, rows: u32) -> Vec<Window> {
+        let (mut from, last) = (0, self.base.len() - 1);
+        let mut windows = Vec::new();
+        while from < last {
+            let fit = self.base.partition_point(|&end| end - self.base[from].min(end) <= rows) - 1;
+            let until = fit.clamp(from + 1, last);
+            windows.push(Window { steps: from as u32..until as u32, rows: self.base[from]..self.base[until] });
+            from = until;
+        }
+        windows
+    }
+}
+
+/// Rows of a window in lists, cut into chunks: one for each symbol, then the first rows of sequences, then their last ones.
+pub struct Lists {
+    /// Rows, counted from the window's first.
+    pub order: Vec<u32>,
+    /// First place in `order` of each chunk, and the end of the last.
+    pub chunk: Vec<u32>,
+    /// First chunk of each list, and the end of the last.
+    pub list: Vec<u32>,
+}
+
+impl Lists {
+    /// `symbols` lists of the rows with each of them, where it is not 0, and the two others.
+    pub fn new(packing: &Packing, window: &Window, symbol: &[u32], symbols: u32) -> Self {
+        let origin = window.rows.start;
+        let mut lists = vec![Vec::new(); symbols as usize + 2];
+        if symbols > 0 {
+            for row in window.rows.clone() {
+                lists[symbol[row as usize] as usize].push(row - origin);
+            }
+        }
+        if window.steps.start == 0 {
+            lists[symbols as usize] = (0..packing.base[1]).collect();
+        }
+        let ends = packing.lengths.iter().enumerate().filter(|(_, length)| window.steps.contains(&(*length - 1)));
+        lists[symbols as usize + 1] =
+            ends.map(|(m, &length)| packing.base[length as usize - 1] + m as u32 - origin).collect();
+        let (mut order, mut chunk, mut list) = (Vec::new(), vec![0], vec![0]);
+        for rows in lists {
+            for rows in rows.chunks(CHUNK as usize) {
+                order.extend(rows);
+                chunk.push(order.len() as u32);
+            }
+            list.push(chunk.len() as u32 - 1);
+        }
+        Self { order, chunk, list }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_lie_by_time() {
+        let sequences = Sequences::of_symbols(&[vec![5], vec![0, 1, 2], vec![3, 4]]).unwrap();
+        let packing = Packing::new(&sequences);
+        assert_eq!(packing.order, [1, 2, 0]);
+        assert_eq!(packing.lengths, [3, 2, 1]);
+        assert_eq!(packing.base, [0, 3, 5, 6]);
+        assert_eq!(packing.symbols(&sequences), [0, 3, 5, 1, 4, 2]);
+        let steps = |rows| packing.windows(rows).into_iter().map(|window| window.steps).collect::<Vec<_>>();
+        assert_eq!(steps(1), [0..1, 1..2, 2..3]);
+        assert_eq!(steps(3), [0..1, 1..3]);
+        assert_eq!(steps(6), [0..3]);
+        assert_eq!(packing.windows(3)[1].rows, 3..6);
+    }
+
+    #[test]
+    fn lists_name_rows_by_symbol_and_at_both_ends() {
+        let sequences = Sequences::of_symbols(&[vec![1], vec![0, 1, 1], vec![1, 0]]).unwrap();
+        let packing = Packing::new(&sequences);
+        let symbol = packing.symbols(&sequences);
+        let whole = Lists::new(&packing, &packing.windows(6)[0], &symbol, 2);
+        assert_eq!(whole.list, [0, 1, 2, 3, 4]);
+        assert_eq!(whole.chunk, [0, 2, 6, 9, 12]);
+        assert_eq!(whole.order, [0, 4, 1, 2, 3, 5, 0, 1, 2, 5, 4, 2]);
+        let late = Lists::new(&packing, &packing.windows(3)[1], &symbol, 2);
+        assert_eq!(late.order, [1, 0, 2, 2, 1]);
+        assert_eq!(late.list, [0, 1, 2, 2, 3]);
+    }
+}

@@ -1,0 +1,49 @@
+//! `warpkov hmm`.
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use super::{Error, Outcome};
+
+mod decode;
+mod file;
+mod generate;
+mod info;
+mod posterior;
+mod sample;
+mod score;
+mod train;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  warpkov hmm generate random --states 3 --symbols 5 --out model.json
+  warpkov hmm sample model.json --sequences 100 --length 50 --out data.txt
+  warpkov hmm score model.json data.txt
+  warpkov hmm decode model.json data.txt --out paths.txt
+  warpkov hmm train model.json data.txt --restarts 10 --out trained.json --plot training.svg";
+
+#[derive(Subcommand)]
+pub enum HmmCommand {
+    Score(score::Arguments),
+    Decode(decode::Arguments),
+    Posterior(posterior::Arguments),
+    Train(train::Arguments),
+    Sample(sample::Arguments),
+    #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
+    Generate(generate::Family),
+    Info(info::Arguments),
+}
+
+/// Runs a command.
+pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
+    match command {
+        HmmCommand::Score(arguments) => score::run(&arguments, out),
+        HmmCommand::Decode(arguments) => decode::run(&arguments, out),
+        HmmCommand::Posterior(arguments) => posterior::run(&arguments, out),
+        HmmCommand::Train(arguments) => train::run(&arguments, out),
+        HmmCommand::Sample(arguments) => sample::run(&arguments, out),
+        HmmCommand::Generate(family) => generate::run(&family, out),
+        HmmCommand::Info(arguments) => info::run(&arguments, out),
+    }
+}

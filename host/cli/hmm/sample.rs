@@ -1,0 +1,93 @@
+//! `warpkov hmm sample`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use warpkov::hmm::io::sequences::{self, Format};
+use warpkov::hmm::model::name;
+use warpkov::hmm::sample::sample;
+use warpkov::mdp::io::write_npy;
+
+use super::file::Input;
+use super::{Error, Outcome};
+use crate::cli::file::{ModelFile, extension, folder_exists, write_whole};
+
+/// Draws sequences from a model.
+///
+/// Where states end, sequences are as long as they come, --length at most.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov hmm sample model.json --sequences 10 --length 20
+  warpkov hmm sample model.json --sequences 1000 --length 64 --out data.npy --lengths lengths.npy --states states.npy")]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Number of sequences.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    sequences: u32,
+    /// Observations of each sequence [default: until the model ends].
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..))]
+    length: Option<u64>,
+    /// Seed of what is random: equal seeds give equal sequences.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    /// Where to write the sequences, or - for the standard output.
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    out: ModelFile,
+    /// Format of --out [default: as its extension says; lines on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Option<Format>,
+    /// Where to write the sequences' lengths, which NumPy's array needs.
+    #[arg(long, value_name = "FILE.npy")]
+    lengths: Option<PathBuf>,
+    /// Where to write the hidden states: .npy as numbers, or .txt, a sequence a line.
+    #[arg(long, value_name = "FILE")]
+    states: Option<PathBuf>,
+}
+
+/// Reads, draws, writes.
+pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let format = match (&arguments.out, arguments.to) {
+        (_, Some(format)) => format,
+        (ModelFile::Standard, None) => Format::Lines,
+        (ModelFile::At(path), None) => {
+            let known = Format::value_variants().iter().flat_map(|format| format.extensions()).copied();
+            extension(path, &known.collect::<Vec<_>>())?;
+            Format::of_name(path).unwrap_or(Format::Lines)
+        }
+    };
+    if let ModelFile::At(path) = &arguments.out {
+        folder_exists(path)?;
+    }
+    let hidden = match &arguments.states {
+        Some(path) => {
+            folder_exists(path)?;
+            Some((path, extension(path, &["npy", "txt"])?))
+        }
+        None => None,
+    };
+    let model = arguments.input.read()?;
+    let length = arguments.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    let drawn = sample(&model, arguments.sequences as usize, length, arguments.seed)
+        .map_err(|error| Error::Usage(format!("{error}, as in --length 100")))?;
+    if let Some((path, format)) = hidden {
+        write_whole(path, |out| match format {
+            "npy" => write_npy(out, &drawn.states),
+            _ => (0..drawn.sequences.len()).try_for_each(|sequence| {
+                let states = drawn.states[drawn.sequences.range(sequence)].iter();
+                let names: Vec<String> = states.map(|&state| name(&model.names.states, state)).collect();
+                writeln!(out, "{}", names.join(" "))
+            }),
+        })?;
+    }
+    match &arguments.out {
+        ModelFile::Standard => sequences::write_to(out, format, &drawn.sequences, &model)?,
+        ModelFile::At(path) => {
+            let lengths: Option<&Path> = arguments.lengths.as_deref();
+            sequences::write(path, lengths, format, &drawn.sequences, &model)?;
+        }
+    }
+    Ok(Outcome::Success)
+}

@@ -1,0 +1,153 @@
+//! `warpkov hmm train`.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+use warpkov::hmm::generate::restart;
+use warpkov::hmm::io::Format;
+use warpkov::hmm::model::Hmm;
+use warpkov::hmm::plot::draw_training;
+use warpkov::hmm::train::{Options, Pseudocounts, Round, Status, aic, bic, train};
+
+use super::file::{Data, Input, numbers, output_format, print_json, write};
+use super::{Error, Outcome};
+use crate::cli::file::{ModelFile, plot_format, write_whole};
+use crate::cli::number;
+use crate::cli::solve::{handle_interrupts, interrupted};
+use crate::progress::Steps;
+
+/// Trains a model by the algorithm of Baum and Welch: to the highest likelihood that is near.
+///
+/// What is 0 in MODEL stays 0. Exit code 0 if the best model has converged, 1 if it has not within the iterations allowed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov hmm train model.json data.txt --out trained.json
+  warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
+  warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    data: Data,
+    /// Random models of the same shape to train beside MODEL; the best of all is the result.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    restarts: u32,
+    /// Seed of what is random.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    /// Iterations at most.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    iterations: u32,
+    /// Converged is what rises by no more than this part of its log-likelihood.
+    #[arg(long, value_name = "X", default_value = "1e-6", value_parser = number::non_negative)]
+    tolerance: f64,
+    /// What to add to each expected count of π, A, B and ends that is not always 0: a Dirichlet prior.
+    #[arg(long, value_name = "C", default_value = "0", value_parser = number::non_negative)]
+    pseudocount: f64,
+    /// The least eigenvalue of covariances.
+    #[arg(long, value_name = "V", default_value = "1e-6", value_parser = number::positive)]
+    floor: f64,
+    /// Write the trained model to this file, or - for the standard output.
+    #[arg(long, value_name = "FILE|-")]
+    out: Option<ModelFile>,
+    /// Format of --out [default: as its extension says; JSON on the standard output].
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: Option<Format>,
+    /// Draw the log-likelihood against the iterations to this file, .svg or .png.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Reads, trains, writes, prints.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let format = arguments.out.as_ref().map(|file| output_format(file, arguments.to)).transpose()?;
+    let drawn = arguments.plot.as_deref().map(plot_format).transpose()?;
+    let streamed = arguments.out == Some(ModelFile::Standard);
+    if streamed && arguments.json {
+        return Err(Error::Usage("--json and --out - both print to the standard output".to_owned()));
+    }
+    let (model, sequences) = arguments.data.read(&arguments.input)?;
+    let (mut recursions, device) = arguments.data.recursions(&sequences)?;
+    let pseudocount = arguments.pseudocount;
+    let options = Options {
+        iterations: arguments.iterations,
+        tolerance: arguments.tolerance,
+        pseudocounts: Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount },
+        floor: arguments.floor,
+        slack: arguments.data.precision.slack(),
+    };
+    let random = |stream: u32| restart(&model, &sequences, arguments.seed, stream.into());
+    let random: Vec<Hmm> = (0..arguments.restarts).map(random).collect();
+    let models = std::iter::once(model).chain(random).collect();
+    handle_interrupts();
+    let progress = Steps::new(arguments.iterations as usize + 1, arguments.quiet);
+    let mut observe = |round: &Round| {
+        progress.next();
+        progress.say(format!("ln P(O) {:.6}, {} in training", round.objective, round.active));
+        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let begun = Instant::now();
+    let trained = train(&mut *recursions, models, &options, &mut observe)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(progress);
+    let best = trained.best();
+    let (iterations, log) = (best.log_likelihoods.len() - 1, best.log_likelihood());
+    // Neither a full disk nor a closed pipe may cost the other results.
+    let written = match (&arguments.out, format) {
+        (Some(file), Some(format)) => write(file, format, &best.model, &mut out),
+        _ => Ok(()),
+    };
+    let drawn = match (&arguments.plot, drawn) {
+        (Some(path), Some(format)) => {
+            let title = format!("{}: ln P(O) = {log:.6} after {iterations} iterations", arguments.input.name());
+            draw_training(&title, &trained, format)
+                .map_err(Error::from)
+                .and_then(|picture| write_whole(path, |out| out.write_all(&picture)))
+        }
+        _ => Ok(()),
+    };
+    let (aic, bic) = (aic(&best.model, log), bic(&best.model, &sequences, log));
+    let status = match trained.status {
+        Status::Converged => "converged",
+        Status::Iterations => "not converged",
+        Status::Interrupted => "interrupted",
+    };
+    if arguments.json {
+        let object = json!({
+            "status": status, "iterations": iterations, "log_likelihood": log, "aic": aic, "bic": bic,
+            "log_likelihoods": numbers(&best.log_likelihoods), "best": trained.best, "models": trained.runs.len(),
+            "all": trained.runs.iter().map(|run| run.log_likelihood()).collect::<Vec<_>>(),
+            "seconds": seconds, "device": device, "precision": arguments.data.precision,
+        });
+        print_json(&mut out, &object)?;
+    } else {
+        // The model has the standard output.
+        let mut report: Box<dyn Write> = if streamed { Box::new(io::stderr()) } else { Box::new(&mut out) };
+        let starts = match trained.runs.len() {
+            1 => String::new(),
+            models => format!(", the best of {models} models"),
+        };
+        writeln!(report, "Status           {status} after {iterations} iterations{starts}")?;
+        writeln!(report, "ln P(O)          {:.6} at first, {log:.6} at last", best.log_likelihoods[0])?;
+        writeln!(report, "AIC, BIC         {aic:.3}, {bic:.3}")?;
+        writeln!(report, "Time             {seconds:.3} s on {device}, {}", arguments.data.precision)?;
+    }
+    written?;
+    drawn?;
+    Ok(match trained.status {
+        Status::Converged => Outcome::Success,
+        Status::Iterations => Outcome::Negative,
+        Status::Interrupted => Outcome::Interrupted,
+    })
+}

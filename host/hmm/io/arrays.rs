@@ -1,0 +1,153 @@
+//! The arrays of hmmlearn's models: `startprob_`, N; `transmat_`, N × N; `emissionprob_`, N × V, or `means_`, N × D, with
+//! `covars_`, N × D or N × D × D. In an archive, `.npz`, or one by one in a folder.
+//!
+//! hmmlearn gives N × D × D for diagonal covariances too: where all others are 0 they are read as diagonal. Ours may also have
+//! `end_`, N, and the texts `states_` and `symbols_`.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use super::Error;
+use crate::hmm::model::{Covariances, Emissions, Hmm, Names};
+use crate::mdp::io::BUFFER;
+use crate::mdp::io::binary::{invalid, of_file, within};
+use crate::mdp::io::npy::{self, Tensor};
+use crate::mdp::io::npz::{Archive, Members};
+
+/// Where arrays are, by name.
+trait Arrays {
+    fn has(&self, name: &str) -> bool;
+    fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> io::Result<T>;
+}
+
+impl Arrays for Archive {
+    fn has(&self, name: &str) -> bool {
+        Self::has(self, name)
+    }
+
+    fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> io::Result<T> {
+        Self::with(self, name, read)
+    }
+}
+
+impl Arrays for &Path {
+    fn has(&self, name: &str) -> bool {
+        self.join(format!("{name}.npy")).exists()
+    }
+
+    fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> io::Result<T> {
+        let file = File::open(self.join(format!("{name}.npy"))).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => invalid(format!("array {name} is missing")),
+            _ => error,
+        })?;
+        read(&mut BufReader::with_capacity(BUFFER, file)).map_err(within(name))
+    }
+}
+
+/// Reads a model from an archive, not yet validated.
+pub fn read(file: File, name: String) -> Result<Hmm, Error> {
+    Ok(Archive::open(file).and_then(model).map_err(of_file(name))?)
+}
+
+/// Reads a model from a folder, not yet validated.
+pub fn read_folder(path: &Path) -> Result<Hmm, Error> {
+    Ok(model(path).map_err(of_file(path.display().to_string()))?)
+}
+
+fn model(mut arrays: impl Arrays) -> io::Result<Hmm> {
+    let (shape, start) = array(&mut arrays, "startprob_")?;
+    let [n] = shape[..] else { return Err(wrong("startprob_", &shape, "one dimension")) };
+    let square = format!("{n} × {n}");
+    let (shape, transitions) = array(&mut arrays, "transmat_")?;
+    if shape != [n, n] {
+        return Err(wrong("transmat_", &shape, &square));
+    }
+    let emissions = if arrays.has("emissionprob_") {
+        match array(&mut arrays, "emissionprob_")? {
+            (shape, probs) if shape.len() == 2 && shape[0] == n => {
+                Emissions::Categorical { symbols: number(shape[1])?, probs }
+            }
+            (shape, _) => return Err(wrong("emissionprob_", &shape, &format!("{n} × V"))),
+        }
+    } else if arrays.has("means_") {
+        let (shape, means) = array(&mut arrays, "means_")?;
+        let [rows, d] = shape[..] else { return Err(wrong("means_", &shape, &format!("{n} × D"))) };
+        if rows != n {
+            return Err(wrong("means_", &shape, &format!("{n} × D")));
+        }
+        let covariances = match array(&mut arrays, "covars_")? {
+            (shape, variances) if shape == [n, d] => Covariances::Diagonal(variances),
+            (shape, matrices) if shape == [n, d, d] => match diagonal(&matrices, d) {
+                Some(variances) => Covariances::Diagonal(variances),
+                None => Covariances::Full(matrices),
+            },
+            (shape, _) => return Err(wrong("covars_", &shape, &format!("{n} × {d} or {n} × {d} × {d}"))),
+        };
+        Emissions::Gaussian { dimensions: number(d)?, means, covariances }
+    } else {
+        return Err(invalid("array emissionprob_ is missing, and so is means_"));
+    };
+    let end = arrays.has("end_").then(|| array(&mut arrays, "end_").map(|(_, end)| end)).transpose()?;
+    let mut texts = |name: &str| match arrays.has(name) {
+        true => arrays.with(name, |reader| npy::read_texts(reader)),
+        false => Ok(Vec::new()),
+    };
+    let names = Names { states: texts("states_")?, symbols: texts("symbols_")? };
+    Ok(Hmm { start, transitions, end, emissions, names })
+}
+
+fn array(arrays: &mut impl Arrays, name: &str) -> io::Result<(Vec<usize>, Vec<f64>)> {
+    let Tensor { shape, elements } = arrays.with(name, |reader| npy::read(reader))?;
+    Ok((shape, elements))
+}
+
+fn number(count: usize) -> io::Result<u32> {
+    u32::try_from(count).map_err(|_| invalid("is too large"))
+}
+
+fn wrong(name: &str, shape: &[usize], expected: &str) -> io::Error {
+    invalid(format!("{name} is of shape {shape:?}, expected {expected}"))
+}
+
+/// The variances, where all else is 0.
+fn diagonal(matrices: &[f64], d: usize) -> Option<Vec<f64>> {
+    let on = |at: &usize| at / d % d == at % d;
+    let zero = d == 0 || (0..matrices.len()).filter(|at| !on(at)).all(|at| matrices[at] == 0.0);
+    zero.then(|| (0..matrices.len()).filter(on).map(|at| matrices[at]).collect())
+}
+
+/// Writes a model to an archive.
+pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
+    let n = model.start.len();
+    let mut archive = Members::new(out);
+    let mut put = |name: &str, shape: &[usize], numbers: &[f64]| {
+        archive.add(name, |out| {
+            npy::write_header(out, "<f8", shape)?;
+            out.write_all(bytemuck::cast_slice(numbers))
+        })
+    };
+    put("startprob_", &[n], &model.start)?;
+    put("transmat_", &[n, n], &model.transitions)?;
+    if let Some(end) = &model.end {
+        put("end_", &[n], end)?;
+    }
+    match &model.emissions {
+        Emissions::Categorical { symbols, probs } => put("emissionprob_", &[n, *symbols as usize], probs)?,
+        Emissions::Gaussian { dimensions, means, covariances } => {
+            let d = *dimensions as usize;
+            put("means_", &[n, d], means)?;
+            match covariances {
+                Covariances::Diagonal(variances) => put("covars_", &[n, d], variances)?,
+                Covariances::Full(matrices) => put("covars_", &[n, d, d], matrices)?,
+            }
+        }
+    }
+    for (name, texts) in [("states_", &model.names.states), ("symbols_", &model.names.symbols)] {
+        if !texts.is_empty() {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            archive.add(name, |out| npy::write_texts(out, &texts))?;
+        }
+    }
+    archive.finish()
+}

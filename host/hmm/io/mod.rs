@@ -1,0 +1,204 @@
+//! Models in files, JSON for people and scripts, hmmlearn's arrays, and UMDHMM's text; and [`sequences`].
+
+mod arrays;
+mod json;
+pub mod sequences;
+mod umdhmm;
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use super::model::{Hmm, Invalid};
+use crate::mdp;
+use crate::mdp::io::BUFFER;
+use crate::output::atomic_write;
+
+/// Why a file is not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be opened or read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is not as the format has it.
+    #[error("{file}:{line}: {message}")]
+    Line {
+        /// The file's name.
+        file: String,
+        /// From 1.
+        line: u64,
+        /// What was found, and what was expected.
+        message: String,
+    },
+    /// A file as a whole is not as its format has it.
+    #[error("{file}: {message}")]
+    Content {
+        /// The file's name.
+        file: String,
+        /// What was found, and what was expected.
+        message: String,
+    },
+    /// What the file holds is no model.
+    #[error("{file}: {source}")]
+    Model {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: Invalid,
+    },
+    /// What the file holds are no sequences, or not of the model.
+    #[error("{file}: {source}")]
+    Sequences {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: super::sequences::Invalid,
+    },
+}
+
+impl From<mdp::io::Error> for Error {
+    fn from(error: mdp::io::Error) -> Self {
+        match error {
+            mdp::io::Error::Read { file, source } => Self::Read { file, source },
+            mdp::io::Error::Write { file, source } => Self::Write { file, source },
+            mdp::io::Error::Line { file, line, message } => Self::Line { file, line, message },
+            mdp::io::Error::Json { file, line, message, .. } => Self::Line { file, line: line as u64, message },
+            mdp::io::Error::Safetensors { file, message } | mdp::io::Error::Content { file, message } => {
+                Self::Content { file, message }
+            }
+            mdp::io::Error::Invalid { file, source } => Self::Content { file, message: source.to_string() },
+        }
+    }
+}
+
+/// A format of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON, for people and scripts.
+    Json,
+    /// The arrays of hmmlearn's models as .npz.
+    Npz,
+    /// UMDHMM's text.
+    Umdhmm,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+impl Format {
+    /// Extensions of the names of such files; the first is the usual one.
+    #[must_use]
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &["json"],
+            Self::Npz => &["npz"],
+            Self::Umdhmm => &["hmm"],
+        }
+    }
+
+    /// The format that the extension of `path` tells.
+    #[must_use]
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let found = path.extension()?.to_str()?;
+        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
+        Self::value_variants().iter().copied().find(known)
+    }
+
+    fn of_content(text: &[u8]) -> Self {
+        if text.trim_ascii_start().starts_with(b"{") { Self::Json } else { Self::Umdhmm }
+    }
+}
+
+/// Reads the model in `path`, in `format`, or else in the one that the extension of the name tells, or else the content. A
+/// folder holds hmmlearn's arrays one by one, `startprob_.npy` and so on.
+///
+/// # Errors
+/// If the file cannot be read, or holds no valid model.
+pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
+    let file = path.display().to_string();
+    let cannot_read = |source| Error::Read { file: path.display().to_string(), source };
+    if path.is_dir() {
+        return validated(arrays::read_folder(path)?, file);
+    }
+    match format.or(Format::of_name(path)) {
+        Some(Format::Npz) => validated(arrays::read(File::open(path).map_err(cannot_read)?, file.clone())?, file),
+        format => parse(&fs::read(path).map_err(cannot_read)?, file, format),
+    }
+}
+
+/// Reads a model from a stream; `name` is what messages call it.
+///
+/// # Errors
+/// Those of [`read()`], and if the format is one of archives.
+pub fn read_from(mut reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
+    let mut text = Vec::new();
+    match reader.read_to_end(&mut text) {
+        Ok(_) => parse(&text, name.to_owned(), format),
+        Err(source) => Err(Error::Read { file: name.to_owned(), source }),
+    }
+}
+
+fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Hmm, Error> {
+    let model = match format.unwrap_or_else(|| Format::of_content(text)) {
+        Format::Json => json::read(text, &file)?,
+        Format::Umdhmm => umdhmm::read(text, &file)?,
+        Format::Npz => {
+            return Err(Error::Content { file, message: "an archive cannot be streamed, expected a file".to_owned() });
+        }
+    };
+    validated(model, file)
+}
+
+fn validated(model: Hmm, file: String) -> Result<Hmm, Error> {
+    model.validated().map_err(|source| Error::Model { file, source })
+}
+
+/// Writes a model to `path`, whole or not at all.
+///
+/// # Errors
+/// Those of the file system, and if the format has no place for what the model holds.
+pub fn write(path: &Path, format: Format, model: &Hmm) -> Result<(), Error> {
+    let write = |out: &mut dyn Write| write_to(out, format, model);
+    atomic_write(path, write).map_err(|source| Error::Write { file: path.display().to_string(), source })
+}
+
+/// Writes a model to a stream.
+///
+/// # Errors
+/// Those of `writer`, and if the format has no place for what the model holds.
+pub fn write_to(writer: impl Write, format: Format, model: &Hmm) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(BUFFER, writer);
+    match format {
+        Format::Json => json::write(&mut out, model)?,
+        Format::Npz => arrays::write(&mut out, model)?,
+        Format::Umdhmm => umdhmm::write(&mut out, model)?,
+    }
+    out.flush()
+}
+
+/// Rows of a matrix as one array, if they are `columns` long each.
+fn flat(name: &str, rows: &[Vec<f64>], columns: usize) -> Result<Vec<f64>, String> {
+    match rows.iter().position(|row| row.len() != columns) {
+        Some(at) => Err(format!("{name}[{at}] has {} numbers, expected {columns}", rows[at].len())),
+        None => Ok(rows.concat()),
+    }
+}

@@ -1,0 +1,39 @@
+//! UMDHMM's text: `T= length`, and the symbols' numbers, which begin with 1.
+
+use std::io::{self, Write};
+
+use crate::hmm::io::Error;
+use crate::hmm::io::umdhmm::Words;
+use crate::hmm::sequences::{Observations, Sequences};
+use crate::mdp::io::lines::{Put, integer, no_place};
+
+/// Reads a sequence.
+pub fn read(text: &[u8], file: &str) -> Result<Sequences, Error> {
+    let mut words = Words::new(text, file);
+    let length = words.count("T=")?;
+    let mut symbols = Vec::new();
+    for _ in 0..length {
+        let word = words.next();
+        let symbol = word.and_then(integer).and_then(|number| u32::try_from(number).ok()?.checked_sub(1));
+        symbols.push(symbol.ok_or_else(|| words.unexpected(word, "the number of a symbol, from 1"))?);
+    }
+    match words.next() {
+        None => Ok(Sequences { offsets: vec![0, length.into()], observations: Observations::Symbols(symbols) }),
+        word => Err(words.unexpected(word, "the end of the file")),
+    }
+}
+
+/// Writes a sequence.
+pub fn write(out: &mut impl Write, sequences: &Sequences) -> io::Result<()> {
+    match &sequences.observations {
+        Observations::Symbols(symbols) if sequences.len() == 1 => {
+            write!(out, "T= {}", symbols.len())?;
+            for (at, &symbol) in symbols.iter().enumerate() {
+                out.text(if at == 0 { "\n" } else { " " })?;
+                out.integer(u64::from(symbol) + 1)?;
+            }
+            out.text("\n")
+        }
+        _ => Err(no_place("UMDHMM's format has one sequence of symbols".to_owned())),
+    }
+}

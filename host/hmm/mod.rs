@@ -1,0 +1,22 @@
+//! Hidden Markov models: scoring, decoding and training over batches of sequences of any lengths.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`model`], [`sequences`] | what is given |
+//! | [`recursions`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
+//! | [`dispatch`] | where that is |
+//! | [`train`] | the loop of Baum and Welch over that trait, and how good a model is |
+//! | [`sample`], [`generate`] | sequences from models, models from few parameters |
+//! | [`io`], [`plot`] | files and pictures |
+//! | [`bench`] | times on a GPU |
+
+pub mod bench;
+pub mod dispatch;
+pub mod generate;
+pub mod io;
+pub mod model;
+pub mod plot;
+pub mod recursions;
+pub mod sample;
+pub mod sequences;
+pub mod train;

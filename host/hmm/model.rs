@@ -1,0 +1,400 @@
+//! The model: a Markov chain over states that are not seen, each of which emits what is.
+//!
+//! The chain starts in state i with probability πᵢ and goes from i to j with probability Aᵢⱼ, or ends behind i with probability
+//! endᵢ, where the model has these. State j emits a symbol o with probability Bⱼₒ, or a vector x with the normal density
+//! 𝒩(x; μⱼ, Σⱼ). A path q and what it emits have the joint probability (or density)
+//!
+//! > P(O, q) = π(q₁) b(q₁, o₁) · Πₜ A(qₜ₋₁, qₜ) b(qₜ, oₜ) · end(q_T)
+//!
+//! without the last factor where no state ends.
+
+use crate::pomdp::model::SUM_TOLERANCE;
+
+pub use crate::pomdp::model::name;
+
+/// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
+const ROUNDING: f64 = 1e-12;
+
+/// How far covariances may be from symmetric, of the larger of the two.
+const SYMMETRY: f64 = 1e-8;
+
+/// Names of what a model has, each list empty or with one name for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Names {
+    /// Of states.
+    pub states: Vec<String>,
+    /// Of symbols.
+    pub symbols: Vec<String>,
+}
+
+/// A hidden Markov model. Its fields satisfy what [`validated`](Self::validated) checks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hmm {
+    /// π, N entries.
+    pub start: Vec<f64>,
+    /// A, N × N, row by row.
+    pub transitions: Vec<f64>,
+    /// Probabilities to end behind each state: Σⱼ Aᵢⱼ + endᵢ = 1. `None` where sequences end at any time.
+    pub end: Option<Vec<f64>>,
+    /// What states emit.
+    pub emissions: Emissions,
+    /// What states and symbols are called.
+    pub names: Names,
+}
+
+/// What states emit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Emissions {
+    /// One of V symbols.
+    Categorical {
+        /// V.
+        symbols: u32,
+        /// B, N × V, row by row.
+        probs: Vec<f64>,
+    },
+    /// Vectors of D numbers.
+    Gaussian {
+        /// D.
+        dimensions: u32,
+        /// μ, N × D.
+        means: Vec<f64>,
+        /// Σ.
+        covariances: Covariances,
+    },
+}
+
+/// Covariances of normal densities.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Covariances {
+    /// Variances, N × D.
+    Diagonal(Vec<f64>),
+    /// Symmetric positive definite matrices, N × D × D.
+    Full(Vec<f64>),
+}
+
+/// Why a model is none.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Invalid {
+    /// No state, no symbol, no dimension.
+    #[error("a hidden Markov model needs at least one {0}")]
+    None(&'static str),
+    /// More than can be numbered.
+    #[error("{0} are more than can be numbered")]
+    Many(&'static str),
+    /// An array of another length.
+    #[error("{array} has {found} numbers, expected {expected}")]
+    Length {
+        /// The array.
+        array: &'static str,
+        /// Numbers that it has.
+        found: usize,
+        /// Numbers that it should have.
+        expected: usize,
+    },
+    /// A number out of its range.
+    #[error("{place} is {found}, expected {expected}")]
+    Value {
+        /// The array, and the indices of the number.
+        place: String,
+        /// The number.
+        found: f64,
+        /// Its range.
+        expected: &'static str,
+    },
+    /// Numbers that are no distribution.
+    #[error("{place} sums to {sum}, expected 1")]
+    Sum {
+        /// The array or the row.
+        place: String,
+        /// Their sum.
+        sum: f64,
+    },
+    /// No matrix of covariances.
+    #[error("covariances[{state}] is not symmetric and positive definite")]
+    Covariance {
+        /// The state.
+        state: usize,
+    },
+    /// Names of another number.
+    #[error("{found} names of {what}, expected {expected}")]
+    Names {
+        /// Of what.
+        what: &'static str,
+        /// How many names.
+        found: usize,
+        /// How many things.
+        expected: u32,
+    },
+    /// One name for two.
+    #[error("two {what} are called {name:?}")]
+    Twice {
+        /// Two of what.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+}
+
+impl Hmm {
+    /// N.
+    #[must_use]
+    pub fn states(&self) -> u32 {
+        self.start.len() as u32
+    }
+
+    /// Aᵢ, the row of state i.
+    #[must_use]
+    pub fn row(&self, state: usize) -> &[f64] {
+        &self.transitions[state * self.start.len()..][..self.start.len()]
+    }
+
+    /// Numbers that may be chosen freely: those of the distributions that are not 0, without one for each distribution, and
+    /// those of the densities.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        let n = self.start.len();
+        let free = |distribution: &[f64], end: f64| {
+            let positive = distribution.iter().filter(|p| **p > 0.0).count() + usize::from(end > 0.0);
+            positive.saturating_sub(1)
+        };
+        let end = |state: usize| self.end.as_ref().map_or(0.0, |end| end[state]);
+        let chain = free(&self.start, 0.0) + (0..n).map(|i| free(self.row(i), end(i))).sum::<usize>();
+        chain
+            + match &self.emissions {
+                Emissions::Categorical { symbols, probs } => {
+                    probs.chunks_exact(*symbols as usize).map(|row| free(row, 0.0)).sum()
+                }
+                Emissions::Gaussian { dimensions, covariances, .. } => {
+                    let d = *dimensions as usize;
+                    match covariances {
+                        Covariances::Diagonal(_) => 2 * n * d,
+                        Covariances::Full(_) => n * (d + d * (d + 1) / 2),
+                    }
+                }
+            }
+    }
+
+    /// The model, if it is one.
+    ///
+    /// π, the rows of A (with their ends) and the rows of B are distributions: entries in [0, 1] that sum to 1 within
+    /// [`SUM_TOLERANCE`]; they are scaled to sum to 1, and what is 0 stays 0. Means are finite, variances positive, matrices of
+    /// covariances symmetric and positive definite.
+    ///
+    /// # Errors
+    /// The first violation found; see [`Invalid`].
+    pub fn validated(mut self) -> Result<Self, Invalid> {
+        let n = self.start.len();
+        if n == 0 {
+            return Err(Invalid::None("state"));
+        }
+        let square = n.checked_mul(n).filter(|_| u32::try_from(n).is_ok()).ok_or(Invalid::Many("the states"))?;
+        distribution(&mut self.start, None, || "pi".to_owned(), |i| format!("pi[{i}]"))?;
+        length("A", &self.transitions, square)?;
+        if let Some(end) = &self.end {
+            length("end", end, n)?;
+        }
+        for (i, row) in self.transitions.chunks_exact_mut(n).enumerate() {
+            let end = self.end.as_mut().map(|end| &mut end[i]);
+            if let Some(&mut found) = end
+                && !(0.0..=1.0).contains(&found)
+            {
+                return Err(Invalid::Value { place: format!("end[{i}]"), found, expected: PROBABILITY });
+            }
+            let place = if end.is_some() { format!("A[{i}] with end[{i}]") } else { format!("A[{i}]") };
+            distribution(row, end, || place, |j| format!("A[{i}][{j}]"))?;
+        }
+        let kinds = self.emissions.validate(n)?;
+        for (what, names, expected) in
+            [("states", &self.names.states, n as u32), ("symbols", &self.names.symbols, kinds)]
+        {
+            if names.is_empty() {
+                continue;
+            }
+            if names.len() != expected as usize {
+                return Err(Invalid::Names { what, found: names.len(), expected });
+            }
+            let mut sorted: Vec<_> = names.iter().collect();
+            sorted.sort_unstable();
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Invalid::Twice { what, name: pair[0].clone() });
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl Emissions {
+    /// Whether they are valid for `n` states; rows of B are scaled. Gives V, or 0 for vectors.
+    fn validate(&mut self, n: usize) -> Result<u32, Invalid> {
+        match self {
+            Self::Categorical { symbols: 0, .. } => Err(Invalid::None("symbol")),
+            Self::Categorical { symbols, probs } => {
+                let v = *symbols as usize;
+                length("B", probs, n.checked_mul(v).ok_or(Invalid::Many("the symbols"))?)?;
+                for (i, row) in probs.chunks_exact_mut(v).enumerate() {
+                    distribution(row, None, || format!("B[{i}]"), |o| format!("B[{i}][{o}]"))?;
+                }
+                Ok(*symbols)
+            }
+            Self::Gaussian { dimensions: 0, .. } => Err(Invalid::None("dimension")),
+            Self::Gaussian { dimensions, means, covariances } => {
+                let d = *dimensions as usize;
+                let entries = n.checked_mul(d).ok_or(Invalid::Many("the dimensions"))?;
+                length("means", means, entries)?;
+                all(means, "a finite number", f64::is_finite, |at| format!("means[{}][{}]", at / d, at % d))?;
+                match covariances {
+                    Covariances::Diagonal(variances) => {
+                        length("covariances", variances, entries)?;
+                        let valid = |x: f64| x.is_finite() && x > 0.0;
+                        let place = |at| format!("covariances[{}][{}]", at / d, at % d);
+                        all(variances, "a positive number", valid, place)?;
+                    }
+                    Covariances::Full(matrices) => {
+                        length(
+                            "covariances",
+                            matrices,
+                            entries.checked_mul(d).ok_or(Invalid::Many("the dimensions"))?,
+                        )?;
+                        let place = |at| format!("covariances[{}][{}][{}]", at / (d * d), at / d % d, at % d);
+                        all(matrices, "a finite number", f64::is_finite, place)?;
+                        for (state, matrix) in matrices.chunks_exact_mut(d * d).enumerate() {
+                            let symmetric = symmetrise(matrix, d);
+                            if !symmetric || cholesky(matrix, d).is_none() {
+                                return Err(Invalid::Covariance { state });
+                            }
+                        }
+                    }
+                }
+                Ok(0)
+            }
+        }
+    }
+}
+
+const PROBABILITY: &str = "a probability";
+
+fn length(array: &'static str, numbers: &[f64], expected: usize) -> Result<(), Invalid> {
+    let found = numbers.len();
+    if found == expected { Ok(()) } else { Err(Invalid::Length { array, found, expected }) }
+}
+
+fn all(
+    numbers: &[f64],
+    expected: &'static str,
+    valid: impl Fn(f64) -> bool,
+    place: impl Fn(usize) -> String,
+) -> Result<(), Invalid> {
+    match numbers.iter().position(|&x| !valid(x)) {
+        Some(at) => Err(Invalid::Value { place: place(at), found: numbers[at], expected }),
+        None => Ok(()),
+    }
+}
+
+/// Makes what sums to 1 within the tolerance, with `end` where there is one, sum to 1.
+fn distribution(
+    probs: &mut [f64],
+    end: Option<&mut f64>,
+    whole: impl FnOnce() -> String,
+    place: impl Fn(usize) -> String,
+) -> Result<(), Invalid> {
+    all(probs, PROBABILITY, |p| (0.0..=1.0).contains(&p), place)?;
+    let sum = probs.iter().sum::<f64>() + end.as_deref().copied().unwrap_or(0.0);
+    if (sum - 1.0).abs() > SUM_TOLERANCE {
+        return Err(Invalid::Sum { place: whole(), sum });
+    }
+    if (sum - 1.0).abs() > ROUNDING {
+        probs.iter_mut().chain(end).for_each(|p| *p /= sum);
+    }
+    Ok(())
+}
+
+/// Makes a matrix of `d` rows that is nearly symmetric so; whether it is.
+fn symmetrise(matrix: &mut [f64], d: usize) -> bool {
+    for i in 0..d {
+        for j in 0..i {
+            let (lower, upper) = (matrix[i * d + j], matrix[j * d + i]);
+            if (lower - upper).abs() > SYMMETRY * lower.abs().max(upper.abs()) {
+                return false;
+            }
+            let mean = lower / 2.0 + upper / 2.0;
+            (matrix[i * d + j], matrix[j * d + i]) = (mean, mean);
+        }
+    }
+    true
+}
+
+/// L, lower triangular, with L Lᵀ = Σ, of a symmetric matrix of `d` rows; `None` where it is not positive definite.
+#[must_use]
+pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
+    let mut lower = vec![0.0; d * d];
+    for i in 0..d {
+        for j in 0..=i {
+            let dot: f64 = (0..j).map(|k| lower[i * d + k] * lower[j * d + k]).sum();
+            let rest = matrix[i * d + j] - dot;
+            lower[i * d + j] = match i == j {
+                true if rest > 0.0 && rest.is_finite() => rest.sqrt(),
+                true => return None,
+                false => rest / lower[j * d + j],
+            };
+        }
+    }
+    Some(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> Hmm {
+        Hmm {
+            start: vec![0.5, 0.5],
+            transitions: vec![0.8, 0.1, 0.1, 0.8],
+            end: Some(vec![0.1, 0.1]),
+            emissions: Emissions::Categorical { symbols: 3, probs: vec![0.7, 0.2, 0.1, 0.1, 0.2, 0.7] },
+            names: Names::default(),
+        }
+    }
+
+    fn message(change: impl FnOnce(&mut Hmm)) -> String {
+        let mut model = model();
+        change(&mut model);
+        model.validated().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(model().validated(), Ok(model()));
+        assert_eq!(message(|m| m.start.clear()), "a hidden Markov model needs at least one state");
+        assert_eq!(message(|m| m.start[1] = f64::NAN), "pi[1] is NaN, expected a probability");
+        assert_eq!(message(|m| m.start[1] = 0.25), "pi sums to 0.75, expected 1");
+        assert_eq!(message(|m| m.transitions.push(0.0)), "A has 5 numbers, expected 4");
+        assert_eq!(message(|m| m.transitions[2] = -0.5), "A[1][0] is -0.5, expected a probability");
+        assert_eq!(message(|m| m.transitions[2] = 0.35), "A[1] with end[1] sums to 1.25, expected 1");
+        assert_eq!(message(|m| m.end = None), "A[0] sums to 0.9, expected 1");
+        assert_eq!(message(|m| m.end = Some(vec![0.1, 2.0])), "end[1] is 2, expected a probability");
+        assert_eq!(message(|m| m.names.states = vec!["C".to_owned()]), "1 names of states, expected 2");
+        assert_eq!(message(|m| m.names.states = vec!["C".to_owned(); 2]), "two states are called \"C\"");
+        let gaussian = |covariances| Emissions::Gaussian { dimensions: 2, means: vec![0.0; 4], covariances };
+        let diagonal = gaussian(Covariances::Diagonal(vec![1.0, 1.0, 0.0, 1.0]));
+        assert_eq!(message(|m| m.emissions = diagonal), "covariances[1][0] is 0, expected a positive number");
+        let full = gaussian(Covariances::Full(vec![1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 1.0]));
+        assert_eq!(message(|m| m.emissions = full), "covariances[1] is not symmetric and positive definite");
+    }
+
+    #[test]
+    fn zeros_stay_when_rows_are_scaled() {
+        let mut model = model();
+        (model.end, model.transitions) = (None, vec![0.333333, 0.666666, 0.0, 1.0]);
+        let model = model.validated().unwrap();
+        assert_eq!(model.transitions[2..], [0.0, 1.0]);
+        assert_eq!(model.transitions[0] + model.transitions[1], 1.0);
+        assert_eq!(model.parameters(), 1 + 1 + 2 + 2);
+    }
+
+    #[test]
+    fn cholesky_is_that_of_the_textbook() {
+        // Golub and Van Loan's kind of example: exact in integers.
+        let matrix = [4.0, 12.0, -16.0, 12.0, 37.0, -43.0, -16.0, -43.0, 98.0];
+        assert_eq!(cholesky(&matrix, 3).unwrap(), [2.0, 0.0, 0.0, 6.0, 1.0, 0.0, -8.0, 5.0, 3.0]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Sequences drawn from a model.
+
+use rand_chacha::rand_core::Rng;
+use rayon::prelude::*;
+
+use super::model::{Covariances, Emissions, Hmm, cholesky};
+use super::sequences::{Observations, Sequences, offsets};
+use crate::mdp::generate::{draw, random, unit};
+
+/// Why there is nothing to draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Neither an end nor a length.
+    #[error("the model has no ends: expected a length")]
+    Endless,
+    /// Nothing asked for.
+    #[error("expected at least one sequence, and a length of at least 1")]
+    None,
+}
+
+/// Sequences, and the hidden states behind each observation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// What is seen.
+    pub sequences: Sequences,
+    /// What is not, ΣT states.
+    pub states: Vec<u32>,
+}
+
+/// Draws `count` sequences: of `length` observations, or where states end of as many as come, `length` at most.
+///
+/// Each sequence has a random stream of its own: equal seeds give equal sequences, however many are drawn behind them.
+///
+/// # Errors
+/// If nothing is asked for, or nothing says where sequences end.
+pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Result<Sample, Error> {
+    if count == 0 || length == Some(0) {
+        return Err(Error::None);
+    }
+    if length.is_none() && model.end.as_ref().is_none_or(|end| end.iter().all(|p| *p == 0.0)) {
+        return Err(Error::Endless);
+    }
+    let factors = factors(model);
+    let drawn: Vec<_> = (0..count as u64)
+        .into_par_iter()
+        .map(|sequence| {
+            let mut random = random(seed, sequence);
+            let states = path(model, length.unwrap_or(usize::MAX), &mut random);
+            let mut seen = Seen::default();
+            for &state in &states {
+                seen.emit(model, &factors, state as usize, &mut random);
+            }
+            (states, seen)
+        })
+        .collect();
+    let offsets = offsets(drawn.iter().map(|(states, _)| states.len()));
+    let (states, seen): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+    let observations = match &model.emissions {
+        Emissions::Categorical { .. } => {
+            Observations::Symbols(seen.into_iter().flat_map(|seen| seen.symbols).collect())
+        }
+        &Emissions::Gaussian { dimensions, .. } => {
+            Observations::Vectors { dimensions, values: seen.into_iter().flat_map(|seen| seen.values).collect() }
+        }
+    };
+    Ok(Sample { sequences: Sequences { offsets, observations }, states: states.concat() })
+}
+
+/// A walk through the states.
+fn path(model: &Hmm, length: usize, random: &mut impl Rng) -> Vec<u32> {
+    let mut states = Vec::new();
+    let mut next = draw(random, numbered(&model.start));
+    while let Some(state) = next {
+        states.push(state);
+        if states.len() == length {
+            break;
+        }
+        let end = model.end.as_ref().map_or(0.0, |end| end[state as usize]);
+        let ending = (end > 0.0).then_some((None, end));
+        let going = numbered(model.row(state as usize)).map(|(next, prob)| (Some(next), prob));
+        next = draw(random, ending.into_iter().chain(going)).flatten();
+    }
+    states
+}
+
+/// What has a probability, by its number.
+fn numbered(probs: &[f64]) -> impl Iterator<Item = (u32, f64)> {
+    (0..).zip(probs.iter().copied()).filter(|(_, prob)| *prob > 0.0)
+}
+
+#[derive(Default)]
+struct Seen {
+    symbols: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl Seen {
+    fn emit(&mut self, model: &Hmm, factors: &[Vec<f64>], state: usize, random: &mut impl Rng) {
+        match &model.emissions {
+            Emissions::Categorical { symbols, probs } => {
+                let row = &probs[state * *symbols as usize..][..*symbols as usize];
+                self.symbols.extend(draw(random, numbered(row)));
+            }
+            Emissions::Gaussian { dimensions, means, .. } => {
+                let d = *dimensions as usize;
+                let normal: Vec<f64> = (0..d).map(|_| normal(random)).collect();
+                for k in 0..d {
+                    let row = &factors[state][k * d..=k * d + k];
+                    let shift: f64 = row.iter().zip(&normal).map(|(factor, x)| factor * x).sum();
+                    self.values.push(means[state * d + k] + shift);
+                }
+            }
+        }
+    }
+}
+
+/// L with L Lᵀ = Σ, of each state.
+fn factors(model: &Hmm) -> Vec<Vec<f64>> {
+    let Emissions::Gaussian { dimensions, covariances, .. } = &model.emissions else { return Vec::new() };
+    let d = *dimensions as usize;
+    match covariances {
+        Covariances::Diagonal(variances) => {
+            let factor = |variances: &[f64]| {
+                let mut factor = vec![0.0; d * d];
+                (0..d).for_each(|k| factor[k * d + k] = variances[k].sqrt());
+                factor
+            };
+            variances.chunks_exact(d).map(factor).collect()
+        }
+        // The matrices of a valid model have factors.
+        Covariances::Full(matrices) => {
+            matrices.chunks_exact(d * d).map(|matrix| cholesky(matrix, d).unwrap_or_default()).collect()
+        }
+    }
+}
+
+/// A number of the standard normal distribution, after Box and Muller.
+pub(super) fn normal(random: &mut impl Rng) -> f64 {
+    let radius = (-2.0 * libm::log(1.0 - unit(random))).sqrt();
+    radius * libm::cos(std::f64::consts::TAU * unit(random))
+}

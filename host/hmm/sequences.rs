@@ -1,0 +1,224 @@
+//! Sequences of observations, of any lengths, one behind the other.
+
+use super::model::{Emissions, Hmm};
+
+/// M sequences, each of length at least 1. Their fields satisfy what [`validated`](Self::validated) checks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sequences {
+    /// Where sequences begin, and the last one ends: M + 1 offsets.
+    pub offsets: Vec<u64>,
+    /// What was observed.
+    pub observations: Observations,
+}
+
+/// What was observed, ΣT observations.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observations {
+    /// Numbers of symbols.
+    Symbols(Vec<u32>),
+    /// Vectors.
+    Vectors {
+        /// D.
+        dimensions: u32,
+        /// ΣT × D.
+        values: Vec<f64>,
+    },
+}
+
+/// Why sequences are none, or do not fit a model. Sequences and positions are numbered from 1.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Invalid {
+    /// Nothing to look at.
+    #[error("there is no sequence")]
+    None,
+    /// A sequence without observations, or offsets that descend.
+    #[error("sequence {sequence} is empty")]
+    Empty {
+        /// The sequence.
+        sequence: usize,
+    },
+    /// Offsets of another number of observations.
+    #[error("the sequences have {expected} observations together, found {found}")]
+    Length {
+        /// Observations.
+        found: usize,
+        /// By the offsets.
+        expected: u64,
+    },
+    /// A number that is none.
+    #[error("sequence {sequence}, position {position}: found {found}, expected a finite number")]
+    Value {
+        /// The sequence.
+        sequence: usize,
+        /// In the sequence.
+        position: usize,
+        /// The number.
+        found: f64,
+    },
+    /// A symbol that no state emits.
+    #[error("sequence {sequence}, position {position}: found symbol {found}, expected one below {symbols}")]
+    Symbol {
+        /// The sequence.
+        sequence: usize,
+        /// In the sequence.
+        position: usize,
+        /// The symbol.
+        found: u32,
+        /// V.
+        symbols: u32,
+    },
+    /// Symbols and vectors.
+    #[error("the sequences are of {found}, expected {expected} as the model emits")]
+    Kind {
+        /// What they are.
+        found: String,
+        /// What the model emits.
+        expected: String,
+    },
+}
+
+impl Sequences {
+    /// M.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// ΣT, of all sequences.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.offsets.last().map_or(0, |&end| end as usize)
+    }
+
+    /// The places of a sequence's observations.
+    #[must_use]
+    pub fn range(&self, sequence: usize) -> std::ops::Range<usize> {
+        self.offsets[sequence] as usize..self.offsets[sequence + 1] as usize
+    }
+
+    /// Sequences of symbols.
+    ///
+    /// # Errors
+    /// Those of [`validated`](Self::validated).
+    pub fn of_symbols<S: AsRef<[u32]>>(sequences: &[S]) -> Result<Self, Invalid> {
+        let lengths = sequences.iter().map(|sequence| sequence.as_ref().len());
+        let symbols = sequences.iter().flat_map(|sequence| sequence.as_ref()).copied().collect();
+        Self { offsets: offsets(lengths), observations: Observations::Symbols(symbols) }.validated()
+    }
+
+    /// The sequences, if they are some.
+    ///
+    /// # Errors
+    /// If there is none, if one is empty, if offsets do not fit the observations, or if a number is not finite.
+    pub fn validated(self) -> Result<Self, Invalid> {
+        if self.is_empty() {
+            return Err(Invalid::None);
+        }
+        if let Some(at) = self.offsets.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(Invalid::Empty { sequence: at + 1 });
+        }
+        let expected = self.offsets[self.len()];
+        let found = match &self.observations {
+            Observations::Symbols(symbols) => symbols.len(),
+            Observations::Vectors { dimensions: 0, .. } => 0,
+            Observations::Vectors { dimensions, values } => {
+                let d = *dimensions as usize;
+                if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+                    let (sequence, position) = self.place(at / d);
+                    return Err(Invalid::Value { sequence, position, found: values[at] });
+                }
+                if values.len() % d == 0 { values.len() / d } else { usize::MAX }
+            }
+        };
+        if self.offsets[0] != 0 || found as u64 != expected {
+            return Err(Invalid::Length { found, expected });
+        }
+        Ok(self)
+    }
+
+    /// That a model of the shape of `model` emits what was observed.
+    ///
+    /// # Errors
+    /// If it emits something else; names the sequence and the position of a symbol that it does not have.
+    pub fn check(&self, model: &Hmm) -> Result<(), Invalid> {
+        match (&self.observations, &model.emissions) {
+            (Observations::Symbols(observed), &Emissions::Categorical { symbols, .. }) => {
+                match observed.iter().position(|&symbol| symbol >= symbols) {
+                    Some(at) => {
+                        let (sequence, position) = self.place(at);
+                        Err(Invalid::Symbol { sequence, position, found: observed[at], symbols })
+                    }
+                    None => Ok(()),
+                }
+            }
+            (&Observations::Vectors { dimensions: found, .. }, &Emissions::Gaussian { dimensions, .. })
+                if found == dimensions =>
+            {
+                Ok(())
+            }
+            (observations, emissions) => Err(Invalid::Kind {
+                found: match observations {
+                    Observations::Symbols(_) => "symbols".to_owned(),
+                    Observations::Vectors { dimensions, .. } => vectors(*dimensions),
+                },
+                expected: match emissions {
+                    Emissions::Categorical { .. } => "symbols".to_owned(),
+                    Emissions::Gaussian { dimensions, .. } => vectors(*dimensions),
+                },
+            }),
+        }
+    }
+
+    /// The sequence and the position in it, both from 1, of an observation by its place among all.
+    #[must_use]
+    pub fn place(&self, at: usize) -> (usize, usize) {
+        let sequence = self.offsets.partition_point(|&offset| offset <= at as u64).max(1);
+        (sequence, at - self.offsets[sequence - 1] as usize + 1)
+    }
+}
+
+fn vectors(dimensions: u32) -> String {
+    if dimensions == 1 { "numbers".to_owned() } else { format!("vectors of {dimensions} numbers") }
+}
+
+/// Offsets of sequences of these lengths.
+#[must_use]
+pub fn offsets(lengths: impl IntoIterator<Item = usize>) -> Vec<u64> {
+    let ends = lengths.into_iter().scan(0, |end, length| {
+        *end += length as u64;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |sequences: &[&[u32]]| Sequences::of_symbols(sequences).unwrap_err().to_string();
+        assert_eq!(message(&[]), "there is no sequence");
+        assert_eq!(message(&[&[0], &[], &[1]]), "sequence 2 is empty");
+        let values = vec![0.0, 1.0, 2.0, f64::NAN];
+        let vectors =
+            |offsets, values| Sequences { offsets, observations: Observations::Vectors { dimensions: 2, values } };
+        let error = vectors(vec![0, 1, 2], values).validated().unwrap_err();
+        assert_eq!(error.to_string(), "sequence 2, position 1: found NaN, expected a finite number");
+        let error = vectors(vec![0, 1, 3], vec![0.0; 4]).validated().unwrap_err();
+        assert_eq!(error.to_string(), "the sequences have 3 observations together, found 2");
+    }
+
+    #[test]
+    fn places_are_counted_from_one() {
+        let sequences = Sequences::of_symbols(&[vec![0, 1], vec![2], vec![3, 4, 5]]).unwrap();
+        assert_eq!(sequences.offsets, [0, 2, 3, 6]);
+        assert_eq!([0, 1, 2, 3, 5].map(|at| sequences.place(at)), [(1, 1), (1, 2), (2, 1), (3, 1), (3, 3)]);
+    }
+}

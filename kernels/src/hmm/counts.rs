@@ -1,0 +1,251 @@
+//! Expected counts: sums over the rows of all steps of all sequences.
+//!
+//! Every sum has a fixed order: parts of fixed numbers of rows, and then the sum of the parts. The same input gives the same bits.
+
+use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
+use crate::device::{Shared, Source};
+
+/// Rows and columns of a tile of [`pair_product`].
+pub const TILE: usize = 64;
+/// Threads of a block of it: four warps, each with a quarter of the tile.
+pub const PRODUCT_THREADS: u32 = 128;
+/// Rows of a step.
+const STEP: u32 = 16;
+/// Steps that are on their way, or in use.
+const STAGES: u32 = 3;
+
+/// From row to row in shared memory: the lanes of a warp read from all banks.
+const fn pitch(wide: bool) -> u32 {
+    TILE as u32 + if wide { 4 } else { 8 }
+}
+
+/// Shared memory of a block of [`pair_product`] in bytes, for elements of 8 bytes or 4.
+#[must_use]
+pub const fn product_shared(wide: bool) -> u32 {
+    STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
+}
+
+/// Xᵀ Y in parts: `parts[s]` = Σᵣ xᵣ yᵣᵀ over the rows r of split s, in f64; added to what is there, where `more` is not 0.
+///
+/// With α̂ and the û of the step behind, this times A element by element is Σ ξ.
+///
+/// *Thread mapping*: the grid's x is the tile, its y the model, its z the split of `split` rows; a warp per 32 × 32 of the tile, on
+/// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes. *Safety*: blocks
+/// have [`PRODUCT_THREADS`] threads; X and Y have `window` ≥ `rows` rows of `stride` elements for each model; `stride` is a
+/// multiple of [`TILE`]; `parts` has a matrix for each model and split.
+#[kernel(T = [f32, f64])]
+pub fn pair_product<T: Real>(
+    stride: u32,
+    rows: u32,
+    window: u32,
+    split: u32,
+    more: u32,
+    x: Global<T>,
+    y: Global<T>,
+    parts: GlobalMut<f64>,
+) {
+    let memory = shared::dynamic_shared_mem::<T>();
+    let (model, z) = (thread::block_idx_y() as usize, thread::block_idx_z());
+    let pitch = pitch(T::WIDE);
+    let tiles = stride / TILE as u32;
+    let (top, left) = (TILE as u32 * (thread::block_idx_x() / tiles), TILE as u32 * (thread::block_idx_x() % tiles));
+    let (first, last) = (z * split, (z * split + split).min(rows));
+    let (lane, id) = (warp::lane_id(), warp::warp_id());
+    let (g, t) = (lane / 4, lane % 4);
+    let (above, beside) = (32 * (id / 2), 32 * (id % 2));
+    let stage_of = |step: u32| memory.split(step % STAGES * 2 * STEP * pitch).1.split(STEP * pitch);
+    let stage = |step: u32| {
+        let (of_x, of_y) = stage_of(step);
+        let from = first + step * STEP;
+        rows_to::<T>(of_x, pitch, x, model * window as usize, from, last, stride, top);
+        rows_to::<T>(of_y, pitch, y, model * window as usize, from, last, stride, left);
+    };
+
+    let steps = last.saturating_sub(first).div_ceil(STEP);
+    let mut step = 0;
+    while step < STAGES - 1 {
+        if step < steps {
+            stage(step);
+        }
+        copy::commit();
+        step += 1;
+    }
+    let mut sums = [[[0.0; 4]; 4]; 2];
+    step = 0;
+    while step < steps {
+        copy::wait::<{ STAGES - 2 }>();
+        thread::sync_threads();
+        if step + STAGES - 1 < steps {
+            stage(step + STAGES - 1);
+        }
+        copy::commit();
+        let (of_x, of_y) = stage_of(step);
+        let mut k = 0;
+        while k < STEP {
+            let at = |r: u32, column: u32| (k + r) * pitch + column;
+            let mut a = [[0.0; 4]; 2];
+            for m in 0..2 {
+                let column = above + 16 * m as u32 + g;
+                a[m] = [
+                    of_x.get(at(t, column)).to_f64(),
+                    of_x.get(at(t, column + 8)).to_f64(),
+                    of_x.get(at(t + 4, column)).to_f64(),
+                    of_x.get(at(t + 4, column + 8)).to_f64(),
+                ];
+            }
+            for n in 0..4 {
+                let column = beside + 8 * n as u32 + g;
+                let b = [of_y.get(at(t, column)).to_f64(), of_y.get(at(t + 4, column)).to_f64()];
+                for m in 0..2 {
+                    sums[m][n] = mma::f64_16x8x8(a[m], b, sums[m][n]);
+                }
+            }
+            k += 8;
+        }
+        step += 1;
+    }
+
+    let part = (model * thread::grid_dim_z() as usize + z as usize) * stride as usize * stride as usize;
+    for m in 0..2 {
+        for n in 0..4 {
+            for c in 0..4 {
+                let i = top + above + 16 * m as u32 + 8 * (c as u32 / 2) + g;
+                let j = left + beside + 8 * n as u32 + 2 * t + c as u32 % 2;
+                let at = part + i as usize * stride as usize + j as usize;
+                let before = if more != 0 { parts.get(at) } else { 0.0 };
+                parts.set(at, before + sums[m][n][c]);
+            }
+        }
+    }
+}
+
+/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros.
+#[allow(clippy::too_many_arguments, reason = "a tile, and where it comes from")]
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn rows_to<T: Real>(
+    tile: Shared<T>,
+    pitch: u32,
+    source: impl Source<T>,
+    origin: usize,
+    from: u32,
+    last: u32,
+    stride: u32,
+    left: u32,
+) {
+    let width = Shared::<T>::IN_16_BYTES;
+    let mut k = thread::thread_idx_x();
+    while k < STEP * TILE as u32 / width {
+        let (r, column) = (k / (TILE as u32 / width), k % (TILE as u32 / width) * width);
+        if from + r < last {
+            let row = origin + (from + r) as usize;
+            tile.copy16(r * pitch + column, source, row * stride as usize + (left + column) as usize);
+        } else {
+            for c in 0..width {
+                tile.set(r * pitch + column + c, T::ZERO);
+            }
+        }
+        k += PRODUCT_THREADS;
+    }
+}
+
+/// Threads of a block of [`sum_parts`].
+pub const SUM_THREADS: u32 = 1024;
+
+/// `sums[k]` = Σₚ `parts[p][k]`, over `parts_count` parts of `len` elements for each model.
+///
+/// *Thread mapping*: a block per 32 elements; warp w takes the parts w, w + 32, …, a lane per element. *Shared memory*: 1024
+/// words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SUM_THREADS`] threads; the grid's y is the
+/// model.
+#[kernel]
+pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
+    let columns = crate::shared_array!(part_columns: f64; 1024);
+    let model = thread::block_idx_y() as usize;
+    let (lane, id) = (warp::lane_id(), warp::warp_id());
+    let k = 32 * thread::block_idx_x() + lane;
+    let mut sum = 0.0;
+    if k < len {
+        let mut p = id;
+        while p < parts_count {
+            sum += parts.get((model * parts_count as usize + p as usize) * len as usize + k as usize);
+            p += 32;
+        }
+    }
+    columns.set(32 * id + lane, sum);
+    thread::sync_threads();
+    if id == 0 && k < len {
+        sum = 0.0;
+        for other in 0..32 {
+            sum += columns.get(32 * other + lane);
+        }
+        sums.set(model * len as usize + k as usize, sum);
+    }
+}
+
+/// Sums of rows, chunk by chunk: `sums[c][j]` = Σ γ(`order[k]`, j) over k in `chunk[c] … chunk[c + 1] − 1`.
+///
+/// Chunks hold rows of one symbol; or the first rows of all sequences, or the last.
+///
+/// *Thread mapping*: the grid's x is the chunk, its y the model; a thread per state. *Deterministic*: yes. *Safety*: `gamma` has `window`
+/// rows of `stride` elements for each model, and `order` names such; `chunk` has one element more than there are chunks.
+#[kernel(T = [f32, f64])]
+pub fn sum_rows<T: Real>(
+    stride: u32,
+    window: u32,
+    chunk: Global<u32>,
+    order: Global<u32>,
+    gamma: Global<T>,
+    sums: GlobalMut<f64>,
+) {
+    let (c, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
+    let mut j = thread::thread_idx_x() as usize;
+    while j < stride as usize {
+        let mut parts = [0.0; 4];
+        let (mut k, end) = (chunk.get(c), chunk.get(c + 1));
+        let at = |k: u32| {
+            gamma.get((model * window as usize + order.get(k as usize) as usize) * stride as usize + j).to_f64()
+        };
+        while k + 4 <= end {
+            for (q, part) in parts.iter_mut().enumerate() {
+                *part += at(k + q as u32);
+            }
+            k += 4;
+        }
+        while k < end {
+            parts[0] += at(k);
+            k += 1;
+        }
+        let sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+        sums.set((model * thread::grid_dim_x() as usize + c) * stride as usize + j, sum);
+        j += thread::block_dim_x() as usize;
+    }
+}
+
+/// Sums of chunks, list by list: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`; added to what is there, where `more` is
+/// not 0.
+///
+/// *Thread mapping*: the grid's x is the list, its y the model; a thread per state. *Deterministic*: yes. *Safety*: `list` has one element
+/// more than there are lists, the last of which is `chunk_count`.
+#[kernel]
+pub fn sum_chunks(
+    stride: u32,
+    chunk_count: u32,
+    more: u32,
+    list: Global<u32>,
+    chunks: Global<f64>,
+    sums: GlobalMut<f64>,
+) {
+    let (v, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
+    let mut j = thread::thread_idx_x() as usize;
+    while j < stride as usize {
+        let at = (model * thread::grid_dim_x() as usize + v) * stride as usize + j;
+        let mut sum = if more != 0 { sums.get(at) } else { 0.0 };
+        let mut c = list.get(v);
+        while c < list.get(v + 1) {
+            sum += chunks.get((model * chunk_count as usize + c as usize) * stride as usize + j);
+            c += 1;
+        }
+        sums.set(at, sum);
+        j += thread::block_dim_x() as usize;
+    }
+}

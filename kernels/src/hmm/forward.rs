@@ -1,0 +1,304 @@
+//! The forward recursion: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, α̂₁ = π ∘ b(o₁), and P̂ = Σⱼ α̂_T(j) endⱼ.
+//!
+//! Steps `from … until − 1` are one launch. A later launch goes on from what `carry` holds, so that a long sequence may be cut into
+//! windows; its bits do not depend on where.
+//!
+//! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
+
+use crate::device::{Global, GlobalMut, Real, block, kernel, mma, shared, thread, warp};
+use crate::hmm::{Ahead, Part, carried, high, part, scale, set_part, stored};
+
+/// A, or Aᵀ, as the factor B of a warp's products: `[n][c][m]` is what the lane has of the 4 × 8 tile whose rows are the states
+/// `[n][c]` of each part, and whose columns are tile m.
+pub(super) type Factor<const TILES: usize> = [[[f64; TILES]; 2]; TILES];
+
+/// The [factor](Factor) of the matrix at element `first`, of which row i, column j is at i·`row` + j·`column`.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn factor<T: Real, const TILES: usize>(
+    matrix: Global<T>,
+    first: usize,
+    row: usize,
+    column: usize,
+) -> Factor<TILES> {
+    let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
+    let mut x = [[[0.0; TILES]; 2]; TILES];
+    for n in 0..TILES {
+        for c in 0..2 {
+            for m in 0..TILES {
+                let (i, j) = (2 * TILES * t + 2 * n + c, 2 * TILES * (g / 2) + 2 * m + g % 2);
+                x[n][c][m] = matrix.get(first + i * row + j * column).to_f64();
+            }
+        }
+    }
+    x
+}
+
+/// x times the matrix of a [factor](Factor), for the 8 rows x of a warp. What comes out lies as what goes in.
+///
+/// A tile of D has row g and columns 2t, 2t + 1 in lane 4g + t, a tile of A has row g and column t there. Which states the
+/// columns of A stand for is free, as long as the rows of B stand for the same: so the two elements of D are two tiles of A.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize, usize, usize) -> f64) -> Part<TILES> {
+    let mut sums = [[0.0; 2]; TILES];
+    for n in 0..TILES {
+        for c in 0..2 {
+            for m in 0..TILES {
+                sums[m] = mma::f64_8x8x4(x[n][c], factor(n, c, m), sums[m]);
+            }
+        }
+    }
+    sums
+}
+
+/// The exponent half of the largest element of each row.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
+    let mut top = 0;
+    for n in 0..TILES {
+        top = top.max(high(x[n][0])).max(high(x[n][1]));
+    }
+    top = top.max(warp::shuffle_xor(warp::FULL, top, 1));
+    top.max(warp::shuffle_xor(warp::FULL, top, 2))
+}
+
+/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores, with A and α̂ in registers.
+///
+/// Results: `likelihoods[2m]` = P̂ and `likelihoods[2m + 1]` = Σ eₜ of sequence m where its last step is in the window; `carry` = α̂ of the
+/// last step before `until`, for longer ones; and where `STORE`, `alpha[row − base[from]]` and `exponents[row]`.
+///
+/// *Thread mapping*: lane 4g + t has states 2·`TILES`·t … of sequence g of its 8; one warp per block; a block takes every
+/// `grid_dim_x`-th 8 sequences. *Shared memory*: none. *Deterministic*: yes, and the bits of a sequence do not depend on the
+/// others. *Safety*: blocks have 32 threads; `lengths` descends, and has `sequences` elements; `base` has one more than
+/// `lengths[0]`; matrices have stride 8·`TILES`; `until` > `from`; `alpha` has `window` rows for each model, as many as lie in
+/// `from … until − 1` at least; `carry` has a row, and `likelihoods` two elements, for each model and sequence.
+#[kernel(T = [f32, f64], TILES = [1, 2, 4], STORE = [false, true])]
+pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
+    sequences: u32,
+    symbols: u32,
+    from: u32,
+    until: u32,
+    window: u32,
+    rows: u32,
+    lengths: Global<u32>,
+    base: Global<u32>,
+    symbol: Global<u32>,
+    start: Global<T>,
+    transitions: Global<T>,
+    table: Global<T>,
+    end: Global<T>,
+    carry: GlobalMut<T>,
+    alpha: GlobalMut<T>,
+    exponents: GlobalMut<i32>,
+    likelihoods: GlobalMut<f64>,
+) {
+    let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
+    let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
+    let a = factor::<T, TILES>(transitions, model * states * states, states, 1);
+    let start = part::<T, TILES>(start, model * states);
+    let end = part::<T, TILES>(end, model * states);
+    let origin = base.get(from as usize);
+
+    let mut first = 8 * thread::block_idx_x();
+    while first < sequences {
+        let longest = lengths.get(first as usize);
+        let there = first + g < sequences;
+        let m = if there { first + g } else { first };
+        let length = if there { lengths.get(m as usize) } else { 0 };
+        let place = model * sequences as usize + m as usize;
+        let mut x = [[0.0; 2]; TILES];
+        let mut exponent = 0.0;
+        if from > 0 && length > from {
+            x = carried::<T, TILES>(carry, place);
+            exponent = likelihoods.get(2 * place + 1);
+        }
+
+        let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
+        let emission = |v: u32| part::<T, TILES>(table, (model * symbols as usize + v as usize) * states);
+        let stop = longest.min(until);
+        let mut ahead = Ahead::<4>::new(from, true, load);
+        let mut next = emission(ahead.get(from));
+        let mut step = from;
+        while step < stop {
+            let b = next;
+            if step + 1 < stop {
+                ahead.go_to(step + 1, true, load);
+                next = emission(ahead.get(step + 1));
+            }
+            let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
+            let y = if step == 0 { start } else { multiply(x, |n, c, m| a[n][c][m]) };
+            if step < length {
+                for n in 0..TILES {
+                    for c in 0..2 {
+                        x[n][c] = stored::<T>(y[n][c] * (b[n][c] * factor));
+                    }
+                }
+                exponent += f64::from(e);
+                if STORE {
+                    let row = base.get(step as usize) + m;
+                    set_part::<T, TILES>(alpha, (model * window as usize + (row - origin) as usize) * states, x);
+                    if t == 0 {
+                        exponents.set(model * rows as usize + row as usize, e);
+                    }
+                }
+            }
+            step += 1;
+        }
+
+        let mut sum = 0.0;
+        for n in 0..TILES {
+            sum += x[n][0] * end[n][0] + x[n][1] * end[n][1];
+        }
+        sum += warp::shuffle_xor(warp::FULL, sum, 1);
+        sum += warp::shuffle_xor(warp::FULL, sum, 2);
+        if length > from {
+            if length > until {
+                set_part::<T, TILES>(carry, place * states, x);
+            }
+            if t == 0 {
+                likelihoods.set(2 * place, sum);
+                likelihoods.set(2 * place + 1, exponent);
+            }
+        }
+        first += 8 * thread::grid_dim_x();
+    }
+}
+
+/// Σₖ `a`\[k\] · x(`row(k)`) over the four lanes of an output, which have a quarter of the rows each; valid in all four.
+///
+/// Lane p of the four has rows 8q + 2p and 8q + 2p + 1: the lanes of a warp then read neighbouring pairs.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f64 {
+    let p = warp::lane_id() % 4;
+    let mut sums = [0.0; 4];
+    each!(Q < PER / 2, {
+        let pair = x.get2(8 * Q as u32 + 2 * p);
+        sums[2 * Q % 4] = a[2 * Q].fma(pair[0], sums[2 * Q % 4]);
+        sums[2 * Q % 4 + 1] = a[2 * Q + 1].fma(pair[1], sums[2 * Q % 4 + 1]);
+    });
+    let mut sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+    sum += warp::shuffle_xor(warp::FULL, sum, 1);
+    sum + warp::shuffle_xor(warp::FULL, sum, 2)
+}
+
+/// What a thread keeps of a matrix for [`dot`]: row k of its quarter is at `first` + row·`stride`.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn quarter<T: Real, const PER: usize>(matrix: Global<T>, first: usize, stride: usize) -> [f64; PER] {
+    let p = (warp::lane_id() % 4) as usize;
+    let mut a = [0.0; PER];
+    each!(K < PER, {
+        a[K] = matrix.get(first + (8 * (K / 2) + 2 * p + K % 2) * stride).to_f64();
+    });
+    a
+}
+
+/// N ≤ 4·`PER`: all steps of one sequence in one block, with A spread over the registers of its threads.
+///
+/// Results as those of [`forward_warp`].
+///
+/// *Thread mapping*: four lanes for each state j, a quarter of A's column each; a block per sequence. *Shared memory*: two rows of
+/// f64, static, and two words per warp. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 16·`PER` threads, the
+/// grid a block for each sequence; otherwise as [`forward_warp`], with matrices of stride 4·`PER`.
+#[kernel(T = [f32, f64], PER = [16, 32], STORE = [false, true])]
+pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
+    sequences: u32,
+    symbols: u32,
+    from: u32,
+    until: u32,
+    window: u32,
+    rows: u32,
+    lengths: Global<u32>,
+    base: Global<u32>,
+    symbol: Global<u32>,
+    start: Global<T>,
+    transitions: Global<T>,
+    table: Global<T>,
+    end: Global<T>,
+    carry: GlobalMut<T>,
+    alpha: GlobalMut<T>,
+    exponents: GlobalMut<i32>,
+    likelihoods: GlobalMut<f64>,
+) {
+    let memory = crate::shared_array!(forward_rows: f64; 256);
+    let tops = crate::shared_array!(forward_tops: u32; 32);
+    let (states, model) = (4 * PER, thread::block_idx_y() as usize);
+    let m = thread::block_idx_x();
+    let length = lengths.get(m as usize);
+    if length <= from {
+        return;
+    }
+    let (j, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
+    let (warp_id, warps) = (warp::warp_id(), PER as u32 / 2);
+    let a = quarter::<T, PER>(transitions, model * states * states + j, states);
+    let place = model * sequences as usize + m as usize;
+    let origin = base.get(from as usize);
+    let row_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;
+
+    let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
+    let emission = |v: u32| table.get((model * symbols as usize + v as usize) * states + j).to_f64();
+    // Ends with a barrier, behind which this step's row can be read.
+    let publish = |half: u32, x: f64| {
+        let top = warp::max_u32(warp::FULL, high(x));
+        if p == 0 {
+            row_of(half).set(j as u32, x);
+        }
+        if warp::lane_id() == 0 {
+            tops.set(16 * half + warp_id, top);
+        }
+        thread::sync_threads();
+    };
+    let keep = |step: u32, x: f64, e: i32| {
+        if STORE && p == 0 {
+            let row = base.get(step as usize) + m;
+            alpha.set((model * window as usize + (row - origin) as usize) * states + j, T::from_f64(x));
+            if j == 0 {
+                exponents.set(model * rows as usize + row as usize, e);
+            }
+        }
+    };
+    let stop = length.min(until);
+    let (mut exponent, mut step) = (0.0, from);
+    let mut x;
+    let mut ahead = Ahead::<32>::new(from, true, load);
+    if from == 0 {
+        x = stored::<T>(start.get(model * states + j).to_f64() * emission(ahead.get(0)));
+        keep(0, x, 0);
+        step = 1;
+    } else {
+        x = carry.get(place * states + j).to_f64();
+        exponent = likelihoods.get(2 * place + 1);
+    }
+    publish(0, x);
+    if from == 0 && step < stop {
+        ahead.go_to(step, true, load);
+    }
+    let mut next = emission(ahead.get(step));
+    let mut half = 0;
+    while step < stop {
+        let b = next;
+        if step + 1 < stop {
+            ahead.go_to(step + 1, true, load);
+            next = emission(ahead.get(step + 1));
+        }
+        let (factor, e) = scale(warp::max_u32(warp::FULL, tops.get(16 * half + warp::lane_id() % warps)));
+        x = stored::<T>(dot(&a, row_of(half)) * (b * factor));
+        exponent += f64::from(e);
+        half ^= 1;
+        publish(half, x);
+        keep(step, x, e);
+        step += 1;
+    }
+    if length > until && p == 0 {
+        carry.set(place * states + j, T::from_f64(x));
+    }
+    let share = if p == 0 { x * end.get(model * states + j).to_f64() } else { 0.0 };
+    let sum = block::reduce(share, 0.0, |a, b| a + b);
+    if thread::thread_idx_x() == 0 {
+        likelihoods.set(2 * place, sum);
+        likelihoods.set(2 * place + 1, exponent);
+    }
+}

@@ -1,0 +1,193 @@
+//! Kernels for hidden Markov models: the recursions over a batch of sequences, by one or several models.
+//!
+//! # What lies where
+//!
+//! Sequences are sorted, the longest first, and lie by time: step t of all sequences that are longer than t makes the rows
+//! `base[t] … base[t + 1] − 1`, that of sequence m the row `base[t] + m`. So the sequences that go on are always the first ones,
+//! rows of one step lie side by side, and nothing is padded to a common length.
+//!
+//! A row has N elements, padded with zeros to a stride of NS. `symbol[row]` is the row of the emission table that the step has,
+//! `table[v][j]` = bⱼ(v); densities are a table with a row for each step. The index of the model is `block_idx_y`.
+//!
+//! # Scaling
+//!
+//! Rabiner divides α̂ₜ by its sum. Any factor serves, as long as the same ones scale β̂; here they are powers of two, so that
+//! scaling rounds nothing: α̂ₜ = (α̂ₜ₋₁ A) ∘ b(oₜ) · 2^−eₜ, where eₜ is the exponent of the largest element of α̂ₜ₋₁. It is known one
+//! step before it is needed. With P̂ = Σⱼ α̂_T(j) endⱼ,
+//!
+//! > ln P(O) = ln P̂ + ln 2 · Σ eₜ,  β̂_T = end / P̂,  ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ,  β̂ₜ₋₁ = A ûₜ
+//!
+//! > γₜ = α̂ₜ ∘ β̂ₜ,  ξₜ(i, j) = α̂ₜ(i) Aᵢⱼ ûₜ₊₁(j)
+//!
+//! with sums of 1 and no division. Where α̂ₜ(j) vanishes so do γ and ξ, whatever β̂ₜ(j) is, which may not even be finite there:
+//! ûₜ(j) is 0 then.
+//!
+//! | module | N | what |
+//! | --- | --- | --- |
+//! | [`forward`], [`backward`], [`viterbi`] | ≤ 128 | the whole recursion in one launch: a warp for 8 sequences, or a block for one |
+//! | [`step`] | any | one step of all sequences as a tiled matrix product |
+//! | [`trace`] | > 32 | the most probable path, backwards |
+//! | [`counts`] | any | Σ ξ as one product over all rows, and sums over rows |
+//! | [`slices`] | any | the step in its parts, each a kernel: to read, and to compare |
+//!
+//! Source: L. R. Rabiner, "A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition", 1989, with
+//! A. Rahimi's erratum, 2000.
+#![allow(clippy::needless_range_loop, reason = "tiles of several arrays, by the same constant indices")]
+
+/// Repeats a block for `NAME` = 0 … `count` − 1, of 32 at most, with constants for indices, so that arrays stay in registers. Under
+/// emulation there are none, and it is a loop.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! each {
+    ($name:ident < $count:expr, $body:block) => {
+        for index in 0..$count {
+            #[allow(non_snake_case)]
+            let $name: usize = index;
+            $body
+        }
+    };
+}
+
+/// Repeats a block for `NAME` = 0 … `count` − 1, of 32 at most, with constants for indices, so that arrays stay in registers.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! each {
+    ($name:ident < $count:expr, $body:block) => {
+        each!($name < $count, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+    };
+    ($name:ident < $count:expr, $body:block, $($value:literal)*) => {$(
+        { const $name: usize = $value; if $name < $count $body }
+    )*};
+}
+
+pub mod backward;
+pub mod counts;
+pub mod forward;
+pub mod gaussian;
+pub mod slices;
+pub mod step;
+pub mod trace;
+pub mod viterbi;
+
+use crate::device::{Global, GlobalMut, Real, Word, warp};
+
+/// States that a warp kernel has for a `TILES` of 1.
+pub const TILE: usize = 8;
+
+/// What 2⁵² · 1023 is for: the exponent of 1 in the bits of an f64.
+const BIAS: u32 = 1023;
+
+/// The half of x ≥ 0 that has its exponent: larger for larger x, up to what the other half has.
+#[inline(always)]
+fn high(x: f64) -> u32 {
+    (x.to_bits() >> 32) as u32
+}
+
+/// 2^−e and e, for the exponent e of a number of this [high] half. A number that has none, or vanishes, is not scaled.
+#[inline(always)]
+fn scale(high: u32) -> (f64, i32) {
+    let biased = high >> 20;
+    let biased = if biased == 0 { BIAS } else { biased };
+    (f64::from_bits(u64::from(2 * BIAS - biased) << 52), biased as i32 - BIAS as i32)
+}
+
+/// x as it is when it has been stored.
+#[inline(always)]
+fn stored<T: Real>(x: f64) -> f64 {
+    T::from_f64(x).to_f64()
+}
+
+/// What α̂ₜ(j) is called vanishing by: an exponent far below any that matters, far above the last.
+#[inline(always)]
+fn vanishes<T: Word>(x: f64) -> bool {
+    let least = if T::WIDE { BIAS - 1000 } else { BIAS - 100 };
+    high(x) >> 20 < least
+}
+
+/// The part of a row that a lane of a warp kernel has: `[n][c]` is state 2·`TILES`·t + 2n + c, for t = lane mod 4.
+type Part<const TILES: usize> = [[f64; 2]; TILES];
+
+/// The [part](Part) of a row that begins at element `first`.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn part<T: Real, const TILES: usize>(view: Global<T>, first: usize) -> Part<TILES> {
+    let first = first + 2 * TILES * (warp::lane_id() % 4) as usize;
+    let mut x = [[0.0; 2]; TILES];
+    if TILES == 1 {
+        x[0] = [view.get(first).to_f64(), view.get(first + 1).to_f64()];
+    } else {
+        for n in 0..TILES / 2 {
+            let [a, b, c, d] = view.get4(first / 4 + n);
+            x[2 * n] = [a.to_f64(), b.to_f64()];
+            x[2 * n + 1] = [c.to_f64(), d.to_f64()];
+        }
+    }
+    x
+}
+
+/// Writes the [part](Part) of a row that begins at element `first`.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn set_part<T: Real, const TILES: usize>(view: GlobalMut<T>, first: usize, x: Part<TILES>) {
+    let first = first + 2 * TILES * (warp::lane_id() % 4) as usize;
+    let y = x.map(|pair| pair.map(T::from_f64));
+    if TILES == 1 {
+        view.set(first, y[0][0]);
+        view.set(first + 1, y[0][1]);
+    } else {
+        for n in 0..TILES / 2 {
+            view.set4(first / 4 + n, [y[2 * n][0], y[2 * n][1], y[2 * n + 1][0], y[2 * n + 1][1]]);
+        }
+    }
+}
+
+/// The [part](Part) of row `row` of what one launch leaves for the next.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn carried<T: Real, const TILES: usize>(view: GlobalMut<T>, row: usize) -> Part<TILES> {
+    let first = 8 * TILES * row + 2 * TILES * (warp::lane_id() % 4) as usize;
+    let mut x = [[0.0; 2]; TILES];
+    for n in 0..TILES {
+        x[n] = [view.get(first + 2 * n).to_f64(), view.get(first + 2 * n + 1).to_f64()];
+    }
+    x
+}
+
+/// Numbers of the rows that a group of lanes follows through time, loaded long before they are needed: a lane of the group
+/// loads what one step needs, and `WIDTH` lanes share `WIDTH` steps.
+#[derive(Clone, Copy)]
+struct Ahead<const WIDTH: usize> {
+    now: u32,
+    next: u32,
+    later: u32,
+}
+
+impl<const WIDTH: usize> Ahead<WIDTH> {
+    const LANES: u32 = WIDTH as u32;
+
+    /// From step `t` on, up or down; `load` gives the number of a step for this lane's sequence, or anything where it has none.
+    #[inline(always)]
+    fn new(t: u32, up: bool, load: impl Fn(u32) -> u32) -> Self {
+        let of = |blocks: u32| {
+            let block =
+                if up { (t / Self::LANES).wrapping_add(blocks) } else { (t / Self::LANES).wrapping_sub(blocks) };
+            load(block.wrapping_mul(Self::LANES).wrapping_add(warp::lane_id() % Self::LANES))
+        };
+        Self { now: of(0), next: of(1), later: of(2) }
+    }
+
+    /// Goes on to step `t`, from the one before it or behind it.
+    #[inline(always)]
+    fn go_to(&mut self, t: u32, up: bool, load: impl Fn(u32) -> u32) {
+        if t % Self::LANES == if up { 0 } else { Self::LANES - 1 } {
+            let blocks = if up { (t / Self::LANES).wrapping_add(2) } else { (t / Self::LANES).wrapping_sub(2) };
+            (self.now, self.next) = (self.next, self.later);
+            self.later = load(blocks.wrapping_mul(Self::LANES).wrapping_add(warp::lane_id() % Self::LANES));
+        }
+    }
+
+    /// The number of step `t`, which it has gone to.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn get(&self, t: u32) -> u32 {
+        warp::shuffle(warp::FULL, self.now, warp::lane_id() / Self::LANES * Self::LANES + t % Self::LANES)
+    }
+}

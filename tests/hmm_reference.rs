@@ -1,0 +1,581 @@
+//! Hidden Markov models of the literature, with the numbers that were published or follow from them, and brute force.
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use warpkov::backend::Precise;
+use warpkov::backend::cpu::hmm::Batch;
+use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
+use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
+use warpkov::hmm::sample::sample;
+use warpkov::hmm::sequences::{Observations, Sequences, offsets};
+use warpkov::hmm::train::{Options, Pseudocounts, Status, Trained, aic, bic, train};
+
+/// Days of ice cream, one to three each (Eisner 2002), as symbols from 0.
+const DIARY: [u32; 33] =
+    [2, 3, 3, 2, 3, 2, 3, 2, 2, 3, 1, 3, 3, 1, 1, 1, 2, 1, 1, 1, 3, 1, 2, 1, 1, 1, 2, 3, 3, 2, 3, 2, 2];
+
+fn diary() -> Sequences {
+    Sequences::of_symbols(&[DIARY.map(|day| day - 1)]).unwrap()
+}
+
+fn categorical(start: &[f64], transitions: &[f64], symbols: u32, probs: &[f64]) -> Hmm {
+    let emissions = Emissions::Categorical { symbols, probs: probs.to_vec() };
+    let (start, transitions) = (start.to_vec(), transitions.to_vec());
+    Hmm { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
+}
+
+/// What all recursions say of a model.
+struct All {
+    logs: Vec<f64>,
+    posteriors: Vec<f64>,
+    decoded: Decoded,
+    expected: Expected,
+}
+
+fn all_in<T: Precise>(model: &Hmm, sequences: &Sequences) -> All {
+    sequences.check(model).unwrap();
+    let mut batch = Batch::<T>::new(sequences);
+    one(batch.set_models(std::slice::from_ref(model)).map(|()| vec![()]));
+    All {
+        logs: one(batch.log_likelihoods()),
+        posteriors: one(batch.posteriors()),
+        decoded: one(batch.viterbi()),
+        expected: one(batch.expect()),
+    }
+}
+
+fn all(model: &Hmm, sequences: &Sequences) -> All {
+    all_in::<f64>(model, sequences)
+}
+
+/// What is said of the only model.
+fn one<R>(results: Result<Vec<R>, Infallible>) -> R {
+    let Ok(mut results) = results;
+    assert_eq!(results.len(), 1);
+    results.remove(0)
+}
+
+fn trained(model: &Hmm, sequences: &Sequences, options: &Options) -> Trained {
+    let mut batch = Batch::<f64>::new(sequences);
+    train(&mut batch, vec![model.clone()], options, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+#[track_caller]
+fn close(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let near = (found - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(near || found == expected, "[{at}] is {found}, expected {expected}");
+    }
+}
+
+/// P(o₁ … oₜ) of every beginning, and with it γ of its last observation: the filter.
+fn filtered(model: &Hmm, symbols: &[u32]) -> Vec<(f64, Vec<f64>)> {
+    let n = model.states() as usize;
+    let beginnings = (1..=symbols.len()).map(|length| {
+        let beginning = Sequences::of_symbols(&[&symbols[..length]]).unwrap();
+        let all = all(model, &beginning);
+        (all.logs[0].exp(), all.posteriors[(length - 1) * n..].to_vec())
+    });
+    beginnings.collect()
+}
+
+/// αₜ, unscaled, of models without ends: P(o₁ … oₜ) times the filter.
+fn alpha(model: &Hmm, symbols: &[u32]) -> Vec<f64> {
+    filtered(model, symbols).iter().flat_map(|(prob, filter)| filter.iter().map(move |p| prob * p)).collect()
+}
+
+#[test]
+fn eisners_ice_cream_has_the_published_likelihood() {
+    let model = IceCream.generate().unwrap();
+    let all = all(&model, &diary());
+    // Published: 0.912e-18. More digits by brute force in exact arithmetic.
+    close(&all.logs, &[-41.537_817_821_1], 1e-11);
+    close(&[all.logs[0].exp() * 1e19], &[9.127_565], 1e-6);
+    // α without the ends: .1 .1; .009 .063; .00135 .03591.
+    let endless = Hmm { end: None, transitions: vec![0.8, 0.1, 0.1, 0.8], ..model };
+    let mut batch = Batch::<f64>::new(SEQUENCES_OF_THREE.get_or_init(three));
+    one(batch.set_models(std::slice::from_ref(&endless)).map(|()| vec![()]));
+    close(&one(batch.log_likelihoods()), &[0.2f64.ln(), 0.072f64.ln(), 0.03726f64.ln()], 1e-14);
+}
+
+static SEQUENCES_OF_THREE: std::sync::OnceLock<Sequences> = std::sync::OnceLock::new();
+
+/// The first one, two and three days.
+fn three() -> Sequences {
+    Sequences::of_symbols(&[vec![1], vec![1, 2], vec![1, 2, 2]]).unwrap()
+}
+
+#[test]
+fn eisners_ice_cream_has_the_published_counts() {
+    let all = all(&IceCream.generate().unwrap(), &diary());
+    let Statistics::Categorical(counts) = &all.expected.emissions else { panic!("symbols") };
+    // Published to three digits behind the point.
+    close(counts, &[9.931, 3.212, 1.537, 1.069, 7.788, 9.463], 5e-4);
+    close(&all.expected.transitions, &[12.855, 1.6, 1.695, 15.85], 1e-3);
+    close(&[all.expected.end.iter().sum()], &[1.0], 1e-14);
+}
+
+#[test]
+fn eisners_ice_cream_learns_as_published() {
+    let model = IceCream.generate().unwrap();
+    let step = Options { iterations: 1, tolerance: 0.0, ..Options::default() };
+    let run = trained(&model, &diary(), &step).runs.remove(0).model;
+    close(&run.transitions, &[0.8757410, 0.1089602, 0.0925170, 0.8651580], 1e-7);
+    close(run.end.as_ref().unwrap(), &[0.0152988, 0.0423250], 1e-7);
+    let Emissions::Categorical { probs, .. } = &run.emissions else { panic!("symbols") };
+    close(probs, &[0.6765024, 0.2188194, 0.1046782, 0.0583723, 0.4250865, 0.5165412], 1e-7);
+    // From π = .3 .7, after ten steps (published).
+    let ten = Options { iterations: 10, ..step };
+    let run = trained(&Hmm { start: vec![0.3, 0.7], ..model }, &diary(), &ten).runs.remove(0).model;
+    close(&run.transitions, &[0.9337, 0.0663, 0.0718, 0.8650], 1e-4);
+    close(run.end.as_ref().unwrap(), &[0.0, 0.0632], 1e-4);
+    let Emissions::Categorical { probs, .. } = &run.emissions else { panic!("symbols") };
+    close(probs, &[0.6407, 0.1481, 0.2112, 1.5e-4, 0.5341, 0.4657], 1e-4);
+}
+
+#[test]
+fn jurafsky_and_martin() {
+    // States H, C; symbols 1, 2, 3 ice creams (Speech and Language Processing, 3rd edition, appendix A).
+    let model = categorical(&[0.8, 0.2], &[0.6, 0.4, 0.5, 0.5], 3, &[0.2, 0.4, 0.4, 0.5, 0.4, 0.1]);
+    close(&alpha(&model, &[2, 0, 2]), &[0.32, 0.02, 0.0404, 0.069, 0.023496, 0.005066], 1e-14);
+    let all = all(&model, &Sequences::of_symbols(&[[2, 0, 2]]).unwrap());
+    close(&[all.logs[0].exp(), all.decoded.scores[0].exp()], &[0.028562, 0.0128], 1e-14);
+    assert_eq!(all.decoded.states, [0, 1, 0]);
+}
+
+#[test]
+fn umbrella() {
+    // Rain and none; an umbrella is seen, or not (Russell and Norvig).
+    let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.3, 0.7], 2, &[0.9, 0.1, 0.2, 0.8]);
+    let seen = [0, 0, 1, 0, 0];
+    let filter: Vec<f64> = filtered(&model, &seen).iter().map(|(_, filter)| filter[0]).collect();
+    close(&filter, &[0.8182, 0.8834, 0.1907, 0.7308, 0.8673], 1e-4);
+    let all = all(&model, &Sequences::of_symbols(&[seen]).unwrap());
+    let smoothed: Vec<f64> = all.posteriors.iter().step_by(2).copied().collect();
+    close(&smoothed, &[0.8673, 0.8204, 0.3075, 0.8204, 0.8673], 1e-4);
+    close(&[all.logs[0].exp(), all.decoded.scores[0].exp()], &[0.034_303_700_5, 0.011_573_604], 1e-9);
+    assert_eq!(all.decoded.states, [0, 0, 1, 0, 0]);
+    assert_eq!(posterior_path(&all.posteriors, 2), [0, 0, 1, 0, 0]);
+}
+
+#[test]
+fn wikipedias_examples() {
+    // Rainy, sunny; walk, shop, clean.
+    let model = categorical(&[0.6, 0.4], &[0.7, 0.3, 0.4, 0.6], 3, &[0.1, 0.4, 0.5, 0.6, 0.3, 0.1]);
+    let seen = Sequences::of_symbols(&[[0, 1, 2]]).unwrap();
+    let all_of = all(&model, &seen);
+    close(&[all_of.logs[0].exp(), all_of.decoded.scores[0].exp()], &[0.033612, 0.01344], 1e-14);
+    assert_eq!(all_of.decoded.states, [1, 0, 0]);
+    // Healthy, fever; normal, cold, dizzy.
+    let model = categorical(&[0.6, 0.4], &[0.7, 0.3, 0.4, 0.6], 3, &[0.5, 0.4, 0.1, 0.1, 0.3, 0.6]);
+    let all_of = all(&model, &seen);
+    close(&[all_of.logs[0].exp(), all_of.decoded.scores[0].exp()], &[0.03628, 0.01512], 1e-14);
+    assert_eq!(all_of.decoded.states, [0, 0, 1]);
+}
+
+#[test]
+fn borodovsky_and_ekisheva() {
+    // States H, L; GGCACTGAA over ACGT (Problems and Solutions in Biological Sequence Analysis).
+    let model = categorical(&[0.5, 0.5], &[0.5, 0.5, 0.4, 0.6], 4, &[0.2, 0.3, 0.3, 0.2, 0.3, 0.2, 0.2, 0.3]);
+    let all = all(&model, &Sequences::of_symbols(&[[2, 2, 1, 0, 1, 3, 2, 0, 0]]).unwrap());
+    close(&[all.decoded.scores[0].exp() * 1e8, all.logs[0].exp() * 1e6], &[4.251528, 3.791_016_035_52], 1e-11);
+    assert_eq!(all.decoded.states, [0, 0, 0, 1, 1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn huangs_market() {
+    // Bull, bear, steady; up, down, unchanged (Huang, Acero and Hon, Spoken Language Processing, 8.2).
+    let transitions = [0.6, 0.2, 0.2, 0.5, 0.3, 0.2, 0.4, 0.1, 0.5];
+    let model = categorical(&[0.5, 0.2, 0.3], &transitions, 3, &[0.7, 0.1, 0.2, 0.1, 0.6, 0.3, 0.3, 0.3, 0.4]);
+    close(&alpha(&model, &[0, 0]), &[0.35, 0.02, 0.09, 0.1792, 0.0085, 0.0357], 1e-14);
+}
+
+/// Every path of a sequence, with P(O, q): in the order in which its states are numbers, the last the leading digit.
+fn paths(model: &Hmm, symbols: &[u32]) -> Vec<(Vec<u32>, f64)> {
+    let Emissions::Categorical { symbols: v, probs } = &model.emissions else { panic!("symbols") };
+    let n = model.states();
+    let prob = |path: &[u32]| {
+        let mut product = model.start[path[0] as usize];
+        for (t, &state) in path.iter().enumerate() {
+            if t > 0 {
+                product *= model.row(path[t - 1] as usize)[state as usize];
+            }
+            product *= probs[(state * v + symbols[t]) as usize];
+        }
+        product * model.end.as_ref().map_or(1.0, |end| end[path[path.len() - 1] as usize])
+    };
+    (0..n.pow(symbols.len() as u32))
+        .map(|number| {
+            let path: Vec<u32> = (0..symbols.len() as u32).map(|t| number / n.pow(t) % n).collect();
+            let prob = prob(&path);
+            (path, prob)
+        })
+        .collect()
+}
+
+#[test]
+fn small_models_are_those_of_brute_force() {
+    for seed in 0..60 {
+        let (states, symbols) = (1 + seed as u32 % 4, 1 + seed as u32 % 3);
+        let kind = Kind::Symbols(symbols);
+        let model = match seed % 3 {
+            0 => Uniform { states, kind, ends: false, seed }.generate(),
+            1 => Uniform { states, kind, ends: true, seed }.generate(),
+            _ => LeftRight { states, jump: 1, kind, ends: true, seed }.generate(),
+        };
+        let model = model.unwrap();
+        let drawn = sample(&Uniform { states: 2, kind, ends: false, seed }.generate().unwrap(), 6, Some(5), seed);
+        let drawn = drawn.unwrap().sequences;
+        let Observations::Symbols(seen) = &drawn.observations else { panic!("symbols") };
+        // Of lengths 1 to 5 and 5 again.
+        let cut: Vec<&[u32]> = (0..6).map(|m| &seen[5 * m..][..5.min(m + 1)]).collect();
+        let sequences = Sequences::of_symbols(&cut).unwrap();
+        let all = all(&model, &sequences);
+        let n = states as usize;
+        let (mut start, mut end) = (vec![0.0; n], vec![0.0; n]);
+        let (mut pairs, mut counts) = (vec![0.0; n * n], vec![0.0; n * symbols as usize]);
+        for (m, seen) in cut.iter().enumerate() {
+            let paths = paths(&model, seen);
+            let total: f64 = paths.iter().map(|(_, prob)| prob).sum();
+            let range = sequences.range(m);
+            close(&[all.logs[m]], &[total.ln()], 1e-12);
+            let mut gamma = vec![0.0; seen.len() * n];
+            for (path, prob) in paths.iter().filter(|(_, prob)| *prob > 0.0) {
+                let weight = prob / total;
+                start[path[0] as usize] += weight;
+                end[path[path.len() - 1] as usize] += weight;
+                for (t, &state) in path.iter().enumerate() {
+                    gamma[t * n + state as usize] += weight;
+                    counts[state as usize * symbols as usize + seen[t] as usize] += weight;
+                    if t > 0 {
+                        pairs[path[t - 1] as usize * n + state as usize] += weight;
+                    }
+                }
+            }
+            close(&all.posteriors[range.start * n..range.end * n], &gamma, 1e-12);
+            // Of equal ones the first: rounding may tell apart what is equal only where nothing is drawn at random.
+            let best = paths.iter().map(|(_, prob)| *prob).fold(0.0, f64::max);
+            let path = &all.decoded.states[range];
+            if best == 0.0 {
+                assert!(path.iter().all(|&state| state == NO_STATE) && all.decoded.scores[m] == f64::NEG_INFINITY);
+            } else {
+                close(&[all.decoded.scores[m]], &[best.ln()], 1e-13);
+                let first = paths.iter().find(|(_, prob)| *prob >= best * (1.0 - 1e-12));
+                assert_eq!(path, first.unwrap().0, "seed {seed}, sequence {m}");
+            }
+        }
+        close(&all.expected.start, &start, 1e-12);
+        close(&all.expected.end, &end, 1e-12);
+        close(&all.expected.transitions, &pairs, 1e-12);
+        let Statistics::Categorical(found) = &all.expected.emissions else { panic!("symbols") };
+        close(found, &counts, 1e-12);
+    }
+}
+
+#[test]
+fn ties_go_to_the_lowest_state_from_the_end() {
+    // All paths are equally likely.
+    let model = categorical(&[0.25; 4], &[0.25; 16], 2, &[0.5; 8]);
+    let all_of = all(&model, &Sequences::of_symbols(&[[0, 1, 0, 1, 1]]).unwrap());
+    assert_eq!(all_of.decoded.states, [0; 5]);
+    // 1 0 and 0 1 are equally likely, others are not possible: the one that ends in 0 it is.
+    let model = categorical(&[0.5, 0.5], &[0.0, 1.0, 1.0, 0.0], 1, &[1.0, 1.0]);
+    for length in 2..6 {
+        let all_of = all(&model, &Sequences::of_symbols(&[vec![0; length]]).unwrap());
+        let expected: Vec<u32> = (0..length as u32).rev().map(|left| left % 2).collect();
+        assert_eq!(all_of.decoded.states, expected);
+    }
+}
+
+#[test]
+fn what_is_not_possible_has_no_path_and_counts_for_nothing() {
+    // State 1 never comes back to 0, which alone emits 0.
+    let model = categorical(&[1.0, 0.0], &[0.5, 0.5, 0.0, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
+    let both = Sequences::of_symbols(&[vec![0, 1, 0], vec![0, 0, 1]]).unwrap();
+    let all_of = all(&model, &both);
+    assert_eq!(all_of.logs, [f64::NEG_INFINITY, 0.25f64.ln()]);
+    assert_eq!(all_of.decoded.states, [NO_STATE, NO_STATE, NO_STATE, 0, 0, 1]);
+    assert_eq!(all_of.decoded.scores, [f64::NEG_INFINITY, 0.25f64.ln()]);
+    assert_eq!(all_of.posteriors, [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+    assert_eq!(posterior_path(&all_of.posteriors, 2), [NO_STATE, NO_STATE, NO_STATE, 0, 0, 1]);
+    assert_eq!(all_of.expected.transitions, [1.0, 1.0, 0.0, 0.0]);
+    let mut batch = Batch::<f64>::new(&both);
+    let error = train(&mut batch, vec![model], &Options::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert_eq!(error.to_string(), "sequence 1 is not possible by the model: its likelihood is 0, and stays so");
+}
+
+/// Of lengths 1 to 70, several of each, in no order.
+fn ragged(model: &Hmm, seed: u64) -> Sequences {
+    let parts: Vec<Sequences> =
+        (0..45).map(|m| sample(model, 1, Some(1 + (m * 37 + 11) % 70), seed + m as u64).unwrap().sequences).collect();
+    let offsets = offsets(parts.iter().map(Sequences::steps));
+    let observations = match &model.emissions {
+        Emissions::Categorical { .. } => Observations::Symbols(
+            parts
+                .into_iter()
+                .flat_map(|part| match part.observations {
+                    Observations::Symbols(symbols) => symbols,
+                    Observations::Vectors { .. } => Vec::new(),
+                })
+                .collect(),
+        ),
+        Emissions::Gaussian { dimensions, .. } => Observations::Vectors {
+            dimensions: *dimensions,
+            values: parts
+                .into_iter()
+                .flat_map(|part| match part.observations {
+                    Observations::Vectors { values, .. } => values,
+                    Observations::Symbols(_) => Vec::new(),
+                })
+                .collect(),
+        },
+    };
+    Sequences { offsets, observations }.validated().unwrap()
+}
+
+/// One of several sequences.
+fn alone(sequences: &Sequences, sequence: usize) -> Sequences {
+    let range = sequences.range(sequence);
+    let observations = match &sequences.observations {
+        Observations::Symbols(symbols) => Observations::Symbols(symbols[range.clone()].to_vec()),
+        Observations::Vectors { dimensions, values } => {
+            let d = *dimensions as usize;
+            Observations::Vectors { dimensions: *dimensions, values: values[range.start * d..range.end * d].to_vec() }
+        }
+    };
+    Sequences { offsets: vec![0, range.len() as u64], observations }
+}
+
+fn models() -> Vec<Hmm> {
+    let kinds =
+        [Kind::Symbols(5), Kind::Vectors { dimensions: 2, full: false }, Kind::Vectors { dimensions: 3, full: true }];
+    let of_kind =
+        |kind| [1, 3, 17, 40].map(|states| Uniform { states, kind, ends: false, seed: 7 }.generate().unwrap());
+    let mut models: Vec<Hmm> = kinds.into_iter().flat_map(of_kind).collect();
+    models.push(LeftRight { states: 6, jump: 2, kind: Kind::Symbols(4), ends: false, seed: 3 }.generate().unwrap());
+    models.push(Uniform { states: 5, kind: Kind::Symbols(4), ends: true, seed: 3 }.generate().unwrap());
+    models
+}
+
+fn ragged_is_one_by_one<T: Precise>() {
+    for model in models() {
+        let sequences = ragged(&Hmm { end: None, ..without_ends(&model) }, 5);
+        let together = all_in::<T>(&model, &sequences);
+        let n = model.states() as usize;
+        for sequence in 0..sequences.len() {
+            let alone = all_in::<T>(&model, &alone(&sequences, sequence));
+            let range = sequences.range(sequence);
+            assert_eq!(together.logs[sequence].to_bits(), alone.logs[0].to_bits());
+            assert_eq!(together.decoded.scores[sequence].to_bits(), alone.decoded.scores[0].to_bits());
+            assert_eq!(together.decoded.states[range.clone()], alone.decoded.states);
+            let of_batch = together.posteriors[range.start * n..range.end * n].iter().map(|p| p.to_bits());
+            assert!(of_batch.eq(alone.posteriors.iter().map(|p| p.to_bits())));
+        }
+    }
+}
+
+/// The same model, which never ends.
+fn without_ends(model: &Hmm) -> Hmm {
+    let mut model = model.clone();
+    if model.end.take().is_some() {
+        let n = model.start.len();
+        for row in model.transitions.chunks_exact_mut(n) {
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|p| *p /= sum);
+        }
+    }
+    model
+}
+
+#[test]
+fn ragged_batches_are_runs_one_by_one_in_f64() {
+    ragged_is_one_by_one::<f64>();
+}
+
+#[test]
+fn ragged_batches_are_runs_one_by_one_in_f32() {
+    ragged_is_one_by_one::<f32>();
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    for model in models() {
+        let sequences = ragged(&without_ends(&model), 9);
+        let runs = [1, 2, 5].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let all = pool.install(|| all_in::<f32>(&model, &sequences));
+            (all.logs, all.posteriors, all.decoded, all.expected)
+        });
+        assert!(runs[0] == runs[1] && runs[0] == runs[2]);
+    }
+}
+
+#[test]
+fn single_precision_is_near_double() {
+    for model in models() {
+        let sequences = ragged(&without_ends(&model), 11);
+        let (single, double) = (all_in::<f32>(&model, &sequences), all(&model, &sequences));
+        close(&single.logs, &double.logs, 1e-5);
+        close(&single.posteriors, &double.posteriors, 1e-4);
+        close(&single.expected.transitions, &double.expected.transitions, 1e-4);
+        close(&single.decoded.scores, &double.decoded.scores, 1e-6);
+    }
+}
+
+#[test]
+fn small_probabilities_do_not_vanish() {
+    // All of a symbol's probabilities, and all but one path's, are beyond the range of f32.
+    let tiny = 1e-60;
+    let model = categorical(&[0.5, 0.5], &[1.0 - 1e-30, 1e-30, 1e-30, 1.0 - 1e-30], 2, &[1.0, tiny, 1.0, 3.0 * tiny]);
+    let sequences = Sequences::of_symbols(&[vec![1; 1000]]).unwrap();
+    let expected = 0.5f64.ln() + 1000.0 * (3.0 * tiny).ln();
+    close(&all(&model, &sequences).logs, &[expected], 1e-13);
+    close(&all_in::<f32>(&model, &sequences).logs, &[expected], 1e-6);
+    // A regime that α̂ takes for impossible, until it alone can emit what comes.
+    let model = categorical(&[0.5, 0.5], &[1.0, 0.0, 0.0, 1.0], 3, &[0.9, 0.1, 0.0, 0.1, 0.8, 0.1]);
+    let mut seen = vec![0; 300];
+    seen.push(2);
+    let sequences = Sequences::of_symbols(&[seen]).unwrap();
+    let all_of = all(&model, &sequences);
+    close(&all_of.logs, &[0.5f64.ln() + 301.0 * 0.1f64.ln()], 1e-14);
+    let certain = |gamma: &[f64]| gamma[0] < 1e-15 && (gamma[1] - 1.0).abs() < 1e-15;
+    assert!(all_of.posteriors.chunks_exact(2).all(certain));
+    close(&all_of.expected.transitions, &[0.0, 0.0, 0.0, 300.0], 1e-14);
+}
+
+#[test]
+fn long_sequences_need_little_memory_and_give_the_same_bits() {
+    for model in models() {
+        let sequences = ragged(&without_ends(&model), 13);
+        let with = |bytes: usize| {
+            let mut batch = Batch::<f64>::with_trellis(&sequences, bytes);
+            one(batch.set_models(std::slice::from_ref(&model)).map(|()| vec![()]));
+            (one(batch.posteriors()), one(batch.viterbi()), one(batch.expect()))
+        };
+        let (whole, stretches) = (with(usize::MAX), with(0));
+        assert!(whole.0 == stretches.0 && whole.1 == stretches.1);
+        assert_eq!(whole.2.log_likelihoods, stretches.2.log_likelihoods);
+        // Sums over steps are made in another order.
+        close(&whole.2.transitions, &stretches.2.transitions, 1e-12);
+        close(&whole.2.start, &stretches.2.start, 1e-12);
+        assert_eq!(whole.2.emissions, stretches.2.emissions);
+    }
+}
+
+#[test]
+fn likelihood_rises_in_every_step_of_500_random_models() {
+    for seed in 0..500 {
+        let states = 1 + (seed % 6) as u32;
+        let kind = match seed % 4 {
+            0 | 1 => Kind::Symbols(2 + (seed % 5) as u32),
+            2 => Kind::Vectors { dimensions: 1 + (seed % 3) as u32, full: false },
+            _ => Kind::Vectors { dimensions: 1 + (seed % 3) as u32, full: true },
+        };
+        let ends = seed % 8 > 4;
+        let source = Uniform { states: states + 1, kind, ends, seed }.generate().unwrap();
+        let sequences = sample(&source, 5, Some(12), seed).unwrap().sequences;
+        let model = Uniform { states, kind, ends, seed: seed + 1000 }.generate().unwrap();
+        let prior = if seed % 3 == 0 { 0.5 } else { 0.0 };
+        let pseudocounts = Pseudocounts { start: prior, transitions: prior, emissions: prior };
+        let options = Options { iterations: 25, tolerance: 0.0, pseudocounts, ..Options::default() };
+        let trained = trained(&model, &sequences, &options);
+        let run = trained.best();
+        assert!(run.objectives.len() >= 2);
+        for pair in run.objectives.windows(2) {
+            assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs(), "seed {seed}: {pair:?}");
+        }
+        run.model.clone().validated().unwrap();
+    }
+}
+
+#[test]
+fn zeros_stay_zero_and_restarts_find_more() {
+    let source = LeftRight { states: 4, jump: 1, kind: Kind::Symbols(6), ends: true, seed: 1 }.generate().unwrap();
+    let sequences = sample(&source, 40, Some(60), 2).unwrap().sequences;
+    let restarts: Vec<Hmm> =
+        (0..6).map(|stream| warpkov::hmm::generate::restart(&source, &sequences, 5, stream)).collect();
+    let mut batch = Batch::<f64>::new(&sequences);
+    let options = Options { iterations: 500, tolerance: 1e-9, ..Options::default() };
+    let trained = train(&mut batch, restarts, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((trained.runs.len(), trained.status), (6, Status::Converged));
+    for run in &trained.runs {
+        assert!(run.objective() <= trained.best().objective());
+        let zeros = |model: &Hmm| model.transitions.iter().map(|p| *p == 0.0).collect::<Vec<_>>();
+        assert!(zeros(&run.model).iter().zip(zeros(&source)).all(|(own, source)| *own || !source));
+        assert_eq!(run.model.start, [1.0, 0.0, 0.0, 0.0]);
+    }
+    let best = trained.best();
+    assert!(best.log_likelihood() > all(&source, &sequences).logs.iter().sum::<f64>());
+    // 3 · 1 of A, 1 of the end, 4 · 5 of B.
+    assert_eq!(source.parameters(), 24);
+    close(&[aic(&source, -100.0)], &[248.0], 1e-15);
+    close(&[bic(&source, &sequences, -100.0)], &[24.0 * (sequences.steps() as f64).ln() + 200.0], 1e-15);
+}
+
+#[test]
+fn gaussian_densities_are_those_of_the_formula() {
+    // One state: ln 𝒩((1, 2); (0, 0), Σ) with Σ = ((2, 1), (1, 2)): |Σ| = 3, xᵀ Σ⁻¹ x = (2 − 4 + 8) / 3 = 2.
+    let model = |covariances| {
+        let emissions = Emissions::Gaussian { dimensions: 2, means: vec![0.0, 0.0], covariances };
+        Hmm { start: vec![1.0], transitions: vec![1.0], end: None, emissions, names: Names::default() }
+    };
+    let observations = Observations::Vectors { dimensions: 2, values: vec![1.0, 2.0] };
+    let sequences = Sequences { offsets: vec![0, 1], observations };
+    let log_two_pi = std::f64::consts::TAU.ln();
+    let full = all(&model(Covariances::Full(vec![2.0, 1.0, 1.0, 2.0])), &sequences);
+    close(&full.logs, &[-log_two_pi - 0.5 * 3f64.ln() - 1.0], 1e-15);
+    let diagonal = all(&model(Covariances::Diagonal(vec![2.0, 0.5])), &sequences);
+    close(&diagonal.logs, &[-log_two_pi - 0.25 - 4.0], 1e-15);
+    assert_eq!(diagonal.decoded.scores, diagonal.logs);
+}
+
+#[test]
+fn gaussian_training_finds_means_far_from_zero() {
+    // Two clusters around 1e8 ± 3, of variance 1: sums of squares about 0 would lose all digits.
+    let mut values = Vec::new();
+    for k in 0..400 {
+        let spread = [-1.0, 1.0][k / 2 % 2];
+        values.push(1e8 + [-3.0, 3.0][k % 2] + spread);
+    }
+    let observations = Observations::Vectors { dimensions: 1, values };
+    let sequences = Sequences { offsets: vec![0, 400], observations };
+    let emissions = Emissions::Gaussian {
+        dimensions: 1,
+        means: vec![1e8 - 1.0, 1e8 + 1.0],
+        covariances: Covariances::Diagonal(vec![1.0, 1.0]),
+    };
+    let (start, transitions) = (vec![0.5, 0.5], vec![0.5; 4]);
+    let model = Hmm { start, transitions, end: None, emissions, names: Names::default() };
+    let trained = trained(&model, &sequences, &Options { tolerance: 1e-12, ..Options::default() });
+    let Emissions::Gaussian { means, covariances: Covariances::Diagonal(variances), .. } =
+        &trained.best().model.emissions
+    else {
+        panic!("diagonal")
+    };
+    close(&[means[0] - 1e8, means[1] - 1e8], &[-3.0, 3.0], 1e-4);
+    close(variances, &[1.0, 1.0], 1e-3);
+    close(&trained.best().model.transitions, &[0.0, 1.0, 1.0, 0.0], 1e-4);
+}
+
+#[test]
+fn samples_are_as_likely_as_the_model_says() {
+    let model = Uniform { states: 3, kind: Kind::Symbols(4), ends: true, seed: 4 }.generate().unwrap();
+    let drawn = sample(&model, 20_000, None, 1).unwrap();
+    assert_eq!(drawn.sequences.len(), 20_000);
+    let count = |state: u32| drawn.states.iter().filter(|&&s| s == state).count() as f64;
+    // Every visit of a state ends with the same probability: a binomial count, whose deviation is four at most in 10⁴ such tests.
+    let last = |state: u32| {
+        drawn.sequences.offsets[1..].iter().filter(|end| drawn.states[**end as usize - 1] == state).count()
+    };
+    for state in 0..3 {
+        let (visits, p) = (count(state), model.end.as_ref().unwrap()[state as usize]);
+        let deviation = (last(state) as f64 - visits * p) / (visits * p * (1.0 - p)).sqrt();
+        assert!(deviation.abs() < 4.0, "state {state}: {deviation}");
+    }
+    assert_eq!(sample(&model, 3, None, 1).unwrap().sequences.range(2), drawn.sequences.range(2));
+    let endless = without_ends(&model);
+    assert_eq!(sample(&endless, 1, None, 1).unwrap_err().to_string(), "the model has no ends: expected a length");
+}

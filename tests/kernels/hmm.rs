@@ -1,0 +1,338 @@
+//! The recursions of hidden Markov models on every device, against those on the CPU.
+
+use warpkov::backend::Precise;
+use warpkov::backend::cpu::hmm::Batch as OnCpu;
+use warpkov::backend::device::hmm::{Batch, Limits};
+use warpkov::hmm::generate::{Kind, Uniform};
+use warpkov::hmm::model::{Emissions, Hmm, Names};
+use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics};
+use warpkov::hmm::sample::sample;
+use warpkov::hmm::sequences::{Observations, Sequences, offsets};
+use warpkov_kernels::hmm::slices::{emission_product, product, row_sums};
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::lessons::wide_tensor_product;
+
+use crate::check::{close, of, same};
+use crate::random::Random;
+use crate::{Outcome, Suite, With};
+
+pub fn add<W: With>(suite: &mut Suite<W>) {
+    suite.add("hmm_small::f32", small::<f32, _>);
+    suite.add("hmm_small::f64", small::<f64, _>);
+    suite.add("hmm_middle::f32", middle::<f32, _>);
+    suite.add("hmm_middle::f64", middle::<f64, _>);
+    suite.add("hmm_large::f32", large::<f32, _>);
+    suite.add("hmm_large::f64", large::<f64, _>);
+    suite.add("hmm_windows::f32", windows::<f32, _>);
+    suite.add("hmm_windows::f64", windows::<f64, _>);
+    suite.add("hmm_one_by_one::f32", one_by_one::<f32, _>);
+    suite.add("hmm_one_by_one::f64", one_by_one::<f64, _>);
+    suite.add("hmm_ties::f32", ties::<f32, _>);
+    suite.add("hmm_ties::f64", ties::<f64, _>);
+    suite.add("hmm_gaussian::f32", gaussian::<f32, _>);
+    suite.add("hmm_gaussian::f64", gaussian::<f64, _>);
+    suite.add("hmm_slices::f32", slices::<f32, _>);
+    suite.add("hmm_slices::f64", slices::<f64, _>);
+    suite.add("mma_f64", tensor_core);
+}
+
+/// Everything that is said of one model.
+#[derive(PartialEq, Debug)]
+struct Said {
+    logs: Vec<f64>,
+    posteriors: Vec<f64>,
+    decoded: Decoded,
+    expected: Expected,
+}
+
+fn said<R: Recursions>(recursions: &mut R, models: &[Hmm]) -> Result<Vec<Said>, R::Error> {
+    recursions.set_models(models)?;
+    let (logs, posteriors) = (recursions.log_likelihoods()?, recursions.posteriors()?);
+    let (decoded, expected) = (recursions.viterbi()?, recursions.expect()?);
+    let all = logs.into_iter().zip(posteriors).zip(decoded.into_iter().zip(expected));
+    Ok(all.map(|((logs, posteriors), (decoded, expected))| Said { logs, posteriors, decoded, expected }).collect())
+}
+
+fn on_cpu(models: &[Hmm], sequences: &Sequences) -> Vec<Said> {
+    let Ok(said) = said(&mut OnCpu::<f64>::new(sequences), models);
+    said
+}
+
+fn on<T: Precise, D: Device>(device: &D, models: &[Hmm], sequences: &Sequences) -> Result<Vec<Said>, D::Error> {
+    said(&mut Batch::<T, D>::new(device, sequences, Limits::default())?, models)
+}
+
+/// ln P(path, O) of each sequence.
+fn scores(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Vec<f64> {
+    let n = model.states() as usize;
+    let Emissions::Categorical { symbols, probs } = &model.emissions else { return Vec::new() };
+    let Observations::Symbols(observed) = &sequences.observations else { return Vec::new() };
+    let score = |m: usize| {
+        let range = sequences.range(m);
+        if states[range.start] == NO_STATE {
+            return f64::NEG_INFINITY;
+        }
+        let path = &states[range.clone()];
+        let emitted =
+            path.iter().zip(&observed[range]).map(|(&q, &v)| probs[q as usize * *symbols as usize + v as usize].ln());
+        let moves = path.windows(2).map(|pair| model.transitions[pair[0] as usize * n + pair[1] as usize].ln());
+        let last = model.end.as_ref().map_or(0.0, |end| end[path[path.len() - 1] as usize].ln());
+        model.start[path[0] as usize].ln() + emitted.sum::<f64>() + moves.sum::<f64>() + last
+    };
+    (0..sequences.len()).map(score).collect()
+}
+
+fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Sequences) -> Outcome {
+    let tolerance = if T::WIDE { 1e-11 } else { 2e-4 };
+    let logs = |what: &str, got: &[f64], expected: &[f64]| -> Outcome {
+        let finite = |x: &[f64]| x.iter().map(|x| x.is_finite()).collect::<Vec<_>>();
+        same(&format!("{what}: finite"), &finite(got), &finite(expected))?;
+        let only = |x: &[f64]| x.iter().copied().filter(|x| x.is_finite()).collect::<Vec<_>>();
+        close(what, &only(got), &only(expected), tolerance, tolerance)
+    };
+    logs("ln P(O)", &got.logs, &expected.logs)?;
+    close("γ", &got.posteriors, &expected.posteriors, tolerance, 0.0)?;
+    logs("ln P(path, O)", &got.decoded.scores, &expected.decoded.scores)?;
+    if matches!(model.emissions, Emissions::Categorical { .. }) {
+        logs("the path's", &scores(model, sequences, &got.decoded.states), &expected.decoded.scores)?;
+    }
+    if T::WIDE {
+        same("path", &got.decoded.states, &expected.decoded.states)?;
+    }
+    let all = tolerance * sequences.steps() as f64;
+    logs("ln P(O) of the E step", &got.expected.log_likelihoods, &expected.logs)?;
+    close("start", &got.expected.start, &expected.expected.start, all, 0.0)?;
+    close("end", &got.expected.end, &expected.expected.end, all, 0.0)?;
+    close("transitions", &got.expected.transitions, &expected.expected.transitions, all, 0.0)?;
+    match (&got.expected.emissions, &expected.expected.emissions) {
+        (Statistics::Categorical(got), Statistics::Categorical(expected)) => {
+            close("emissions", got, expected, all, 0.0)
+        }
+        (
+            Statistics::Gaussian { weights, sums, squares },
+            Statistics::Gaussian { weights: of_weights, sums: of_sums, squares: of_squares },
+        ) => {
+            close("weights", weights, of_weights, all, 0.0)?;
+            close("sums", sums, of_sums, 10.0 * all, 0.0)?;
+            close("squares", squares, of_squares, 100.0 * all, 0.0)
+        }
+        other => Err(format!("statistics of two kinds: {other:?}").into()),
+    }
+}
+
+impl Random {
+    /// A distribution over `n`, of which about a quarter are zeros, never the element `keep`.
+    fn distribution(&mut self, n: usize, total: f64, keep: usize) -> Vec<f64> {
+        let weights: Vec<f64> =
+            (0..n).map(|i| if i != keep && self.below(4) == 0 { 0.0 } else { 0.01 + self.unit() }).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|weight| total * weight / sum).collect()
+    }
+
+    /// A random model of symbols; one that ends, where `ends`.
+    fn hmm(&mut self, n: usize, symbols: usize, ends: bool) -> Hmm {
+        let end: Option<Vec<f64>> = ends.then(|| (0..n).map(|_| 0.5 * self.unit()).collect());
+        let left = |i: usize| end.as_ref().map_or(1.0, |end| 1.0 - end[i]);
+        Hmm {
+            start: self.distribution(n, 1.0, 0),
+            transitions: (0..n).flat_map(|i| self.distribution(n, left(i), i)).collect(),
+            emissions: Emissions::Categorical {
+                symbols: symbols as u32,
+                probs: (0..n).flat_map(|i| self.distribution(symbols, 1.0, i % symbols)).collect(),
+            },
+            end: end.clone(),
+            names: Names::default(),
+        }
+    }
+
+    /// Sequences of these lengths.
+    fn observed(&mut self, lengths: &[usize], symbols: usize) -> Sequences {
+        let symbols = (0..lengths.iter().sum()).map(|_| self.below(symbols as u64) as u32).collect();
+        Sequences { offsets: offsets(lengths.iter().copied()), observations: Observations::Symbols(symbols) }
+    }
+}
+
+/// Several models with N states, and sequences of all kinds of lengths.
+fn check<T: Precise, D: Device>(
+    device: &D,
+    random: &mut Random,
+    n: usize,
+    symbols: usize,
+    lengths: &[usize],
+) -> Outcome {
+    let models = [random.hmm(n, symbols, false), random.hmm(n, symbols, true)];
+    let sequences = random.observed(lengths, symbols);
+    for (k, (got, expected)) in
+        on::<T, D>(device, &models, &sequences)?.iter().zip(on_cpu(&models, &sequences)).enumerate()
+    {
+        agree::<T>(got, &expected, &models[k], &sequences)
+            .map_err(|error| format!("N = {n}, V = {symbols}, model {k}: {}", error.message().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+fn small<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(11);
+    for (n, symbols) in [(1, 1), (2, 3), (7, 5), (8, 2), (9, 4), (16, 16), (17, 3), (32, 6)] {
+        check::<T, D>(device, &mut random, n, symbols, &[3, 1, 17, 2, 40, 1, 5, 9, 9, 33, 4])?;
+    }
+    // Counts of this many symbols do not fit in a block's memory.
+    check::<T, D>(device, &mut random, 12, 700, &[5, 20, 1])
+}
+
+fn middle<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(12);
+    check::<T, D>(device, &mut random, 33, 3, &[1, 40, 9])?;
+    check::<T, D>(device, &mut random, 64, 5, &[4, 1])?;
+    let long = if scale > 1 { 100 } else { 5 };
+    check::<T, D>(device, &mut random, 65, 4, &[2, long, 1, 3])?;
+    check::<T, D>(device, &mut random, 128, 3, &[3, long])
+}
+
+fn large<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(13);
+    check::<T, D>(device, &mut random, 129, 3, &[3, 1, 4, 4])?;
+    if scale > 1 {
+        check::<T, D>(device, &mut random, 300, 7, &(1..80).collect::<Vec<_>>())?;
+        check::<T, D>(device, &mut random, 512, 7, &[70; 40])?;
+    }
+    Ok(())
+}
+
+/// Within little memory: the same bits of all that is no sum, and nearly the same sums.
+fn windows<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(14);
+    for n in [5, 30, 40, 130] {
+        let models = [random.hmm(n, 4, true)];
+        let sequences = random.observed(&[9, 3, 1, 14, 9, 6], 4);
+        let whole = on::<T, D>(device, &models, &sequences)?;
+        let limits = Limits { trellis: 192 * n };
+        let cut = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?;
+        same("ln P(O)", &cut[0].logs, &whole[0].logs)?;
+        same("γ", &cut[0].posteriors, &whole[0].posteriors)?;
+        agree::<T>(&cut[0], &on_cpu(&models, &sequences)[0], &models[0], &sequences)?;
+    }
+    Ok(())
+}
+
+/// A batch says of a sequence what is said of it alone, bit for bit; and the same twice.
+fn one_by_one<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(15);
+    for n in [6, 16, 20, 50, 140] {
+        let models = [random.hmm(n, 4, false)];
+        let lengths = [4, 1, 7, 7, 2, 36, 5, 1, 6];
+        let sequences = random.observed(&lengths, 4);
+        let all = on::<T, D>(device, &models, &sequences)?.remove(0);
+        same("twice", &[on::<T, D>(device, &models, &sequences)?.remove(0)], std::slice::from_ref(&all))?;
+        let Observations::Symbols(observed) = &sequences.observations else { continue };
+        for m in 0..lengths.len() {
+            let range = sequences.range(m);
+            let alone = Sequences {
+                offsets: vec![0, range.len() as u64],
+                observations: Observations::Symbols(observed[range.clone()].to_vec()),
+            };
+            let alone = on::<T, D>(device, &models, &alone)?.remove(0);
+            same("ln P(O)", &alone.logs, &all.logs[m..=m])?;
+            same("γ", &alone.posteriors, &all.posteriors[range.start * n..range.end * n])?;
+            same("path", &alone.decoded.states, &all.decoded.states[range])?;
+            same("score", &alone.decoded.scores, &all.decoded.scores[m..=m])?;
+        }
+    }
+    Ok(())
+}
+
+/// Of equal paths that with the lowest last state, and so on; sequences that are not possible have none.
+fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    for n in [3, 20, 70, 130] {
+        // All states are alike, but that only the last one emits symbol 1, and none emits symbol 2.
+        let mut probs: Vec<f64> = [1.0, 0.0, 0.0].repeat(n);
+        probs[3 * n - 3..].copy_from_slice(&[0.5, 0.5, 0.0]);
+        let model = Hmm {
+            start: vec![1.0 / n as f64; n],
+            transitions: vec![1.0 / n as f64; n * n],
+            end: None,
+            emissions: Emissions::Categorical { symbols: 3, probs },
+            names: Names::default(),
+        };
+        let sequences = Sequences::of_symbols(&[vec![0, 0, 0], vec![0, 1, 0, 0], vec![0, 2], vec![2], vec![1]])?;
+        let said = on::<T, D>(device, std::slice::from_ref(&model), &sequences)?.remove(0);
+        let last = n as u32 - 1;
+        same("path", &said.decoded.states, &[0, 0, 0, 0, last, 0, 0, NO_STATE, NO_STATE, NO_STATE, last])?;
+        same(
+            "impossible",
+            &said.logs.iter().map(|x| *x == f64::NEG_INFINITY).collect::<Vec<_>>(),
+            &[false, false, true, true, false],
+        )?;
+        same("score", &said.decoded.scores[2..4], &[f64::NEG_INFINITY; 2])?;
+        same("γ of what is impossible", &said.posteriors[7 * n..10 * n], &vec![0.0; 3 * n])?;
+        agree::<T>(&said, &on_cpu(std::slice::from_ref(&model), &sequences)[0], &model, &sequences)?;
+    }
+    Ok(())
+}
+
+/// Normal emissions, with diagonal and with full covariances.
+fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    for (states, dimensions, full) in [(3, 1, false), (12, 3, true), (40, 2, false), (130, 2, true)] {
+        let kind = Kind::Vectors { dimensions, full };
+        let models = [4, 5].map(|seed| Uniform { states, kind, ends: seed == 5, seed }.generate());
+        let [first, second] = models;
+        let (first, second) = (first?, second?);
+        let drawn = sample(&first, 5, Some(7), 3)?;
+        let models = [first, second];
+        let all = on::<T, D>(device, &models, &drawn.sequences)?;
+        for ((got, expected), model) in all.iter().zip(on_cpu(&models, &drawn.sequences)).zip(&models) {
+            agree::<T>(got, &expected, model, &drawn.sequences)
+                .map_err(|error| format!("N = {states}, D = {dimensions}: {}", error.message().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a step, put together, are the forward recursion.
+fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(16);
+    let (n, v, m) = (37, 5, 6);
+    let model = random.hmm(n, v, false);
+    let sequences = random.observed(&[4; 6], v);
+    let Observations::Symbols(observed) = &sequences.observations else { return Ok(()) };
+    let Emissions::Categorical { probs, .. } = &model.emissions else { return Ok(()) };
+    let (emissions, transitions) = (device.upload(&of::<T>(probs))?, device.upload(&of::<T>(&model.transitions))?);
+    let mut c = device.upload(&of::<T>(&model.start.repeat(m)))?;
+    let (mut w, mut sums) = (device.zeros::<T>(m * n)?, device.zeros::<f64>(m)?);
+    let (elements, of_rows) = (Shape::cover((m * n) as u64, 128), Shape::new(m as u32, 64));
+    for t in 0..4 {
+        let symbols: Vec<u32> = (0..m).map(|k| observed[4 * k + t]).collect();
+        let symbols = device.upload(&symbols)?;
+        // SAFETY: all slices have m × n elements, and symbols are below v.
+        unsafe {
+            emission_product(device, elements, m as u32, n as u32, v as u32, &symbols, &emissions, &c, &mut w)?;
+            product(device, elements, m as u32, n as u32, &w, &transitions, &mut c)?;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { row_sums(device, of_rows, n as u32, &w, &mut sums)? };
+    let logs: Vec<f64> = device.to_vec(&sums)?.iter().map(|x| x.ln()).collect();
+    let tolerance = if T::WIDE { 1e-12 } else { 1e-5 };
+    close("ln P(O)", &logs, &on_cpu(&[model], &sequences)[0].logs, tolerance, 0.0)
+}
+
+/// A product of 16 × 8 and 8 × 8 in f64, of small integers.
+fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(17);
+    let mut integers = |n: usize| (0..n).map(|_| random.below(21) as f64 - 10.0).collect::<Vec<_>>();
+    let (a, b, c) = (integers(128), integers(64), integers(128));
+    let mut d = device.zeros::<f64>(128)?;
+    // SAFETY: the matrices are 16 × 8, 8 × 8, 16 × 8 and 16 × 8.
+    unsafe {
+        wide_tensor_product(
+            device,
+            Shape::new(1, 32),
+            &device.upload(&a)?,
+            &device.upload(&b)?,
+            &device.upload(&c)?,
+            &mut d,
+        )?;
+    }
+    let element = |at: usize| c[at] + (0..8).map(|k| a[at / 8 * 8 + k] * b[8 * k + at % 8]).sum::<f64>();
+    same("A·B + C", &device.to_vec(&d)?, &(0..128).map(element).collect::<Vec<_>>())
+}
