@@ -1,17 +1,17 @@
 //! Where the recursions run: chosen once, behind one type.
 
-use std::convert::Infallible;
 use std::fmt;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use warpkov_kernels::emulator::Emulator;
 
 use super::model::Hmm;
 use super::recursions::{Decoded, Expected, Recursions};
 use super::sequences::Sequences;
-use crate::backend::Precise;
-use crate::backend::cpu::hmm::Batch;
-use crate::backend::cuda::CudaError;
+use crate::backend::cuda::Gpu;
+use crate::backend::device::hmm::{Batch, Limits};
+use crate::backend::{Precise, cpu};
 use crate::mdp::SolveError;
 use crate::mdp::options::DeviceChoice;
 
@@ -48,61 +48,97 @@ impl fmt::Display for Precision {
 }
 
 /// The recursions over some sequences.
-pub type Dynamic<'s> = Box<dyn Recursions<Error = SolveError> + 's>;
+pub type Dynamic<'p> = Box<dyn Recursions<Error = SolveError> + 'p>;
 
-/// The recursions, and the device that they run on, in words.
-///
-/// This is where backends are chosen from: `auto` is the CPU as long as there is no other.
-///
-/// # Errors
-/// If there is no such device.
-pub fn recursions(
-    sequences: &Sequences,
-    device: DeviceChoice,
-    precision: Precision,
-) -> Result<(Dynamic<'_>, String), SolveError> {
-    match device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => {
-            let dynamic: Dynamic<'_> = match precision {
-                Precision::F32 => Box::new(OnCpu(Batch::<f32>::new(sequences))),
-                Precision::F64 => Box::new(OnCpu(Batch::<f64>::new(sequences))),
-            };
-            Ok((dynamic, format!("CPU, {} threads", rayon::current_num_threads())))
+/// A place where recursions run.
+pub enum Place {
+    /// All cores.
+    Cpu,
+    /// A GPU.
+    Gpu(Gpu),
+    /// Its kernels, without it.
+    Emulated(Emulator),
+}
+
+/// Products for each core that take less time than a GPU to start.
+const MEANWHILE: f64 = 3e8;
+
+impl Place {
+    /// What was chosen; `auto` is a GPU where there is one and the work is worth its start.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn open(device: DeviceChoice, model: &Hmm, sequences: &Sequences) -> Result<Self, SolveError> {
+        match device {
+            DeviceChoice::Cpu => Ok(Self::Cpu),
+            DeviceChoice::Emulated => Ok(Self::Emulated(Emulator::default())),
+            DeviceChoice::Cuda(ordinal) => Ok(Self::Gpu(Gpu::open(ordinal)?)),
+            DeviceChoice::Auto => {
+                let products =
+                    f64::from(model.states()).powi(2) * sequences.offsets.last().map_or(0.0, |&all| all as f64);
+                let small = products < MEANWHILE * rayon::current_num_threads() as f64;
+                Ok(if small { Self::Cpu } else { Gpu::open(0).map_or(Self::Cpu, Self::Gpu) })
+            }
         }
-        DeviceChoice::Cuda(_) | DeviceChoice::Emulated => {
-            let reason = "it has no kernels of hidden Markov models".to_owned();
-            Err(CudaError::NoPtx { reason }.into())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu => cpu::name(),
+            Self::Gpu(gpu) => gpu.name(),
+            Self::Emulated(_) => "the emulator".to_owned(),
         }
+    }
+
+    /// The recursions over some sequences.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn recursions<'p>(&'p self, sequences: &'p Sequences, precision: Precision) -> Result<Dynamic<'p>, SolveError> {
+        match precision {
+            Precision::F32 => self.recursions_in::<f32>(sequences),
+            Precision::F64 => self.recursions_in::<f64>(sequences),
+        }
+    }
+
+    fn recursions_in<'p, T: Precise>(&'p self, sequences: &'p Sequences) -> Result<Dynamic<'p>, SolveError> {
+        let limits = Limits::default();
+        Ok(match self {
+            Self::Cpu => Box::new(Unified(cpu::hmm::Batch::<T>::new(sequences))),
+            Self::Gpu(gpu) => Box::new(Unified(Batch::<T, Gpu>::new(gpu, sequences, limits)?)),
+            Self::Emulated(emulator) => Box::new(Unified(Batch::<T, Emulator>::new(emulator, sequences, limits)?)),
+        })
     }
 }
 
-/// What never fails, as what may.
-struct OnCpu<'s, T>(Batch<'s, T>);
+/// Recursions whose errors are those of all.
+struct Unified<R>(R);
 
-fn never<R>(result: Result<R, Infallible>) -> Result<R, SolveError> {
-    result.map_err(|never| match never {})
-}
-
-impl<T: Precise> Recursions for OnCpu<'_, T> {
+impl<R: Recursions> Recursions for Unified<R>
+where
+    SolveError: From<R::Error>,
+{
     type Error = SolveError;
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), SolveError> {
-        never(self.0.set_models(models))
+        Ok(self.0.set_models(models)?)
     }
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
-        never(self.0.log_likelihoods())
+        Ok(self.0.log_likelihoods()?)
     }
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
-        never(self.0.posteriors())
+        Ok(self.0.posteriors()?)
     }
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, SolveError> {
-        never(self.0.viterbi())
+        Ok(self.0.viterbi()?)
     }
 
     fn expect(&mut self) -> Result<Vec<Expected>, SolveError> {
-        never(self.0.expect())
+        Ok(self.0.expect()?)
     }
 }

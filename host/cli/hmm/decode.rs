@@ -58,7 +58,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         None => None,
     };
     let (model, sequences) = arguments.data.read(&arguments.input)?;
-    let (mut recursions, device) = arguments.data.by(&model, &sequences)?;
+    let place = arguments.data.place(&model, &sequences)?;
+    let (mut recursions, device) = (arguments.data.by(&place, &model, &sequences)?, place.name());
     let (states, scores) = match arguments.by {
         By::Viterbi => {
             let decoded = only(recursions.viterbi()?);

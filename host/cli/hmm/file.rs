@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use warpkov::hmm::dispatch::{Dynamic, Precision, recursions};
+use warpkov::hmm::dispatch::{Dynamic, Place, Precision};
 use warpkov::hmm::io::{self as formats, Format, sequences};
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::sequences::Sequences;
@@ -82,16 +82,16 @@ impl Data {
         Ok((model, sequences))
     }
 
-    /// The recursions over the sequences, and the device that they run on.
-    pub fn recursions<'s>(&self, sequences: &'s Sequences) -> Result<(Dynamic<'s>, String), Error> {
-        Ok(recursions(sequences, self.device, self.precision)?)
+    /// Where the recursions are to run.
+    pub fn place(&self, model: &Hmm, sequences: &Sequences) -> Result<Place, Error> {
+        Ok(Place::open(self.device, model, sequences)?)
     }
 
     /// The recursions by one model.
-    pub fn by<'s>(&self, model: &Hmm, sequences: &'s Sequences) -> Result<(Dynamic<'s>, String), Error> {
-        let (mut recursions, device) = self.recursions(sequences)?;
+    pub fn by<'p>(&self, place: &'p Place, model: &Hmm, sequences: &'p Sequences) -> Result<Dynamic<'p>, Error> {
+        let mut recursions = place.recursions(sequences, self.precision)?;
         recursions.set_models(std::slice::from_ref(model))?;
-        Ok((recursions, device))
+        Ok(recursions)
     }
 }
 

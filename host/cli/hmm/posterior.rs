@@ -57,7 +57,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         let (found, count) = (arguments.sequence, sequences.len());
         return Err(Error::Usage(format!("--sequence {found}: expected 1 to {count}, the number of sequences")));
     }
-    let (mut recursions, device) = arguments.data.by(&model, &sequences)?;
+    let place = arguments.data.place(&model, &sequences)?;
+    let (mut recursions, device) = (arguments.data.by(&place, &model, &sequences)?, place.name());
     let posteriors = only(recursions.posteriors()?);
     let n = model.start.len();
     match target {

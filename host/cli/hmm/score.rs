@@ -42,7 +42,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         None => None,
     };
     let (model, sequences) = arguments.data.read(&arguments.input)?;
-    let (mut recursions, device) = arguments.data.by(&model, &sequences)?;
+    let place = arguments.data.place(&model, &sequences)?;
+    let (mut recursions, device) = (arguments.data.by(&place, &model, &sequences)?, place.name());
     let logs = only(recursions.log_likelihoods()?);
     if let Some((path, format)) = target {
         write_whole(path, |out| match format {

@@ -78,7 +78,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         return Err(Error::Usage("--json and --out - both print to the standard output".to_owned()));
     }
     let (model, sequences) = arguments.data.read(&arguments.input)?;
-    let (mut recursions, device) = arguments.data.recursions(&sequences)?;
+    let place = arguments.data.place(&model, &sequences)?;
+    let (mut recursions, device) = (place.recursions(&sequences, arguments.data.precision)?, place.name());
     let pseudocount = arguments.pseudocount;
     let options = Options {
         iterations: arguments.iterations,
