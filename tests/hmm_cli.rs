@@ -199,3 +199,36 @@ fn what_is_wrong_is_named() {
     let message = fails(folder.path(), "score ice.json diary.txt --lengths l.npy", 2);
     assert_eq!(message, "error: l.npy: lengths are given of NumPy's arrays only, and diary.txt is lines\n");
 }
+
+/// The kernels, emulated, say what the CPU says, to the last digits that are printed.
+#[test]
+fn devices_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov"))
+            .current_dir(&folder)
+            .args(arguments.split(' '))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("hmm generate random --states 5 --symbols 4 --seed 3 --out model.json");
+    std::fs::write(folder.path().join("data.txt"), "0 1 2 3 2 1 0\n3\n1 1 0\n2 0 3 3 1\n").unwrap();
+    let value = |command: &str, device: &str| -> serde_json::Value {
+        serde_json::from_str(&run(&format!("hmm {command} model.json data.txt --device {device} --json"))).unwrap()
+    };
+    let [cpu, emulated] = ["cpu", "emulated"].map(|device| value("score", device));
+    assert_eq!(emulated["device"], "the emulator");
+    let logs = |value: &serde_json::Value| -> Vec<f64> {
+        let logs = value["log_likelihoods"].as_array().unwrap();
+        logs.iter().map(|log| log.as_f64().unwrap()).collect()
+    };
+    assert_eq!(logs(&cpu).len(), 4);
+    for (a, b) in logs(&cpu).into_iter().zip(logs(&emulated)) {
+        assert!((a - b).abs() < 1e-12 * a.abs(), "{a} {b}");
+    }
+    let paths = |device: &str| run(&format!("hmm decode model.json data.txt --device {device}"));
+    assert_eq!(paths("cpu"), paths("emulated"));
+    assert_eq!(paths("cpu").lines().count(), 4);
+}
