@@ -44,4 +44,4 @@ chmod +x "$bundle/run.sh"
 
 size=$(du -sm "$bundle" | cut -f1)
 echo "$bundle: $size MB"
-((size < 60)) || { echo "The bundle is larger than 60 MB." >&2; exit 1; }
+((size < 80)) || { echo "The bundle is larger than 80 MB." >&2; exit 1; }

@@ -8,7 +8,7 @@
 //! | [`train`] | the loop of Baum and Welch over that trait, and how good a model is |
 //! | [`sample`], [`generate`] | sequences from models, models from few parameters |
 //! | [`io`], [`plot`] | files and pictures |
-//! | [`bench`] | times on a GPU |
+//! | [`mod@bench`] | times on a GPU |
 
 pub mod bench;
 pub mod dispatch;
