@@ -45,7 +45,7 @@ pub const fn counts_len(states: usize, slots: usize) -> usize {
 }
 
 /// The sum over the 8 rows of a warp.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn over_rows(x: f64) -> f64 {
     let x = x + warp::shuffle_xor(warp::FULL, x, 4);

@@ -121,7 +121,7 @@ pub fn pair_product<T: Real>(
 
 /// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros.
 #[allow(clippy::too_many_arguments, reason = "a tile, and where it comes from")]
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn rows_to<T: Real>(
     tile: Shared<T>,

@@ -13,7 +13,7 @@ use crate::hmm::{Ahead, Part, carried, high, part, scale, set_part, stored};
 pub(super) type Factor<const TILES: usize> = [[[f64; TILES]; 2]; TILES];
 
 /// The [factor](Factor) of the matrix at element `first`, of which row i, column j is at i·`row` + j·`column`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn factor<T: Real, const TILES: usize>(
     matrix: Global<T>,
@@ -38,7 +38,7 @@ pub(super) fn factor<T: Real, const TILES: usize>(
 ///
 /// A tile of D has row g and columns 2t, 2t + 1 in lane 4g + t, a tile of A has row g and column t there. Which states the
 /// columns of A stand for is free, as long as the rows of B stand for the same: so the two elements of D are two tiles of A.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize, usize, usize) -> f64) -> Part<TILES> {
     let mut sums = [[0.0; 2]; TILES];
@@ -53,7 +53,7 @@ pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize
 }
 
 /// The exponent half of the largest element of each row.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
     let mut top = 0;
@@ -169,7 +169,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
 /// Σₖ `a`\[k\] · x(`row(k)`) over the four lanes of an output, which have a quarter of the rows each; valid in all four.
 ///
 /// Lane p of the four has rows 8q + 2p and 8q + 2p + 1: the lanes of a warp then read neighbouring pairs.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f64 {
     let p = warp::lane_id() % 4;
@@ -185,7 +185,7 @@ pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f
 }
 
 /// What a thread keeps of a matrix for [`dot`]: row k of its quarter is at `first` + row·`stride`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn quarter<T: Real, const PER: usize>(matrix: Global<T>, first: usize, stride: usize) -> [f64; PER] {
     let p = (warp::lane_id() % 4) as usize;

@@ -76,13 +76,13 @@ pub const TILE: usize = 8;
 const BIAS: u32 = 1023;
 
 /// The half of x ≥ 0 that has its exponent: larger for larger x, up to what the other half has.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn high(x: f64) -> u32 {
     (x.to_bits() >> 32) as u32
 }
 
 /// 2^−e and e, for the exponent e of a number of this [high] half. A number that has none, or vanishes, is not scaled.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn scale(high: u32) -> (f64, i32) {
     let biased = high >> 20;
     let biased = if biased == 0 { BIAS } else { biased };
@@ -90,13 +90,13 @@ fn scale(high: u32) -> (f64, i32) {
 }
 
 /// x as it is when it has been stored.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn stored<T: Real>(x: f64) -> f64 {
     T::from_f64(x).to_f64()
 }
 
 /// What α̂ₜ(j) is called vanishing by: an exponent far below any that matters, far above the last.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn vanishes<T: Word>(x: f64) -> bool {
     let least = if T::WIDE { BIAS - 1000 } else { BIAS - 100 };
     high(x) >> 20 < least
@@ -106,7 +106,7 @@ fn vanishes<T: Word>(x: f64) -> bool {
 type Part<const TILES: usize> = [[f64; 2]; TILES];
 
 /// The [part](Part) of a row that begins at element `first`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn part<T: Real, const TILES: usize>(view: Global<T>, first: usize) -> Part<TILES> {
     let first = first + 2 * TILES * (warp::lane_id() % 4) as usize;
@@ -124,7 +124,7 @@ fn part<T: Real, const TILES: usize>(view: Global<T>, first: usize) -> Part<TILE
 }
 
 /// Writes the [part](Part) of a row that begins at element `first`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn set_part<T: Real, const TILES: usize>(view: GlobalMut<T>, first: usize, x: Part<TILES>) {
     let first = first + 2 * TILES * (warp::lane_id() % 4) as usize;
@@ -140,7 +140,7 @@ fn set_part<T: Real, const TILES: usize>(view: GlobalMut<T>, first: usize, x: Pa
 }
 
 /// The [part](Part) of row `row` of what one launch leaves for the next.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn carried<T: Real, const TILES: usize>(view: GlobalMut<T>, row: usize) -> Part<TILES> {
     let first = 8 * TILES * row + 2 * TILES * (warp::lane_id() % 4) as usize;
@@ -164,7 +164,7 @@ impl<const WIDTH: usize> Ahead<WIDTH> {
     const LANES: u32 = WIDTH as u32;
 
     /// From step `t` on, up or down; `load` gives the number of a step for this lane's sequence, or anything where it has none.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(t: u32, up: bool, load: impl Fn(u32) -> u32) -> Self {
         let of = |blocks: u32| {
             let block =
@@ -175,7 +175,7 @@ impl<const WIDTH: usize> Ahead<WIDTH> {
     }
 
     /// Goes on to step `t`, from the one before it or behind it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn go_to(&mut self, t: u32, up: bool, load: impl Fn(u32) -> u32) {
         if t % Self::LANES == if up { 0 } else { Self::LANES - 1 } {
             let blocks = if up { (t / Self::LANES).wrapping_add(2) } else { (t / Self::LANES).wrapping_sub(2) };
@@ -185,7 +185,7 @@ impl<const WIDTH: usize> Ahead<WIDTH> {
     }
 
     /// The number of step `t`, which it has gone to.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn get(&self, t: u32) -> u32 {
         warp::shuffle(warp::FULL, self.now, warp::lane_id() / Self::LANES * Self::LANES + t % Self::LANES)

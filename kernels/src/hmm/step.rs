@@ -50,7 +50,7 @@ struct Tile {
 
 impl Tile {
     /// The block's, of rows of `stride` elements.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_block(stride: u32) -> Self {
         let columns = stride / COLUMNS;
         let (row, column) = (thread::block_idx_x() / columns * ROWS, thread::block_idx_x() % columns * COLUMNS);
@@ -59,7 +59,7 @@ impl Tile {
 
     /// Calls `multiply` with both factors of each step of the product, as they lie in shared memory: rows from row `x_first` of `x` on,
     /// of which `rows` count, and `matrix` from element `first` on.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn product<T: Word>(
         self,
@@ -120,7 +120,7 @@ impl Tile {
 type Quarter<T> = [[T; 4]; 4];
 
 /// The rows x times the matrix, on tensor cores.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
     tile: Tile,

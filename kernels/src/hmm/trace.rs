@@ -9,13 +9,13 @@ use crate::hmm::viterbi::NO_STATE;
 const EARLY: usize = 4;
 
 /// The larger of two scores, and of equal ones that of the lower state.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn better<T: Real>((x, i): (T, u32), (y, j): (T, u32)) -> (T, u32) {
     if y > x || (y == x && j < i) { (y, j) } else { (x, i) }
 }
 
 /// The best of all lanes.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn best_of_warp<T: Real>(mut best: (T, u32)) -> (T, u32) {
     let mut distance = 16;

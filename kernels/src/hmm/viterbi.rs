@@ -186,7 +186,7 @@ pub fn viterbi_warp<T: Real, const LANES: usize>(
 }
 
 /// The larger of two numbers, neither of which is none.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) fn larger<T: Real>(x: T, y: T) -> T {
     x.max(y)
 }
