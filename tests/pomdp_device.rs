@@ -43,7 +43,7 @@ fn tiger_is_bracketed() {
     ] {
         // Trials are a batch of four; the others are one step of eight walks, of which random ones seldom hear twice.
         let (iterations, least) = match expansion {
-            Some(Expansion::Hsvi) => (10, 17.0),
+            Some(Expansion::Hsvi) => (14, 18.0),
             Some(Expansion::Random) => (150, 18.0),
             _ => (150, 19.0),
         };
