@@ -76,7 +76,7 @@ pub struct Backups<'d, T: Precise, D: Device> {
     gamma: f64,
     /// T, rows s·A + a; by columns, rows a·S + s'; and O.
     pub(super) transitions: Matrix<T, D>,
-    columns: Option<Matrix<T, D>>,
+    pub(super) columns: Matrix<T, D>,
     pub(super) seen: Matrix<T, D>,
     reward: D::Buffer<T>,
     vectors: Vectors<T, D>,
@@ -170,10 +170,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             observations: model.observation_count,
             gamma: model.gamma(),
             transitions: Matrix::upload(device, &model.process.transitions)?,
-            columns: match product {
-                Some(Product::Sparse) => None,
-                _ => Some(Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?),
-            },
+            columns: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
             seen: Matrix::upload(device, &model.observations)?,
             reward: device.upload(&T::of(&model.expected_rewards()))?,
             vectors: Vectors::new(device, states)?,
@@ -434,7 +431,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Winners by code, and scores, one for each belief and action, through dense rows, as many at a time as there is room for;
     /// the number of rows.
-    fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>, columns: &Matrix<T, D>) -> Result<u32, D::Error> {
+    fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let Self { device, states, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
@@ -444,7 +441,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         self.work.counts.cleared(device, codes)?;
         let dense = self.work.dense.cleared(device, beliefs.count as usize * states as usize)?;
         let q = self.work.predicted.of(device, pairs * states as usize)?;
-        let o = &self.seen;
+        let (columns, o) = (&self.columns, &self.seen);
         // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
         unsafe {
             let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
@@ -564,17 +561,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
         let Self { device, actions, observations, gamma, .. } = *self;
         self.work.winners.cleared(device, self.codes(beliefs.count))?;
-        let (rows, terms) = match (product, self.columns.take()) {
-            (Product::Dense { exact }, Some(columns)) => {
-                let done =
-                    if exact { self.dense::<f32>(beliefs, &columns) } else { self.dense::<u16>(beliefs, &columns) };
-                self.columns = Some(columns);
-                (done?, 1)
-            }
-            (_, columns) => {
-                self.columns = columns;
-                (self.sparse(beliefs)?, observations)
-            }
+        let (rows, terms) = match product {
+            Product::Dense { exact: true } => (self.dense::<f32>(beliefs)?, 1),
+            Product::Dense { exact: false } => (self.dense::<u16>(beliefs)?, 1),
+            Product::Sparse => (self.sparse(beliefs)?, observations),
         };
         let Work { scores, values, chosen, .. } = &mut self.work;
         let (count, pairs) = (beliefs.count as usize, beliefs.count * actions);

@@ -7,12 +7,12 @@ use warpkov_kernels::pomdp::walk::{ANEW, WALK_THREADS, act, advance, compress};
 
 use super::backup::{Backups, THREADS};
 use super::beliefs::Beliefs;
-use super::buffers::{Matrix, Scratch};
+use super::buffers::Scratch;
 use crate::backend::Precise;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backup::{Backup, Improved, Trials, Walked, Walks};
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Pomdp, by_columns};
+use crate::pomdp::model::Pomdp;
 
 /// Batches at most whose beliefs say which vectors are needed.
 const ASKED: usize = 16;
@@ -20,7 +20,6 @@ const ASKED: usize = 16;
 /// Walks, and what they need of a model.
 pub struct Walkers<'d, T: Precise, D: Device> {
     backups: Backups<'d, T, D>,
-    columns: Matrix<T, D>,
     /// 1 for states that no action leads out of.
     ends: D::Buffer<u8>,
     ways: D::Buffer<u32>,
@@ -52,7 +51,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>) -> Result<Self, D::Error> {
-        let (states, actions) = (model.states(), model.actions());
+        let states = model.states();
         let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
         let start = model.start.clone();
         let mut row = vec![0.0; states as usize];
@@ -67,7 +66,6 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             rows.max().unwrap_or_default() as f64
         });
         Ok(Self {
-            columns: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
             ends: device.upload(&ends)?,
             ways: device.upload(backups.ways())?,
             start: (start, start_states, start_sums),
@@ -105,7 +103,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         seed: u64,
         step: u32,
     ) -> Result<(), D::Error> {
-        let Backups { device, states, actions, transitions: t, seen: o, .. } = &self.backups;
+        let Backups { device, states, actions, transitions: t, columns, seen: o, .. } = &self.backups;
         let (device, states, count) = (*device, *states, walks.count as usize);
         let Place { state, action, seen, history, sizes, now, next } = &mut self.place;
         std::mem::swap(now, next);
@@ -146,9 +144,9 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 states,
                 action,
                 seen,
-                &self.columns.row_ptr,
-                &self.columns.col,
-                &self.columns.val,
+                &columns.row_ptr,
+                &columns.col,
+                &columns.val,
                 &o.row_ptr,
                 &o.col,
                 &o.val,
