@@ -118,8 +118,6 @@ pub struct Call<'a> {
     pub shape: Shape,
     /// The arguments in the order of declaration.
     pub args: &'a [Arg],
-    /// What one thread runs; only the emulator calls it.
-    pub body: &'a dyn Fn(),
 }
 
 /// Memory of a device: `len` elements of `T`.
@@ -197,12 +195,14 @@ pub trait Device {
         after: &Self::Moment,
     ) -> Result<(), Self::Error>;
 
-    /// Launches a kernel. Typed launchers call this; other code has no reason to.
+    /// Launches a kernel, of which a thread does what `thread` does. Typed launchers call this; other code has no reason to.
+    ///
+    /// A GPU has the kernel as PTX and never calls `thread`, so that the host's code for it is built for the emulator alone.
     ///
     /// # Safety
     /// `call.args` must agree with the parameters of `call.entry`, every buffer must belong to this device, and the
     /// kernel's own *Safety* section must hold for these arguments.
-    unsafe fn launch(&self, call: Call<'_>) -> Result<(), Self::Error>;
+    unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), Self::Error>;
 
     /// Records the launches and clearings that `work` asks for, in place of doing them; it may ask for nothing else. `None`,
     /// without calling `work`, where nothing can be recorded: then the work is to be asked for every time.

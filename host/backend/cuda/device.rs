@@ -333,6 +333,43 @@ impl Core {
         }
         Ok(())
     }
+
+    /// [`Device::launch`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn launch(&self, call: &Call<'_>) -> Result<(), CudaError> {
+        self.enter()?;
+        let function = self.function(call.entry)?;
+        check_launch(call, &function, &self.limits)?;
+        self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
+        let mut values: Vec<u64> = call.args.iter().map(value).collect();
+        let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+        let (mut grid, block) = (call.shape.grid, call.shape.block);
+        if call.shape.resident {
+            let threads = block.x * block.y * block.z;
+            grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
+        }
+        // SAFETY: cuLaunchKernel takes one pointer per parameter, to as many bytes as the parameter has: number and
+        // sizes were checked against the device code, and none exceeds the eight bytes of a value. It copies them
+        // before it returns. That the addresses are good is the caller's promise.
+        let code = unsafe {
+            (self.driver.launch_kernel)(
+                function.handle,
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                call.shape.shared_bytes,
+                self.stream(),
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        check("cuLaunchKernel", code)
+    }
 }
 
 impl Drop for Core {
@@ -475,38 +512,9 @@ impl Device for Gpu {
         check("cuGraphLaunch", unsafe { (self.core.driver.graph_launch)(recording.graph, self.core.stream()) })
     }
 
-    unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
-        let core = &*self.core;
-        core.enter()?;
-        let function = core.function(call.entry)?;
-        check_launch(&call, &function, &core.limits)?;
-        core.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
-        let mut values: Vec<u64> = call.args.iter().map(value).collect();
-        let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
-        let (mut grid, block) = (call.shape.grid, call.shape.block);
-        if call.shape.resident {
-            let threads = block.x * block.y * block.z;
-            grid.x = grid.x.min(core.resident_blocks(&function, threads, call.shape.shared_bytes)?);
-        }
-        // SAFETY: cuLaunchKernel takes one pointer per parameter, to as many bytes as the parameter has: number and
-        // sizes were checked against the device code, and none exceeds the eight bytes of a value. It copies them
-        // before it returns. That the addresses are good is the caller's promise.
-        let code = unsafe {
-            (core.driver.launch_kernel)(
-                function.handle,
-                grid.x,
-                grid.y,
-                grid.z,
-                block.x,
-                block.y,
-                block.z,
-                call.shape.shared_bytes,
-                core.stream(),
-                parameters.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        };
-        check("cuLaunchKernel", code)
+    unsafe fn launch(&self, call: Call<'_>, _: impl Fn()) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.core.launch(&call) }
     }
 }
 
@@ -711,7 +719,7 @@ mod tests {
             dynamic_shared: Cell::new(0),
             resident: RefCell::default(),
         };
-        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args, body: &|| () };
+        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args };
         check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
     }
 

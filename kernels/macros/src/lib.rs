@@ -251,13 +251,10 @@ impl<'a> Kernel<'a> {
                 let __args = [#(#args),*];
                 // SAFETY: entry and arguments come from one declaration; the caller promises the rest.
                 unsafe {
-                    device.launch(::warpkov_kernels::launch::Call {
-                        kernel: #kernel,
-                        entry: __entry,
-                        shape,
-                        args: &__args,
-                        body: &|| #body::<#(#arguments),*>(#(#views),*),
-                    })
+                    device.launch(
+                        ::warpkov_kernels::launch::Call { kernel: #kernel, entry: __entry, shape, args: &__args },
+                        || #body::<#(#arguments),*>(#(#views),*),
+                    )
                 }
             }
         }

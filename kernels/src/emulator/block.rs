@@ -37,7 +37,8 @@ enum State {
 }
 
 struct Runner<'a> {
-    call: &'a Call<'a>,
+    /// What one thread runs.
+    body: &'a dyn Fn(),
     // First: coroutines that a fault has cut short unwind before what they point to goes.
     states: Vec<State>,
     threads: Vec<Thread>,
@@ -45,13 +46,19 @@ struct Runner<'a> {
 }
 
 /// Runs one block of a launch to its end.
-pub fn run(call: &Call<'_>, index: Dim3, schedule: Schedule, stacks: &mut Stacks) -> Result<(), Box<Fault>> {
+pub fn run(
+    call: &Call<'_>,
+    body: &dyn Fn(),
+    index: Dim3,
+    schedule: Schedule,
+    stacks: &mut Stacks,
+) -> Result<(), Box<Fault>> {
     let count = call.shape.block.count() as u32;
     let locate = |(kind, threads, site)| Box::new(Fault { kernel: call.kernel, block: index, threads, kind, site });
     let shared = catch_unwind(AssertUnwindSafe(|| SharedMemory::new(call.shape.shared_bytes)))
         .map_err(|payload| locate(fault_of(payload, 0)))?;
     let block = Block { index, shape: call.shape, shared: RefCell::new(shared), epoch: Cell::new(0) };
-    let mut runner = Runner { call, states: Vec::new(), threads: Vec::new(), block };
+    let mut runner = Runner { body, states: Vec::new(), threads: Vec::new(), block };
     runner.states.resize_with(count as usize, || State::Fresh);
     let stream = u64::from(index.x) + (u64::from(index.y) << 24) + (u64::from(index.z) << 44);
     let order = schedule.order(count, stream + 1);
@@ -129,10 +136,9 @@ impl<'a> Runner<'a> {
         let stack =
             stacks.take().map_err(|error| Box::new(format!("no stack for an emulated thread: {error}")) as _)?;
         let thread = &raw const self.threads[id];
-        let body = self.call.body;
         // SAFETY: the coroutine is ended or dropped before `run` returns, so that it never outlives `body`; extending
         // the lifetime is needed because a coroutine owns its closure.
-        let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(body) };
+        let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(self.body) };
         Ok(Coroutine::with_stack(stack, move |yielder, ()| {
             // SAFETY: the scheduler keeps threads in place while their coroutines live.
             unsafe { (*thread).yielder.set(yielder) };

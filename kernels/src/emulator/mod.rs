@@ -36,6 +36,30 @@ impl Emulator {
     pub fn new(schedule: Schedule) -> Self {
         Self { schedule, stacks: RefCell::default() }
     }
+
+    fn run(&self, call: Call<'_>, thread: &dyn Fn()) -> Result<(), EmulatorError> {
+        let refuse = |reason| Err(EmulatorError::Shape { kernel: call.kernel, reason });
+        let (mut grid, threads) = (call.shape.grid, call.shape.block.count());
+        if call.shape.resident {
+            grid.x = grid.x.min(RESIDENT_BLOCKS);
+        }
+        let call = Call { shape: Shape { grid, ..call.shape }, ..call };
+        if threads == 0 || threads > 1024 {
+            return refuse(format!("a block of {threads} threads; there can be 1 to 1024"));
+        }
+        if grid.count() == 0 || grid.x > i32::MAX as u32 || grid.y > 65_535 || grid.z > 65_535 {
+            return refuse(format!("a grid of {} × {} × {} blocks", grid.x, grid.y, grid.z));
+        }
+        let Ok(blocks) = u32::try_from(grid.count()) else {
+            return refuse(format!("{} blocks are too many to emulate", grid.count()));
+        };
+        let mut stacks = self.stacks.borrow_mut();
+        for id in self.schedule.order(blocks, 0) {
+            let index = Dim3 { x: id % grid.x, y: id / grid.x % grid.y, z: id / (grid.x * grid.y) };
+            block::run(&call, thread, index, self.schedule, &mut stacks)?;
+        }
+        Ok(())
+    }
 }
 
 /// What a launch on the emulator can end with.
@@ -150,27 +174,7 @@ impl Device for Emulator {
         match *recording {}
     }
 
-    unsafe fn launch(&self, call: Call<'_>) -> Result<(), EmulatorError> {
-        let refuse = |reason| Err(EmulatorError::Shape { kernel: call.kernel, reason });
-        let (mut grid, threads) = (call.shape.grid, call.shape.block.count());
-        if call.shape.resident {
-            grid.x = grid.x.min(RESIDENT_BLOCKS);
-        }
-        let call = Call { shape: Shape { grid, ..call.shape }, ..call };
-        if threads == 0 || threads > 1024 {
-            return refuse(format!("a block of {threads} threads; there can be 1 to 1024"));
-        }
-        if grid.count() == 0 || grid.x > i32::MAX as u32 || grid.y > 65_535 || grid.z > 65_535 {
-            return refuse(format!("a grid of {} × {} × {} blocks", grid.x, grid.y, grid.z));
-        }
-        let Ok(blocks) = u32::try_from(grid.count()) else {
-            return refuse(format!("{} blocks are too many to emulate", grid.count()));
-        };
-        let mut stacks = self.stacks.borrow_mut();
-        for id in self.schedule.order(blocks, 0) {
-            let index = Dim3 { x: id % grid.x, y: id / grid.x % grid.y, z: id / (grid.x * grid.y) };
-            block::run(&call, index, self.schedule, &mut stacks)?;
-        }
-        Ok(())
+    unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), EmulatorError> {
+        self.run(call, &thread)
     }
 }
