@@ -41,15 +41,19 @@ pub(super) fn factor<T: Real, const TILES: usize>(
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize, usize, usize) -> f64) -> Part<TILES> {
-    let mut sums = [[0.0; 2]; TILES];
+    // Two sums that do not wait for each other, of which the second has the odd states of each pair.
+    let mut sums = [[[0.0; 2]; TILES]; 2];
     for n in 0..TILES {
         for c in 0..2 {
             for m in 0..TILES {
-                sums[m] = mma::f64_8x8x4(x[n][c], factor(n, c, m), sums[m]);
+                sums[c][m] = mma::f64_8x8x4(x[n][c], factor(n, c, m), sums[c][m]);
             }
         }
     }
-    sums
+    for m in 0..TILES {
+        sums[0][m] = [sums[0][m][0] + sums[1][m][0], sums[0][m][1] + sums[1][m][1]];
+    }
+    sums[0]
 }
 
 /// The exponent half of the largest element of each row.
@@ -123,12 +127,12 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let mut step = from;
         while step < stop {
             let b = next;
+            let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
+            let y = if step == 0 { start } else { multiply(x, |n, c, m| a[n][c][m]) };
             if step + 1 < stop {
                 ahead.go_to(step + 1, true, load);
                 next = emission(ahead.get(step + 1));
             }
-            let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
-            let y = if step == 0 { start } else { multiply(x, |n, c, m| a[n][c][m]) };
             if step < length {
                 for n in 0..TILES {
                     for c in 0..2 {

@@ -15,12 +15,16 @@ use crate::hmm::{high, scale, stored, vanishes};
 pub const COLUMNS: u32 = 64;
 /// Rows of a tile.
 pub const ROWS: u32 = 32;
-/// Threads of a block.
-pub const THREADS: u32 = 128;
+/// Threads of a block: four groups, each with a quarter of the states of every step.
+pub const THREADS: u32 = GROUPS * GROUP;
+/// Groups.
+const GROUPS: u32 = 4;
+/// Threads of a group, which has a tile among its four warps.
+const GROUP: u32 = 128;
 /// States of a step of the product.
-const DEPTH: u32 = 16;
+const DEPTH: u32 = 8 * GROUPS;
 /// Steps that are on their way, or in use.
-const STAGES: u32 = 4;
+const STAGES: u32 = 3;
 /// From row to row of the left factor in shared memory: the lanes of a warp read from all banks.
 const LEFT: u32 = DEPTH + 4;
 
@@ -119,7 +123,45 @@ impl Tile {
 /// What a warp has of a tile: 16 rows and 32 columns, as [`mma`](crate::device::mma) lays out four products beside each other.
 type Quarter<T> = [[T; 4]; 4];
 
-/// The rows x times the matrix, on tensor cores.
+/// Which group a thread is in, and its place there.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn group() -> (u32, u32) {
+    (thread::thread_idx_x() / GROUP, thread::thread_idx_x() % GROUP)
+}
+
+/// What the groups have of a tile, combined in the order of groups; valid in the first group. Each thread has 16 elements.
+///
+/// *Barriers*: two.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn combined<T: Word>(mut x: [[T; 4]; 4], combine: impl Fn(T, T) -> T) -> [[T; 4]; 4] {
+    let memory = shared::dynamic_shared_mem::<T>();
+    let (group, place) = group();
+    // Nobody reads the last stages any more.
+    thread::sync_threads();
+    if group > 0 {
+        each!(I < 4, {
+            for j in 0..4 {
+                memory.set(((group - 1) * 16 + (4 * I + j) as u32) * GROUP + place, x[I][j]);
+            }
+        });
+    }
+    thread::sync_threads();
+    if group == 0 {
+        let mut other = 0;
+        while other < GROUPS - 1 {
+            each!(I < 4, {
+                for j in 0..4 {
+                    x[I][j] = combine(x[I][j], memory.get((other * 16 + (4 * I + j) as u32) * GROUP + place));
+                }
+            });
+            other += 1;
+        }
+    }
+    x
+}
+
+/// The rows x times the matrix, on tensor cores; valid in the first group.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
@@ -130,24 +172,21 @@ fn tensor_product<T: Multiply>(
     matrix: Global<T>,
     first: usize,
 ) -> Quarter<T> {
-    let (lane, id) = (warp::lane_id(), warp::warp_id());
+    let (lane, id) = (warp::lane_id(), warp::warp_id() % 4);
     let (g, t) = (lane / 4, lane % 4);
     let (above, beside) = (16 * (id / 2), 32 * (id % 2));
+    let k = 8 * group().0;
     let mut sums = [[T::ZERO; 4]; 4];
     tile.product(x, x_first, rows, matrix, first, |left, of_matrix| {
-        let mut k = 0;
-        while k < DEPTH {
-            let at = (above + g) * LEFT + k + t;
-            let a = [left.get(at), left.get(at + 8 * LEFT), left.get(at + 4), left.get(at + 8 * LEFT + 4)];
-            for n in 0..4 {
-                let at = (k + t) * right(T::WIDE) + beside + 8 * n as u32 + g;
-                let b = [of_matrix.get(at), of_matrix.get(at + 4 * right(T::WIDE))];
-                sums[n] = T::multiply(a, b, sums[n]);
-            }
-            k += 8;
+        let at = (above + g) * LEFT + k + t;
+        let a = [left.get(at), left.get(at + 8 * LEFT), left.get(at + 4), left.get(at + 8 * LEFT + 4)];
+        for n in 0..4 {
+            let at = (k + t) * right(T::WIDE) + beside + 8 * n as u32 + g;
+            let b = [of_matrix.get(at), of_matrix.get(at + 4 * right(T::WIDE))];
+            sums[n] = T::multiply(a, b, sums[n]);
         }
     });
-    sums
+    combined(sums, |x, y| x + y)
 }
 
 /// α̂ of step `step`, for all sequences that have it, from α̂ of the step before.
@@ -155,8 +194,8 @@ fn tensor_product<T: Multiply>(
 /// Rows of α̂ lie from row `before` and row `now` of `alpha` on; of a model, `window` rows further. `tops[row]` becomes the exponent half of the
 /// row's largest element, `exponents[row]` eₜ.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile. *Shared memory*:
-/// [`step_shared`], dynamic. *Barriers*: one per 16 states. *Deterministic*: yes; the maximum is one of integers. *Safety*: blocks have
+/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the states. *Shared memory*:
+/// [`step_shared`], dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes; the maximum is one of integers. *Safety*: blocks have
 /// [`THREADS`] threads; `step` > 0; `stride` is a multiple of [`COLUMNS`]; `tops` has `rows` zeros for each model from this step on.
 #[kernel(T = [f32, f64])]
 pub fn forward_step<T: Multiply>(
@@ -187,6 +226,9 @@ pub fn forward_step<T: Multiply>(
     let x_first = model * window as usize + before as usize;
     let sums = tensor_product(tile, alpha, x_first, live, transitions, model * n * n);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
+    if group().0 > 0 {
+        return;
+    }
     let (above, beside) = (16 * (warp::warp_id() / 2), 32 * (warp::warp_id() % 2));
     each!(HALF < 2, {
         let m = tile.row + above + 8 * HALF as u32 + g;
@@ -338,6 +380,9 @@ pub fn backward_step<T: Multiply>(
         sums = tensor_product(tile, pairs, pair_first + behind as usize, on, transposed, model * n * n);
     }
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
+    if group().0 > 0 {
+        return;
+    }
     let (above, beside) = (16 * (warp::warp_id() / 2), 32 * (warp::warp_id() % 2));
     each!(HALF < 2, {
         let m = tile.row + above + 8 * HALF as u32 + g;
@@ -370,7 +415,7 @@ pub fn backward_step<T: Multiply>(
 /// δ of step `step`, from δ of the step before: both are rows of `delta`, `rows` for each model.
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it. *Shared memory*:
-/// [`step_shared`], dynamic. *Barriers*: one per 16 states. *Deterministic*: yes. *Safety*: as [`forward_step`]; at `step` 0 nothing is
+/// [`step_shared`], dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*: as [`forward_step`]; at `step` 0 nothing is
 /// before.
 #[kernel(T = [f32, f64])]
 pub fn viterbi_step<T: Real>(
@@ -393,13 +438,14 @@ pub fn viterbi_step<T: Real>(
         return;
     }
     let n = stride as usize;
-    let (r, c) = (4 * (thread::thread_idx_x() / 16), 4 * (thread::thread_idx_x() % 16));
+    let (group, place) = group();
+    let (r, c) = (4 * (place / 16), 4 * (place % 16));
     let mut best = [[T::NEG_INFINITY; 4]; 4];
     if step > 0 {
         let before = model * rows as usize + base.get(step as usize - 1) as usize;
         tile.product(delta, before, live, log_transitions, model * n * n, |left, of_matrix| {
-            let mut k = 0;
-            while k < DEPTH {
+            let mut k = 8 * group;
+            while k < 8 * group + 8 {
                 let mut x = [[T::ZERO; 4]; 4];
                 for i in 0..4 {
                     x[i] = left.get4((r + i as u32) * LEFT + k);
@@ -415,6 +461,10 @@ pub fn viterbi_step<T: Real>(
                 k += 4;
             }
         });
+        best = combined(best, T::max);
+    }
+    if group > 0 {
+        return;
     }
     for i in 0..4 {
         let m = tile.row + r + i as u32;

@@ -85,7 +85,6 @@ pub fn trace<T: Real>(
 
     let (best, mut state) = best_of(length - 1, early_of(length - 1), log_end, model * n);
     let possible = best > T::NEG_INFINITY;
-    let mut score = if possible { log_end.get(model * n + state as usize).to_f64() } else { f64::NEG_INFINITY };
     let mut early = if length > 1 { early_of(length - 2) } else { [T::NEG_INFINITY; EARLY] };
     let mut step = length;
     while step > 0 {
@@ -93,23 +92,35 @@ pub fn trace<T: Real>(
         if lane == 0 {
             path.set(row_of(step), if possible { state } else { NO_STATE });
         }
-        if possible {
-            let v = model * symbols as usize + symbol.get((base.get(step as usize) + m) as usize) as usize;
-            score += log_table.get(v * n + state as usize).to_f64();
-            if step > 0 {
-                let now = early;
-                if step > 1 {
-                    early = early_of(step - 2);
-                }
-                let toward = (model * n + state as usize) * n;
-                let (_, from) = best_of(step - 1, now, log_transposed, toward);
-                score += log_transposed.get(toward + from as usize).to_f64();
-                state = from;
-            } else {
-                score += log_start.get(model * n + state as usize).to_f64();
+        if possible && step > 0 {
+            let now = early;
+            if step > 1 {
+                early = early_of(step - 2);
             }
+            (_, state) = best_of(step - 1, now, log_transposed, (model * n + state as usize) * n);
         }
     }
+    warp::sync_warp(warp::FULL);
+
+    // Terms of the score do not wait for each other: a lane has every 32nd.
+    let mut score = 0.0;
+    let mut step = lane;
+    while possible && step < length {
+        let state = path.get(row_of(step)) as usize;
+        let v = model * symbols as usize + symbol.get((base.get(step as usize) + m) as usize) as usize;
+        score += log_table.get(v * n + state).to_f64();
+        score += if step > 0 {
+            log_transposed.get((model * n + state) * n + path.get(row_of(step - 1)) as usize).to_f64()
+        } else {
+            log_start.get(model * n + state).to_f64()
+        };
+        if step + 1 == length {
+            score += log_end.get(model * n + state).to_f64();
+        }
+        step += 32;
+    }
+    let score = warp::reduce(score, |a, b| a + b);
+    let score = if possible { score } else { f64::NEG_INFINITY };
     if lane == 0 {
         scores.set(model * sequences as usize + m as usize, score);
     }

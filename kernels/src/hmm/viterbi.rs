@@ -119,14 +119,13 @@ pub fn viterbi_warp<T: Real, const LANES: usize>(
     }
 
     // The lowest lane of each group whose number is the largest, and whether that is one.
-    let group_lanes = if LANES == 32 { u32::MAX } else { (1 << (lanes % 32)) - 1 };
+    let group_lanes = if LANES == 32 { u32::MAX } else { (1 << lanes % 32) - 1 };
     let winner =
         |wins: bool| (warp::ballot(warp::FULL, wins) >> (group * lanes) & group_lanes).trailing_zeros() % lanes;
     let last = delta + log_end.get(model * LANES + j);
     let best = warp::reduce_width(last, lanes, T::max);
     let possible = best > T::NEG_INFINITY;
     let mut state = winner(last == best);
-    let mut score = if possible { log_end.get(model * LANES + state as usize).to_f64() } else { f64::NEG_INFINITY };
 
     thread::fence();
     let stage = |step: u32| {
@@ -143,43 +142,64 @@ pub fn viterbi_warp<T: Real, const LANES: usize>(
         k += 1;
     }
     let stored = |step: u32| if step < length { ring.get(step % STAGES * 32 + lane) } else { T::NEG_INFINITY };
+    // What is needed of a step lies ready one step before: its maxima, and its emissions.
     let mut ahead = Ahead::<LANES>::new(longest - 1, false, load);
-    let mut v = ahead.get(longest - 1);
+    let mut emission_of = |step: u32| {
+        ahead.go_to(step, false, load);
+        log_table.get(place(ahead.get(step)) + j)
+    };
     copy::wait::<{ STAGES - 2 }>();
     let mut maximum = stored(longest - 1);
+    let mut next_b = if longest > 1 { emission_of(longest - 2) } else { T::ZERO };
     let mut step = longest;
     while step > 0 {
         step -= 1;
-        if step < length {
-            if j == 0 {
-                path.set(model * rows as usize + row_of(step) as usize, if possible { state } else { NO_STATE });
-            }
-            if possible {
-                score += log_table.get(place(v) + state as usize).to_f64();
-            }
+        if step < length && j == 0 {
+            path.set(model * rows as usize + row_of(step) as usize, if possible { state } else { NO_STATE });
         }
         if step >= STAGES - 1 {
             stage(step - (STAGES - 1));
         }
         copy::commit();
         if step > 0 {
+            let b = next_b;
+            if step > 1 {
+                next_b = emission_of(step - 2);
+            }
             copy::wait::<{ STAGES - 2 }>();
-            ahead.go_to(step - 1, false, load);
-            v = ahead.get(step - 1);
             let before = stored(step - 1);
-            let delta = without(step - 1, before + log_table.get(place(v) + j));
+            let delta = without(step - 1, before + b);
             let target = warp::shuffle(warp::FULL, maximum, group * lanes + state);
-            let a = matrix.get(state * lanes + j as u32);
-            let from = winner(delta + a == target);
-            if step < length && possible {
-                score += matrix.get(state * lanes + from).to_f64();
+            let from = winner(delta + matrix.get(state * lanes + j as u32) == target);
+            if step < length {
                 state = from;
             }
             maximum = before;
-        } else if possible {
-            score += log_start.get(model * LANES + state as usize).to_f64();
         }
     }
+    warp::sync_warp(warp::FULL);
+
+    // Terms of the score do not wait for each other: a lane of the group has every `LANES`-th.
+    let mut score = 0.0;
+    let mut step = j as u32;
+    while possible && step < length {
+        let at = model * rows as usize + row_of(step) as usize;
+        let state = path.get(at);
+        score += log_table.get(place(symbol.get(row_of(step) as usize)) + state as usize).to_f64();
+        score += if step > 0 {
+            let before = path.get(model * rows as usize + row_of(step - 1) as usize);
+            matrix.get(state * lanes + before).to_f64()
+        } else {
+            log_start.get(model * LANES + state as usize).to_f64()
+        };
+        if step + 1 == length {
+            score += log_end.get(model * LANES + state as usize).to_f64();
+        }
+        step += lanes;
+    }
+    warp::sync_warp(warp::FULL);
+    let score = warp::reduce_width(score, lanes, |a, b| a + b);
+    let score = if possible { score } else { f64::NEG_INFINITY };
     if j == 0 && there {
         scores.set(model * sequences as usize + m as usize, score);
     }
