@@ -6,7 +6,7 @@
 //! *Bytes*, per row: NS elements of α̂ are read, 8 for symbol and exponent, and NS elements are written for each of γ and û.
 
 use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
-use crate::hmm::forward::{dot, factor, multiply, quarter};
+use crate::hmm::forward::{dot, factor, multiply, sixteenth};
 use crate::hmm::{Ahead, carried, part, set_part, stored, vanishes};
 
 /// Rows of α̂ that are on their way to shared memory, or there.
@@ -348,7 +348,7 @@ pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
         return;
     }
     let (i, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
-    let a = quarter::<T, PER>(transitions, (model * states + i) * states, 1);
+    let a = sixteenth::<T, PER>(transitions, model * states * states, 1, states);
     let place = model * sequences as usize + m as usize;
     let origin = base.get(from as usize);
     let half_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;

@@ -5,24 +5,32 @@
 use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use crate::device::{Shared, Source};
 
-/// Rows and columns of a tile of [`pair_product`].
-pub const TILE: usize = 64;
-/// Threads of a block of it: four warps, each with a quarter of the tile.
-pub const PRODUCT_THREADS: u32 = 128;
+/// Rows and columns of the tiles of [`pair_product`] for `stride` columns: the larger a tile, the less often a row is read.
+#[must_use]
+pub const fn tile_of(stride: usize) -> usize {
+    if stride >= 256 && stride.is_multiple_of(128) { 128 } else { 64 }
+}
+
+/// Threads of a block of it: a warp for 32 × 32 of the tile.
+#[must_use]
+pub const fn product_threads(tile: usize) -> u32 {
+    (tile * tile / 32) as u32
+}
+
 /// Rows of a step.
-const STEP: u32 = 16;
+const STEP: u32 = 8;
 /// Steps that are on their way, or in use.
-const STAGES: u32 = 3;
+const STAGES: u32 = 4;
 
 /// From row to row in shared memory: the lanes of a warp read from all banks.
-const fn pitch(wide: bool) -> u32 {
-    TILE as u32 + if wide { 4 } else { 8 }
+const fn pitch(tile: usize, wide: bool) -> u32 {
+    tile as u32 + if wide { 4 } else { 8 }
 }
 
 /// Shared memory of a block of [`pair_product`] in bytes, for elements of 8 bytes or 4.
 #[must_use]
-pub const fn product_shared(wide: bool) -> u32 {
-    STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
+pub const fn product_shared(tile: usize, wide: bool) -> u32 {
+    STAGES * 2 * STEP * pitch(tile, wide) * if wide { 8 } else { 4 }
 }
 
 /// Xᵀ Y in parts: `parts[s]` = Σᵣ xᵣ yᵣᵀ over the rows r of split s, in f64; added to what is there, where `more` is not 0.
@@ -30,11 +38,11 @@ pub const fn product_shared(wide: bool) -> u32 {
 /// With α̂ and the û of the step behind, this times A element by element is Σ ξ.
 ///
 /// *Thread mapping*: the grid's x is the tile, its y the model, its z the split of `split` rows; a warp per 32 × 32 of the tile, on
-/// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes. *Safety*: blocks
-/// have [`PRODUCT_THREADS`] threads; X and Y have `window` ≥ `rows` rows of `stride` elements for each model; `stride` is a
-/// multiple of [`TILE`]; `parts` has a matrix for each model and split.
-#[kernel(T = [f32, f64])]
-pub fn pair_product<T: Real>(
+/// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 8 rows. *Deterministic*: yes. *Safety*: blocks
+/// have [`product_threads`]; X and Y have `window` ≥ `rows` rows of `stride` elements for each model; `stride` is a
+/// multiple of `TILE`; `parts` has a matrix for each model and split.
+#[kernel(T = [f32, f64], TILE = [64, 128])]
+pub fn pair_product<T: Real, const TILE: usize>(
     stride: u32,
     rows: u32,
     window: u32,
@@ -46,19 +54,20 @@ pub fn pair_product<T: Real>(
 ) {
     let memory = shared::dynamic_shared_mem::<T>();
     let (model, z) = (thread::block_idx_y() as usize, thread::block_idx_z());
-    let pitch = pitch(T::WIDE);
+    let pitch = pitch(TILE, T::WIDE);
     let tiles = stride / TILE as u32;
     let (top, left) = (TILE as u32 * (thread::block_idx_x() / tiles), TILE as u32 * (thread::block_idx_x() % tiles));
     let (first, last) = (z * split, (z * split + split).min(rows));
     let (lane, id) = (warp::lane_id(), warp::warp_id());
     let (g, t) = (lane / 4, lane % 4);
-    let (above, beside) = (32 * (id / 2), 32 * (id % 2));
+    let across = TILE as u32 / 32;
+    let (above, beside) = (32 * (id / across), 32 * (id % across));
     let stage_of = |step: u32| memory.split(step % STAGES * 2 * STEP * pitch).1.split(STEP * pitch);
     let stage = |step: u32| {
         let (of_x, of_y) = stage_of(step);
         let from = first + step * STEP;
-        rows_to::<T>(of_x, pitch, x, model * window as usize, from, last, stride, top);
-        rows_to::<T>(of_y, pitch, y, model * window as usize, from, last, stride, left);
+        rows_to::<T, TILE>(of_x, x, model * window as usize, from, last, stride, top);
+        rows_to::<T, TILE>(of_y, y, model * window as usize, from, last, stride, left);
     };
 
     let steps = last.saturating_sub(first).div_ceil(STEP);
@@ -119,13 +128,12 @@ pub fn pair_product<T: Real>(
     }
 }
 
-/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros.
+/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + `TILE` − 1; rows from `last` on are zeros.
 #[allow(clippy::too_many_arguments, reason = "a tile, and where it comes from")]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn rows_to<T: Real>(
+fn rows_to<T: Real, const TILE: usize>(
     tile: Shared<T>,
-    pitch: u32,
     source: impl Source<T>,
     origin: usize,
     from: u32,
@@ -133,7 +141,7 @@ fn rows_to<T: Real>(
     stride: u32,
     left: u32,
 ) {
-    let width = Shared::<T>::IN_16_BYTES;
+    let (width, pitch) = (Shared::<T>::IN_16_BYTES, pitch(TILE, T::WIDE));
     let mut k = thread::thread_idx_x();
     while k < STEP * TILE as u32 / width {
         let (r, column) = (k / (TILE as u32 / width), k % (TILE as u32 / width) * width);
@@ -145,49 +153,56 @@ fn rows_to<T: Real>(
                 tile.set(r * pitch + column + c, T::ZERO);
             }
         }
-        k += PRODUCT_THREADS;
+        k += product_threads(TILE);
     }
 }
 
-/// Threads of a block of [`sum_parts`].
-pub const SUM_THREADS: u32 = 1024;
+/// Threads of a block of [`sum_parts`]: up to 32 warps, no more than there are parts.
+#[must_use]
+pub const fn sum_threads(parts: u32) -> u32 {
+    if parts < 32 { 32 * parts } else { 1024 }
+}
 
 /// `sums[k]` = Σₚ `parts[p][k]`, over `parts_count` parts of `len` elements for each model.
 ///
-/// *Thread mapping*: a block per 32 elements; warp w takes the parts w, w + 32, …, a lane per element. *Shared memory*: 1024
-/// words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SUM_THREADS`] threads; the grid's y is the
-/// model.
+/// *Thread mapping*: a block per 32 elements; of W warps warp w takes the parts w, w + W, …, a lane per element. *Shared memory*: 1024
+/// words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`sum_threads`]; the grid's y is the model.
 #[kernel]
 pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     let columns = crate::shared_array!(part_columns: f64; 1024);
     let model = thread::block_idx_y() as usize;
-    let (lane, id) = (warp::lane_id(), warp::warp_id());
+    let (lane, id, warps) = (warp::lane_id(), warp::warp_id(), thread::block_dim_x() / 32);
     let k = 32 * thread::block_idx_x() + lane;
     let mut sum = 0.0;
     if k < len {
         let mut p = id;
         while p < parts_count {
             sum += parts.get((model * parts_count as usize + p as usize) * len as usize + k as usize);
-            p += 32;
+            p += warps;
         }
     }
     columns.set(32 * id + lane, sum);
     thread::sync_threads();
     if id == 0 && k < len {
-        sum = 0.0;
-        for other in 0..32 {
+        let mut other = 1;
+        while other < warps {
             sum += columns.get(32 * other + lane);
+            other += 1;
         }
         sums.set(model * len as usize + k as usize, sum);
     }
 }
 
+/// Rows of a chunk of [`sum_rows`] at most.
+pub const CHUNK: u32 = 64;
+
 /// Sums of rows, chunk by chunk: `sums[c][j]` = Σ γ(`order[k]`, j) over k in `chunk[c] … chunk[c + 1] − 1`.
 ///
 /// Chunks hold rows of one symbol; or the first rows of all sequences, or the last.
 ///
-/// *Thread mapping*: the grid's x is the chunk, its y the model; a thread per state. *Deterministic*: yes. *Safety*: `gamma` has `window`
-/// rows of `stride` elements for each model, and `order` names such; `chunk` has one element more than there are chunks.
+/// *Thread mapping*: the grid's x is the chunk, its y the model; a thread per state. *Shared memory*: [`CHUNK`] words, static. *Barriers*: one.
+/// *Deterministic*: yes. *Safety*: `gamma` has `window` rows of `stride` elements for each model, and `order` names such; `chunk` has one element
+/// more than there are chunks, none of which has more than [`CHUNK`] rows.
 #[kernel(T = [f32, f64])]
 pub fn sum_rows<T: Real>(
     stride: u32,
@@ -197,25 +212,34 @@ pub fn sum_rows<T: Real>(
     gamma: Global<T>,
     sums: GlobalMut<f64>,
 ) {
+    let rows = crate::shared_array!(chunk_rows: u32; 64);
     let (c, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
+    let (first, count) = (chunk.get(c), chunk.get(c + 1) - chunk.get(c));
+    let mut k = thread::thread_idx_x();
+    while k < count {
+        rows.set(k, order.get((first + k) as usize));
+        k += thread::block_dim_x();
+    }
+    thread::sync_threads();
     let mut j = thread::thread_idx_x() as usize;
     while j < stride as usize {
-        let mut parts = [0.0; 4];
-        let (mut k, end) = (chunk.get(c), chunk.get(c + 1));
-        let at = |k: u32| {
-            gamma.get((model * window as usize + order.get(k as usize) as usize) * stride as usize + j).to_f64()
-        };
-        while k + 4 <= end {
-            for (q, part) in parts.iter_mut().enumerate() {
-                *part += at(k + q as u32);
+        let at = |k: u32| gamma.get((model * window as usize + rows.get(k) as usize) * stride as usize + j).to_f64();
+        // Loads do not wait for each other.
+        let mut parts = [0.0; 8];
+        let mut k = 0;
+        while k + 8 <= count {
+            let loaded = [0, 1, 2, 3, 4, 5, 6, 7].map(|q| at(k + q));
+            for q in 0..8 {
+                parts[q] += loaded[q];
             }
-            k += 4;
+            k += 8;
         }
-        while k < end {
+        while k < count {
             parts[0] += at(k);
             k += 1;
         }
-        let sum = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+        let sum = [0, 1, 2, 3].map(|q| parts[q] + parts[q + 4]);
+        let sum = (sum[0] + sum[2]) + (sum[1] + sum[3]);
         sums.set((model * thread::grid_dim_x() as usize + c) * stride as usize + j, sum);
         j += thread::block_dim_x() as usize;
     }

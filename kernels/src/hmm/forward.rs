@@ -5,7 +5,7 @@
 //!
 //! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, mma, shared, thread, warp};
+use crate::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 use crate::hmm::{Ahead, Part, carried, high, part, scale, set_part, stored};
 
 /// A, or Aᵀ, as the factor B of a warp's products: `[n][c][m]` is what the lane has of the 4 × 8 tile whose rows are the states
@@ -41,19 +41,15 @@ pub(super) fn factor<T: Real, const TILES: usize>(
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize, usize, usize) -> f64) -> Part<TILES> {
-    // Two sums that do not wait for each other, of which the second has the odd states of each pair.
-    let mut sums = [[[0.0; 2]; TILES]; 2];
+    let mut sums = [[0.0; 2]; TILES];
     for n in 0..TILES {
         for c in 0..2 {
             for m in 0..TILES {
-                sums[c][m] = mma::f64_8x8x4(x[n][c], factor(n, c, m), sums[c][m]);
+                sums[m] = mma::f64_8x8x4(x[n][c], factor(n, c, m), sums[m]);
             }
         }
     }
-    for m in 0..TILES {
-        sums[0][m] = [sums[0][m][0] + sums[1][m][0], sums[0][m][1] + sums[1][m][1]];
-    }
-    sums[0]
+    sums
 }
 
 /// The exponent half of the largest element of each row.
@@ -127,12 +123,12 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let mut step = from;
         while step < stop {
             let b = next;
-            let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
-            let y = if step == 0 { start } else { multiply(x, |n, c, m| a[n][c][m]) };
             if step + 1 < stop {
                 ahead.go_to(step + 1, true, load);
                 next = emission(ahead.get(step + 1));
             }
+            let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
+            let y = if step == 0 { start } else { multiply(x, |n, c, m| a[n][c][m]) };
             if step < length {
                 for n in 0..TILES {
                     for c in 0..2 {
@@ -170,32 +166,55 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     }
 }
 
-/// Σₖ `a`\[k\] · x(`row(k)`) over the four lanes of an output, which have a quarter of the rows each; valid in all four.
+/// Four values of each of 16 lanes, combined over these: lane p gets value p / 4, as do the three lanes beside it.
 ///
-/// Lane p of the four has rows 8q + 2p and 8q + 2p + 1: the lanes of a warp then read neighbouring pairs.
+/// *Takes part*: all 32 lanes. *Deterministic*: yes.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn scattered<T: Word>([a, b, c, d]: [T; 4], combine: impl Fn(T, T) -> T) -> T {
+    let lane = warp::lane_id();
+    let ((keep, give), upper) = (if lane & 8 == 0 { ([a, b], [c, d]) } else { ([c, d], [a, b]) }, lane & 4 != 0);
+    let first = combine(keep[0], warp::shuffle_xor(warp::FULL, give[0], 8));
+    let second = combine(keep[1], warp::shuffle_xor(warp::FULL, give[1], 8));
+    let (keep, give) = if upper { (second, first) } else { (first, second) };
+    let x = combine(keep, warp::shuffle_xor(warp::FULL, give, 4));
+    let x = combine(x, warp::shuffle_xor(warp::FULL, x, 2));
+    combine(x, warp::shuffle_xor(warp::FULL, x, 1))
+}
+
+/// Σᵢ xᵢ Aᵢⱼ for the column j = thread / 4, of the [part](sixteenth) of A that each lane keeps.
+///
+/// 16 lanes share four columns: of the rows lane p has 32q + 2p and 32q + 2p + 1. An element of x is then read once for four columns.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f64 {
-    let p = warp::lane_id() % 4;
+    let p = warp::lane_id() % 16;
     let mut sums = [0.0; 4];
-    each!(Q < PER / 2, {
-        let pair = x.get2(8 * Q as u32 + 2 * p);
-        sums[2 * Q % 4] = a[2 * Q].fma(pair[0], sums[2 * Q % 4]);
-        sums[2 * Q % 4 + 1] = a[2 * Q + 1].fma(pair[1], sums[2 * Q % 4 + 1]);
+    each!(Q < PER / 8, {
+        let pair = x.get2(32 * Q as u32 + 2 * p);
+        for (r, x) in pair.iter().enumerate() {
+            for c in 0..4 {
+                sums[c] = a[8 * Q + 4 * r + c].fma(*x, sums[c]);
+            }
+        }
     });
-    let mut sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
-    sum += warp::shuffle_xor(warp::FULL, sum, 1);
-    sum + warp::shuffle_xor(warp::FULL, sum, 2)
+    scattered(sums, |x, y| x + y)
 }
 
-/// What a thread keeps of a matrix for [`dot`]: row k of its quarter is at `first` + row·`stride`.
+/// What a thread keeps of the matrix for [`dot`], of which row i, column j is at `first` + i·`row` + j·`column`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub(super) fn quarter<T: Real, const PER: usize>(matrix: Global<T>, first: usize, stride: usize) -> [f64; PER] {
-    let p = (warp::lane_id() % 4) as usize;
+pub(super) fn sixteenth<T: Real, const PER: usize>(
+    matrix: Global<T>,
+    first: usize,
+    row: usize,
+    column: usize,
+) -> [f64; PER] {
+    let (p, four) = ((warp::lane_id() % 16) as usize, (thread::thread_idx_x() / 16) as usize);
     let mut a = [0.0; PER];
     each!(K < PER, {
-        a[K] = matrix.get(first + (8 * (K / 2) + 2 * p + K % 2) * stride).to_f64();
+        let (i, j) = (32 * (K / 8) + 2 * p + K / 4 % 2, 4 * four + K % 4);
+        a[K] = matrix.get(first + i * row + j * column).to_f64();
     });
     a
 }
@@ -204,7 +223,7 @@ pub(super) fn quarter<T: Real, const PER: usize>(matrix: Global<T>, first: usize
 ///
 /// Results as those of [`forward_warp`].
 ///
-/// *Thread mapping*: four lanes for each state j, a quarter of A's column each; a block per sequence. *Shared memory*: two rows of
+/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns each, then four lanes for each state; a block per sequence. *Shared memory*: two rows of
 /// f64, static, and two words per warp. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 16·`PER` threads, the
 /// grid a block for each sequence; otherwise as [`forward_warp`], with matrices of stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32], STORE = [false, true])]
@@ -237,7 +256,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     }
     let (j, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
     let (warp_id, warps) = (warp::warp_id(), PER as u32 / 2);
-    let a = quarter::<T, PER>(transitions, model * states * states + j, states);
+    let a = sixteenth::<T, PER>(transitions, model * states * states, states, 1);
     let place = model * sequences as usize + m as usize;
     let origin = base.get(from as usize);
     let row_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;

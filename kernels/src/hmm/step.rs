@@ -8,8 +8,8 @@
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
 use crate::device::mma::Multiply;
-use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, atomic, copy, kernel, shared, thread, warp};
-use crate::hmm::{high, scale, stored, vanishes};
+use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, copy, kernel, shared, thread, warp};
+use crate::hmm::{high, scale, vanishes};
 
 /// Columns of a tile.
 pub const COLUMNS: u32 = 64;
@@ -129,39 +129,44 @@ fn group() -> (u32, u32) {
     (thread::thread_idx_x() / GROUP, thread::thread_idx_x() % GROUP)
 }
 
-/// What the groups have of a tile, combined in the order of groups; valid in the first group. Each thread has 16 elements.
+/// What the groups have of a tile, combined: of the four rows of a thread's elements each group gets one, group q row q.
 ///
-/// *Barriers*: two.
+/// *Barriers*: two. *Deterministic*: yes; a group's own come first, then those of the others in their order.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn combined<T: Word>(mut x: [[T; 4]; 4], combine: impl Fn(T, T) -> T) -> [[T; 4]; 4] {
+fn combined<T: Word>(x: [[T; 4]; 4], combine: impl Fn(T, T) -> T) -> [T; 4] {
     let memory = shared::dynamic_shared_mem::<T>();
     let (group, place) = group();
+    let at = |row: u32, other: u32, j: u32| ((row * (GROUPS - 1) + other) * 4 + j) * GROUP + place;
     // Nobody reads the last stages any more.
     thread::sync_threads();
-    if group > 0 {
-        each!(I < 4, {
+    let mut own = x[0];
+    each!(I < 4, {
+        let row = I as u32;
+        if row == group {
+            own = x[I];
+        } else {
             for j in 0..4 {
-                memory.set(((group - 1) * 16 + (4 * I + j) as u32) * GROUP + place, x[I][j]);
+                memory.set(at(row, if group > row { group - 1 } else { group }, j as u32), x[I][j]);
             }
-        });
-    }
-    thread::sync_threads();
-    if group == 0 {
-        let mut other = 0;
-        while other < GROUPS - 1 {
-            each!(I < 4, {
-                for j in 0..4 {
-                    x[I][j] = combine(x[I][j], memory.get((other * 16 + (4 * I + j) as u32) * GROUP + place));
-                }
-            });
-            other += 1;
         }
-    }
-    x
+    });
+    thread::sync_threads();
+    each!(OTHER < 3, {
+        for j in 0..4 {
+            own[j] = combine(own[j], memory.get(at(group, OTHER as u32, j as u32)));
+        }
+    });
+    own
 }
 
-/// The rows x times the matrix, on tensor cores; valid in the first group.
+/// The bits of x ≥ 0 that order such numbers, at least by their exponents.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn order<T: Word>(x: T) -> u32 {
+    if T::WIDE { (x.to_raw() >> 32) as u32 } else { x.to_raw() as u32 }
+}
+
+/// A group's share of the rows x times the matrix, on tensor cores; and the [order] of the largest elements of two rows that a thread has met.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
@@ -171,90 +176,89 @@ fn tensor_product<T: Multiply>(
     rows: u32,
     matrix: Global<T>,
     first: usize,
-) -> Quarter<T> {
-    let (lane, id) = (warp::lane_id(), warp::warp_id() % 4);
-    let (g, t) = (lane / 4, lane % 4);
-    let (above, beside) = (16 * (id / 2), 32 * (id % 2));
+) -> (Quarter<T>, [u32; 2]) {
+    let (above, beside, g, t) = place();
     let k = 8 * group().0;
     let mut sums = [[T::ZERO; 4]; 4];
+    let mut tops = [0; 2];
     tile.product(x, x_first, rows, matrix, first, |left, of_matrix| {
         let at = (above + g) * LEFT + k + t;
         let a = [left.get(at), left.get(at + 8 * LEFT), left.get(at + 4), left.get(at + 8 * LEFT + 4)];
+        tops = [tops[0].max(order(a[0])).max(order(a[2])), tops[1].max(order(a[1])).max(order(a[3]))];
         for n in 0..4 {
             let at = (k + t) * right(T::WIDE) + beside + 8 * n as u32 + g;
             let b = [of_matrix.get(at), of_matrix.get(at + 4 * right(T::WIDE))];
             sums[n] = T::multiply(a, b, sums[n]);
         }
     });
-    combined(sums, |x, y| x + y)
+    (sums, tops)
+}
+
+/// First row and column of a warp's quarter of the tile, and g and t of the lane there.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn place() -> (u32, u32, u32, u32) {
+    let (lane, id) = (warp::lane_id(), warp::warp_id() % 4);
+    (16 * (id / 2), 32 * (id % 2), lane / 4, lane % 4)
 }
 
 /// α̂ of step `step`, for all sequences that have it, from α̂ of the step before.
 ///
-/// Rows of α̂ lie from row `before` and row `now` of `alpha` on; of a model, `window` rows further. `tops[row]` becomes the exponent half of the
-/// row's largest element, `exponents[row]` eₜ.
+/// `live` sequences have the step, and its rows begin with row `first`; rows of α̂ lie from row `before` and row `now` of `alpha` on, of a model
+/// `window` rows further. `exponents[row]` becomes eₜ.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the states. *Shared memory*:
-/// [`step_shared`], dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes; the maximum is one of integers. *Safety*: blocks have
-/// [`THREADS`] threads; `step` > 0; `stride` is a multiple of [`COLUMNS`]; `tops` has `rows` zeros for each model from this step on.
+/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the states, and then of the
+/// columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*:
+/// blocks have [`THREADS`] threads; `stride` is a multiple of [`COLUMNS`]; `live` > 0.
 #[kernel(T = [f32, f64])]
 pub fn forward_step<T: Multiply>(
-    step: u32,
+    first: u32,
+    live: u32,
     stride: u32,
     symbols: u32,
     before: u32,
     now: u32,
     window: u32,
     rows: u32,
-    base: Global<u32>,
     symbol: Global<u32>,
     transitions: Global<T>,
     table: Global<T>,
     alpha: GlobalMut<T>,
-    tops: GlobalMut<u32>,
     exponents: GlobalMut<i32>,
 ) {
+    let row_tops = crate::shared_array!(step_tops: u32; 128);
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
-    let (first, end) = (base.get(step as usize), base.get(step as usize + 1));
-    let earlier = base.get(step as usize - 1);
-    let live = end - first;
-    if tile.row >= live {
-        return;
-    }
     let n = stride as usize;
+    let (above, beside, g, t) = place();
+    let group = group().0;
+    let j = (tile.column + beside + 8 * group + 2 * t) as usize;
+    // What the product does not wait for, of this thread's two rows.
+    let m = [0, 8].map(|half| tile.row + above + half + g);
+    let b = m.map(|m| {
+        let v = model * symbols as usize + symbol.get((first + m.min(live - 1)) as usize) as usize;
+        [table.get(v * n + j).to_f64(), table.get(v * n + j + 1).to_f64()]
+    });
     let x_first = model * window as usize + before as usize;
-    let sums = tensor_product(tile, alpha, x_first, live, transitions, model * n * n);
-    let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
-    if group().0 > 0 {
-        return;
-    }
-    let (above, beside) = (16 * (warp::warp_id() / 2), 32 * (warp::warp_id() % 2));
+    let (sums, tops) = tensor_product(tile, alpha, x_first, live, transitions, model * n * n);
     each!(HALF < 2, {
-        let m = tile.row + above + 8 * HALF as u32 + g;
-        let there = m < live;
-        let m = if there { m } else { live - 1 };
-        let row = model * rows as usize + (first + m) as usize;
-        let (factor, e) = scale(tops.get(model * rows as usize + (earlier + m) as usize));
-        let v = model * symbols as usize + symbol.get((first + m) as usize) as usize;
-        let mut top = 0;
-        for k in 0..4 {
-            for c in 0..2 {
-                let j = (tile.column + beside + 8 * k as u32 + 2 * t + c as u32) as usize;
-                let b = table.get(v * n + j).to_f64();
-                let x = stored::<T>(sums[k][2 * HALF + c].to_f64() * (b * factor));
-                top = top.max(high(x));
-                if there {
-                    alpha.set((model * window as usize + (now + m) as usize) * n + j, T::from_f64(x));
-                }
-            }
+        let top = tops[HALF].max(warp::shuffle_xor(warp::FULL, tops[HALF], 1));
+        let top = top.max(warp::shuffle_xor(warp::FULL, top, 2));
+        if beside == 0 && t == 0 {
+            row_tops.set((above + 8 * HALF as u32 + g) * GROUPS + group, top);
         }
-        top = top.max(warp::shuffle_xor(warp::FULL, top, 1));
-        top = top.max(warp::shuffle_xor(warp::FULL, top, 2));
-        if there && t == 0 {
-            atomic::max((tops, row), top);
-            if tile.column == 0 && beside == 0 {
-                exponents.set(row, e);
+    });
+    let sums = combined(sums, |x, y| x + y);
+    each!(HALF < 2, {
+        let of_groups = row_tops.get4((above + 8 * HALF as u32 + g) * GROUPS);
+        let top = of_groups[0].max(of_groups[1]).max(of_groups[2]).max(of_groups[3]);
+        let (factor, e) = scale(if T::WIDE { top } else { high(f64::from(f32::from_bits(top))) });
+        if m[HALF] < live {
+            let at = (model * window as usize + (now + m[HALF]) as usize) * n + j;
+            for c in 0..2 {
+                alpha.set(at + c, T::from_f64(sums[2 * HALF + c].to_f64() * (b[HALF][c] * factor)));
+            }
+            if j == 0 {
+                exponents.set(model * rows as usize + (first + m[HALF]) as usize, e);
             }
         }
     });
@@ -274,22 +278,17 @@ pub fn forward_start<T: Real>(
     start: Global<T>,
     table: Global<T>,
     alpha: GlobalMut<T>,
-    tops: GlobalMut<u32>,
     exponents: GlobalMut<i32>,
 ) {
     let (m, model, n) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize, stride as usize);
     let v = model * symbols as usize + symbol.get(m) as usize;
     let mut j = warp::lane_id() as usize;
-    let mut top = 0;
     while j < n {
-        let x = stored::<T>(start.get(model * n + j).to_f64() * table.get(v * n + j).to_f64());
+        let x = start.get(model * n + j).to_f64() * table.get(v * n + j).to_f64();
         alpha.set((model * window as usize + now as usize + m) * n + j, T::from_f64(x));
-        top = top.max(high(x));
         j += 32;
     }
-    let top = warp::max_u32(warp::FULL, top);
     if warp::lane_id() == 0 {
-        tops.set(model * rows as usize + m, top);
         exponents.set(model * rows as usize + m, 0);
     }
 }
@@ -336,14 +335,15 @@ pub fn forward_end<T: Real>(
 
 /// β̂, γ and û of step `step`, from û of the step behind.
 ///
-/// `pairs` has û of the step behind from row `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row
-/// `here` on.
+/// `live` sequences have the step, and its rows begin with row `first`; `on` of them go on behind it. `pairs` has û of the step behind from row
+/// `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on.
 ///
 /// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
 pub fn backward_step<T: Multiply>(
-    step: u32,
-    last: u32,
+    first: u32,
+    live: u32,
+    on: u32,
     stride: u32,
     sequences: u32,
     symbols: u32,
@@ -351,9 +351,7 @@ pub fn backward_step<T: Multiply>(
     now: u32,
     here: u32,
     window: u32,
-    pair_window: u32,
     rows: u32,
-    base: Global<u32>,
     symbol: Global<u32>,
     transposed: Global<T>,
     table: Global<T>,
@@ -366,64 +364,61 @@ pub fn backward_step<T: Multiply>(
 ) {
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
-    let first = base.get(step as usize);
-    let live = base.get(step as usize + 1) - first;
-    // Sequences that go on behind this step.
-    let on = if step == last { 0 } else { base.get(step as usize + 2) - base.get(step as usize + 1) };
-    if tile.row >= live {
-        return;
-    }
     let n = stride as usize;
-    let pair_first = model * pair_window as usize;
-    let mut sums = [[T::ZERO; 4]; 4];
+    let (above, beside, g, t) = place();
+    let j = (tile.column + beside + 8 * group().0 + 2 * t) as usize;
+    // What the product does not wait for, of this thread's two rows: α̂, b · 2^−e, and β̂ of sequences that end here.
+    let m = [0, 8].map(|half| tile.row + above + half + g);
+    let of_window = |place: u32, m: u32| (model * window as usize + (place + m) as usize) * n + j;
+    let known = m.map(|m| {
+        let m = m.min(live - 1);
+        let e = exponents.get(model * rows as usize + (first + m) as usize);
+        let factor = f64::from_bits(((1023 - e) as u64) << 52);
+        let v = model * symbols as usize + symbol.get((first + m) as usize) as usize;
+        let likelihood = likelihoods.get(2 * (model * sequences as usize + m as usize));
+        let inverse = if likelihood > 0.0 { 1.0 / likelihood } else { 0.0 };
+        [0, 1].map(|c| {
+            let x = alpha.get(of_window(here, m) + c).to_f64();
+            let last = if m < on { 0.0 } else { end.get(model * n + j + c).to_f64() * inverse };
+            (x, table.get(v * n + j + c).to_f64() * factor, last)
+        })
+    });
+    let mut sums = [T::ZERO; 4];
     if tile.row < on {
-        sums = tensor_product(tile, pairs, pair_first + behind as usize, on, transposed, model * n * n);
+        let pair_first = model * window as usize + behind as usize;
+        let (parts, _) = tensor_product(tile, pairs, pair_first, on, transposed, model * n * n);
+        sums = combined(parts, |x, y| x + y);
     }
-    let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
-    if group().0 > 0 {
-        return;
-    }
-    let (above, beside) = (16 * (warp::warp_id() / 2), 32 * (warp::warp_id() % 2));
     each!(HALF < 2, {
-        let m = tile.row + above + 8 * HALF as u32 + g;
+        let m = m[HALF];
         if m < live {
-            let e = exponents.get(model * rows as usize + (first + m) as usize);
-            let factor = f64::from_bits(((1023 - e) as u64) << 52);
-            let v = model * symbols as usize + symbol.get((first + m) as usize) as usize;
-            let likelihood = likelihoods.get(2 * (model * sequences as usize + m as usize));
-            let inverse = if likelihood > 0.0 { 1.0 / likelihood } else { 0.0 };
-            let at = (model * window as usize + (here + m) as usize) * n;
-            for k in 0..4 {
-                for c in 0..2 {
-                    let j = (tile.column + beside + 8 * k as u32 + 2 * t + c as u32) as usize;
-                    let beta =
-                        if m < on { sums[k][2 * HALF + c].to_f64() } else { end.get(model * n + j).to_f64() * inverse };
-                    let x = alpha.get(at + j).to_f64();
-                    let lives = !vanishes::<T>(x);
-                    let u = if lives { beta * (table.get(v * n + j).to_f64() * factor) } else { 0.0 };
-                    gamma.set(at + j, if lives { T::from_f64(x * beta) } else { T::ZERO });
-                    pairs.set((pair_first + (now + m) as usize) * n + j, T::from_f64(u));
-                    if m >= on {
-                        pairs.set((pair_first + (behind + m) as usize) * n + j, T::ZERO);
-                    }
+            for c in 0..2 {
+                let (x, b, last) = known[HALF][c];
+                let beta = if m < on { sums[2 * HALF + c].to_f64() } else { last };
+                let lives = !vanishes::<T>(x);
+                gamma.set(of_window(here, m) + c, if lives { T::from_f64(x * beta) } else { T::ZERO });
+                pairs.set(of_window(now, m) + c, if lives { T::from_f64(beta * b) } else { T::ZERO });
+                if m >= on {
+                    pairs.set(of_window(behind, m) + c, T::ZERO);
                 }
             }
         }
     });
 }
 
-/// δ of step `step`, from δ of the step before: both are rows of `delta`, `rows` for each model.
+/// δ of a step, from δ of the step before: both are rows of `delta`, `rows` for each model, from row `first` and row `before` on.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it. *Shared memory*:
-/// [`step_shared`], dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*: as [`forward_step`]; at `step` 0 nothing is
-/// before.
+/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it and a quarter of the states, and then per
+/// 4 columns. *Shared memory*: [`step_shared`], dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*: as
+/// [`forward_step`]; where `first` is 0 nothing is before.
 #[kernel(T = [f32, f64])]
 pub fn viterbi_step<T: Real>(
-    step: u32,
+    first: u32,
+    live: u32,
+    before: u32,
     stride: u32,
     symbols: u32,
     rows: u32,
-    base: Global<u32>,
     symbol: Global<u32>,
     log_start: Global<T>,
     log_transitions: Global<T>,
@@ -432,17 +427,17 @@ pub fn viterbi_step<T: Real>(
 ) {
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
-    let first = base.get(step as usize);
-    let live = base.get(step as usize + 1) - first;
-    if tile.row >= live {
-        return;
-    }
     let n = stride as usize;
     let (group, place) = group();
     let (r, c) = (4 * (place / 16), 4 * (place % 16));
-    let mut best = [[T::NEG_INFINITY; 4]; 4];
-    if step > 0 {
-        let before = model * rows as usize + base.get(step as usize - 1) as usize;
+    let (m, state) = (tile.row + r + group, (tile.column + c) as usize);
+    let v = model * symbols as usize + symbol.get((first + m.min(live - 1)) as usize) as usize;
+    let emission = log_table.get4((v * n + state) / 4);
+    let largest = if first == 0 {
+        log_start.get4((model * n + state) / 4)
+    } else {
+        let mut best = [[T::NEG_INFINITY; 4]; 4];
+        let before = model * rows as usize + before as usize;
         tile.product(delta, before, live, log_transitions, model * n * n, |left, of_matrix| {
             let mut k = 8 * group;
             while k < 8 * group + 8 {
@@ -461,24 +456,11 @@ pub fn viterbi_step<T: Real>(
                 k += 4;
             }
         });
-        best = combined(best, T::max);
-    }
-    if group > 0 {
-        return;
-    }
-    for i in 0..4 {
-        let m = tile.row + r + i as u32;
-        if m < live {
-            let v = model * symbols as usize + symbol.get((first + m) as usize) as usize;
-            let mut now = [T::ZERO; 4];
-            for j in 0..4 {
-                let state = (tile.column + c) as usize + j;
-                let maximum = if step == 0 { log_start.get(model * n + state) } else { best[i][j] };
-                now[j] = maximum + log_table.get(v * n + state);
-            }
-            let at = (model * rows as usize + (first + m) as usize) * n + (tile.column + c) as usize;
-            delta.set4(at / 4, now);
-        }
+        combined(best, T::max)
+    };
+    if m < live {
+        let at = (model * rows as usize + (first + m) as usize) * n + state;
+        delta.set4(at / 4, [0, 1, 2, 3].map(|k| largest[k] + emission[k]));
     }
 }
 

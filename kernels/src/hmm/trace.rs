@@ -5,38 +5,44 @@
 use crate::device::{Global, GlobalMut, Real, kernel, thread, warp};
 use crate::hmm::viterbi::NO_STATE;
 
-/// States of which a lane loads δ before the state that they may lead to is known.
+/// Quads of states of which a lane loads δ before the state that they may lead to is known: those of 512 states.
 const EARLY: usize = 4;
 
-/// The larger of two scores, and of equal ones that of the lower state.
+/// States that the lanes of a warp take together, four each.
+const TOGETHER: usize = 128;
+
+/// The bits of x as numbers that are ordered as x is: its high half, or all of it, and its low half.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-fn better<T: Real>((x, i): (T, u32), (y, j): (T, u32)) -> (T, u32) {
-    if y > x || (y == x && j < i) { (y, j) } else { (x, i) }
+fn ordered<T: Real>(x: T) -> (u32, u32) {
+    // There is one zero only.
+    let raw = (x + T::ZERO).to_raw();
+    let (high, low) = if T::WIDE { ((raw >> 32) as u32, raw as u32) } else { (raw as u32, 0) };
+    if high >> 31 == 0 { (high | 1 << 31, low) } else { (!high, !low) }
 }
 
-/// The best of all lanes.
+/// The lowest of those states of all lanes that are the best.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn best_of_warp<T: Real>(mut best: (T, u32)) -> (T, u32) {
-    let mut distance = 16;
-    while distance > 0 {
-        let other = (warp::shuffle_xor(warp::FULL, best.0, distance), warp::shuffle_xor(warp::FULL, best.1, distance));
-        best = better(best, other);
-        distance /= 2;
+fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
+    let (high, low) = ordered(x);
+    let mut wins = high == warp::max_u32(warp::FULL, high);
+    if T::WIDE {
+        let low = if wins { low } else { 0 };
+        wins &= low == warp::max_u32(warp::FULL, low);
     }
-    best
+    warp::min_u32(warp::FULL, if wins { state } else { u32::MAX })
 }
 
 /// The path through δ of all steps.
 ///
 /// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp).
 ///
-/// *Thread mapping*: a warp per sequence, in blocks of one; lane l has states l, l + 32, …. *Deterministic*: yes. *Safety*: blocks have
-/// 32 threads, the grid one for each sequence; its y is the model; `delta` and ln Aᵀ have rows of `stride` elements.
+/// *Thread mapping*: a warp per sequence, in blocks of one; of 128 states lane l has 4l … 4l + 3. *Deterministic*: yes. *Safety*: blocks have
+/// 32 threads, the grid one for each sequence; its y is the model; `delta` and ln Aᵀ have rows of `stride` elements, a multiple of 4, and −∞
+/// where there is no state.
 #[kernel(T = [f32, f64])]
 pub fn trace<T: Real>(
     sequences: u32,
-    states: u32,
     stride: u32,
     symbols: u32,
     rows: u32,
@@ -56,48 +62,59 @@ pub fn trace<T: Real>(
     let (n, length) = (stride as usize, lengths.get(m as usize));
     let row_of = |step: u32| model * rows as usize + (base.get(step as usize) + m) as usize;
     let early_of = |step: u32| {
-        let mut early = [T::NEG_INFINITY; EARLY];
-        for (k, x) in early.iter_mut().enumerate() {
-            let i = lane + 32 * k as u32;
-            if i < states {
-                *x = delta.get(row_of(step) * n + i as usize);
+        let mut early = [[T::NEG_INFINITY; 4]; EARLY];
+        each!(Q < EARLY, {
+            let i = TOGETHER * Q + 4 * lane as usize;
+            if i < n {
+                early[Q] = delta.get4((row_of(step) * n + i) / 4);
             }
-        }
+        });
         early
     };
     // The best state of a step, where `toward` is what is added to δ.
-    let best_of = |step: u32, early: [T; EARLY], toward: Global<T>, first: usize| {
-        let mut best = (T::NEG_INFINITY, lane);
-        for k in 0..EARLY {
-            let i = lane + 32 * k as u32;
-            if i < states {
-                best = better(best, (early[k] + toward.get(first + i as usize), i));
+    let best_of = |step: u32, early: [[T; 4]; EARLY], toward: Global<T>, first: usize| {
+        let mut added = [[T::NEG_INFINITY; 4]; EARLY];
+        each!(Q < EARLY, {
+            let i = TOGETHER * Q + 4 * lane as usize;
+            if i < n {
+                added[Q] = toward.get4((first + i) / 4);
             }
-        }
-        let mut i = lane + 32 * EARLY as u32;
-        while i < states {
-            let x = delta.get(row_of(step) * n + i as usize) + toward.get(first + i as usize);
-            best = better(best, (x, i));
-            i += 32;
+        });
+        let mut best = (T::NEG_INFINITY, NO_STATE);
+        let mut meet = |i: usize, delta: [T; 4], added: [T; 4]| {
+            for c in 0..4 {
+                let x = delta[c] + added[c];
+                if x > best.0 {
+                    best = (x, (i + c) as u32);
+                }
+            }
+        };
+        each!(Q < EARLY, {
+            meet(TOGETHER * Q + 4 * lane as usize, early[Q], added[Q]);
+        });
+        let mut i = TOGETHER * EARLY + 4 * lane as usize;
+        while i < n {
+            meet(i, delta.get4((row_of(step) * n + i) / 4), toward.get4((first + i) / 4));
+            i += TOGETHER;
         }
         best_of_warp(best)
     };
 
-    let (best, mut state) = best_of(length - 1, early_of(length - 1), log_end, model * n);
-    let possible = best > T::NEG_INFINITY;
-    let mut early = if length > 1 { early_of(length - 2) } else { [T::NEG_INFINITY; EARLY] };
+    let mut state = best_of(length - 1, early_of(length - 1), log_end, model * n);
+    let possible = state != NO_STATE;
+    let mut early = if length > 1 { early_of(length - 2) } else { [[T::NEG_INFINITY; 4]; EARLY] };
     let mut step = length;
     while step > 0 {
         step -= 1;
         if lane == 0 {
-            path.set(row_of(step), if possible { state } else { NO_STATE });
+            path.set(row_of(step), state);
         }
         if possible && step > 0 {
             let now = early;
             if step > 1 {
                 early = early_of(step - 2);
             }
-            (_, state) = best_of(step - 1, now, log_transposed, (model * n + state as usize) * n);
+            state = best_of(step - 1, now, log_transposed, (model * n + state as usize) * n);
         }
     }
     warp::sync_warp(warp::FULL);

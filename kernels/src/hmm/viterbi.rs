@@ -8,6 +8,7 @@
 
 use crate::device::{Global, GlobalMut, Real, block, copy, kernel, shared, thread, warp};
 use crate::hmm::Ahead;
+use crate::hmm::forward::scattered;
 
 /// Steps from one subtraction of the largest δ to the next.
 pub const PERIOD: u32 = 32;
@@ -215,7 +216,7 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
 ///
 /// Results: `delta[row]`, from which [`trace`](super::trace) finds the path.
 ///
-/// *Thread mapping*: four lanes for each state j, a quarter of the column of ln A each; a block per sequence. *Shared memory*: two rows,
+/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns of ln A each, then four lanes for each state; a block per sequence. *Shared memory*: two rows,
 /// static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 16·`PER` threads, the grid a block for each sequence;
 /// otherwise as [`viterbi_warp`], with matrices of stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32])]
@@ -237,11 +238,12 @@ pub fn viterbi_block<T: Real, const PER: usize>(
     let length = lengths.get(m as usize);
     let (j, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
     let half_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;
-    // Lane p of the four has rows 16q + 4p … 16q + 4p + 3.
-    let mut a = [T::ZERO; PER];
-    each!(K < PER, {
-        let i = 16 * (K / 4) + 4 * p as usize + K % 4;
-        a[K] = log_transitions.get((model * states + i) * states + j);
+    // Of the rows lane l of 16 has 64q + 4l … 64q + 4l + 3, of four columns.
+    let l = warp::lane_id() % 16;
+    let mut a = [[T::ZERO; 4]; PER];
+    each!(K < PER / 4, {
+        let i = 64 * (K / 4) + 4 * l as usize + K % 4;
+        a[K] = log_transitions.get4(((model * states + i) * states + j / 4 * 4) / 4);
     });
     let row_of = |step: u32| base.get(step as usize) + m;
     let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
@@ -260,15 +262,15 @@ pub fn viterbi_block<T: Real, const PER: usize>(
         } else {
             let row = half_of((step + 1) % 2);
             let mut best = [T::NEG_INFINITY; 4];
-            each!(Q < PER / 4, {
-                let four = row.get4(16 * Q as u32 + 4 * p);
+            each!(Q < PER / 16, {
+                let four = row.get4(64 * Q as u32 + 4 * l);
                 for (k, x) in four.iter().enumerate() {
-                    best[k] = larger(best[k], *x + a[4 * Q + k]);
+                    for c in 0..4 {
+                        best[c] = larger(best[c], *x + a[4 * Q + k][c]);
+                    }
                 }
             });
-            let best = larger(larger(best[0], best[1]), larger(best[2], best[3]));
-            let best = larger(best, warp::shuffle_xor(warp::FULL, best, 1));
-            larger(best, warp::shuffle_xor(warp::FULL, best, 2))
+            scattered(best, larger)
         };
         let mut now = maximum + b;
         if step % PERIOD == PERIOD - 1 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpkov_kernels::hmm::backward::{backward_block, backward_warp, counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{
-    PRODUCT_THREADS, SUM_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows,
+    pair_product, product_shared, product_threads, sum_chunks, sum_parts, sum_rows, sum_threads, tile_of,
 };
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
 use warpkov_kernels::hmm::step::{
@@ -31,8 +31,8 @@ const PARTS: u32 = 2048;
 /// Parts of moments at most.
 const MOMENT_PARTS: u32 = 64;
 
-/// Blocks of a product over all rows, about.
-const PRODUCT_BLOCKS: u32 = 256;
+/// Warps of a product over all rows, about.
+const PRODUCT_WARPS: u32 = 2048;
 
 /// Shared memory of a block up to which counts of symbols are kept there, in bytes.
 const CELLS: usize = 64 * 1024;
@@ -110,7 +110,6 @@ struct Work<T: Precise, D: Device> {
     backward_carry: Scratch<T, D>,
     checkpoints: Vec<Scratch<T, D>>,
     alpha: Scratch<T, D>,
-    tops: Scratch<u32, D>,
     gamma: Scratch<T, D>,
     pairs: Scratch<T, D>,
     exponents: Scratch<i32, D>,
@@ -133,7 +132,6 @@ impl<T: Precise, D: Device> Work<T, D> {
             backward_carry: Scratch::new(device)?,
             checkpoints: Vec::new(),
             alpha: Scratch::new(device)?,
-            tops: Scratch::new(device)?,
             gamma: Scratch::new(device)?,
             pairs: Scratch::new(device)?,
             exponents: Scratch::new(device)?,
@@ -169,7 +167,6 @@ struct Launch<'a, T: Precise, D: Device> {
     device: &'a D,
     way: Way,
     count: u32,
-    states: u32,
     stride: usize,
     sequences: u32,
     symbols: u32,
@@ -205,7 +202,6 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         store: bool,
         carry: &mut D::Buffer<T>,
         alpha: &mut D::Buffer<T>,
-        tops: &mut D::Buffer<u32>,
         exponents: &mut D::Buffer<i32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
@@ -215,7 +211,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
             Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
             Way::Step => {
-                return self.forward_steps(steps, window, store, carry, alpha, tops, exponents, likelihoods);
+                return self.forward_steps(steps, window, store, carry, alpha, exponents, likelihoods);
             }
         };
         // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
@@ -253,7 +249,6 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         store: bool,
         carry: &mut D::Buffer<T>,
         alpha: &mut D::Buffer<T>,
-        tops: &mut D::Buffer<u32>,
         exponents: &mut D::Buffer<i32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
@@ -274,26 +269,25 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 if t == 0 {
                     let shape = self.shape(live, 32);
                     forward_start(
-                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, tops, exponents,
+                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, exponents,
                     )?;
                 } else {
                     let before = if t == steps.start { carried } else { place(t - 1) };
                     forward_step(
                         device,
                         self.tiles(live),
-                        t,
+                        self.packing.base[t as usize],
+                        live,
                         stride,
                         symbols,
                         before,
                         now,
                         window,
                         rows,
-                        base,
                         symbol,
                         transitions,
                         table,
                         alpha,
-                        tops,
                         exponents,
                     )?;
                 }
@@ -340,7 +334,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         gamma: &mut D::Buffer<T>,
         pairs: &mut D::Buffer<T>,
     ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
+        let Self { device, sequences, symbols, rows, symbol, models, .. } = *self;
         let Models { transposed, table, end, .. } = models;
         let (stride, carried) = (self.stride as u32, capacity - sequences);
         let (from, until) = (window.steps.start, window.steps.end);
@@ -353,12 +347,13 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 place_rows(device, shape, stride, 0, sequences, place(until - 1), capacity, carry, pairs)?;
             }
             for t in (from..until).rev() {
-                let now = if t == from { carried } else { place(t - 1) };
+                let (live, now) = (self.live(t), if t == from { carried } else { place(t - 1) });
                 backward_step(
                     device,
-                    self.tiles(self.live(t)),
-                    t,
-                    last,
+                    self.tiles(live),
+                    self.packing.base[t as usize],
+                    live,
+                    self.live(t + 1),
                     stride,
                     sequences,
                     symbols,
@@ -366,9 +361,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     now,
                     place(t),
                     capacity,
-                    capacity,
                     rows,
-                    base,
                     symbol,
                     transposed,
                     table,
@@ -457,11 +450,13 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
         unsafe {
             if let Some(pairs) = pairs {
-                let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
+                let (rows, tile) = (window.rows.len() as u32, tile_of(self.stride));
+                let tiles = stride / tile as u32;
                 let split = capacity.div_ceil(splits).next_multiple_of(16);
                 let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
-                let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
-                pair_product(device, shape, stride, rows, capacity, split, more, alpha, pairs, parts)?;
+                let shape = Shape::new(grid, product_threads(tile)).with_shared(product_shared(tile, T::WIDE));
+                instance!(tile; 64 => pair_product::<64>, 128 => pair_product::<128>;
+                    (device, shape, stride, rows, capacity, split, more, alpha, pairs, parts))?;
             }
             if lists.chunks > 0 {
                 let shape = self.shape(lists.chunks, threads);
@@ -506,11 +501,12 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         viterbi_step(
                             *device,
                             self.tiles(live),
-                            t,
+                            first,
+                            live,
+                            self.packing.base[t.saturating_sub(1) as usize],
                             stride,
                             *symbols,
                             *rows,
-                            base,
                             symbol,
                             start,
                             transitions,
@@ -523,11 +519,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     }
                 }
             }
-            let (states, stride) = (self.states, self.stride as u32);
-            let shape = self.shape(*sequences, 32);
+            let (shape, stride) = (self.shape(*sequences, 32), self.stride as u32);
             trace(
-                *device, shape, *sequences, states, stride, *symbols, *rows, lengths, base, symbol, start, transposed,
-                table, end, delta, path, scores,
+                *device, shape, *sequences, stride, *symbols, *rows, lengths, base, symbol, start, transposed, table,
+                end, delta, path, scores,
             )
         }
     }
@@ -578,7 +573,6 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             device: *device,
             way: set.way,
             count: set.hosts.len() as u32,
-            states: set.states,
             stride: set.stride,
             sequences: packing.sequences(),
             symbols: set.symbols,
@@ -600,17 +594,16 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let (device, steps) = (self.device, self.packing.steps());
         let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
         let cells = launch.cells();
-        let Work { forward_carry, alpha, tops, exponents, likelihoods, .. } = work;
+        let Work { forward_carry, alpha, exponents, likelihoods, .. } = work;
         let carry = forward_carry.of(device, cells * launch.stride)?;
         let likelihoods = likelihoods.of(device, 2 * cells)?;
         let rows = launch.count as usize * launch.rows as usize;
         if launch.way == Way::Step {
-            tops.cleared(device, rows)?;
             exponents.of(device, rows)?;
             alpha.of(device, 3 * cells * launch.stride)?;
         }
-        let (tops, exponents, window) = (tops.get_mut(), exponents.get_mut(), 3 * launch.sequences);
-        launch.forward(&steps, window, false, carry, alpha.get_mut(), tops, exponents, likelihoods)
+        let (exponents, window) = (exponents.get_mut(), 3 * launch.sequences);
+        launch.forward(&steps, window, false, carry, alpha.get_mut(), exponents, likelihoods)
     }
 
     /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
@@ -679,9 +672,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             work.checkpoints.push(Scratch::new(device)?);
         }
         {
-            let Work { forward_carry, checkpoints, alpha, tops, exponents, likelihoods, again, .. } = work;
+            let Work { forward_carry, checkpoints, alpha, exponents, likelihoods, again, .. } = work;
             let rows = launch.count as usize * launch.rows as usize;
-            let tops = if launch.way == Way::Step { tops.cleared(device, rows)? } else { tops.get_mut() };
             let carry = forward_carry.of(device, cells * stride)?;
             let alpha = alpha.of(device, elements)?;
             let exponents = exponents.of(device, rows)?;
@@ -691,7 +683,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
                 }
-                launch.forward(&window.steps, capacity, w == last, carry, alpha, tops, exponents, likelihoods)?;
+                launch.forward(&window.steps, capacity, w == last, carry, alpha, exponents, likelihoods)?;
             }
         }
         work.backward_carry.of(device, cells * stride)?;
@@ -708,9 +700,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 if w > 0 {
                     copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
                 }
-                let (alpha, tops) = (alpha.get_mut(), work.tops.get_mut());
+                let alpha = alpha.get_mut();
                 let (exponents, again) = (exponents.get_mut(), work.again.get_mut());
-                launch.forward(&window.steps, capacity, true, carry, alpha, tops, exponents, again)?;
+                launch.forward(&window.steps, capacity, true, carry, alpha, exponents, again)?;
             }
             launch.backward(
                 window,
@@ -760,8 +752,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some(set) = &self.set else { return Ok(()) };
         let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, Way::Warp { .. }));
         let symbols = set.counted();
-        let tiles = (stride / TILE).pow(2).max(1) as u32;
-        let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
+        let tile = tile_of(stride);
+        let tiles = (stride / tile).pow(2).max(1) as u32;
+        let splits = (PRODUCT_WARPS / product_threads(tile) * 32 / tiles).clamp(1, capacity.div_ceil(64));
         let (pieces, len) = if in_warps {
             (self.packing.sequences().div_ceil(8).min(PARTS), counts_len(stride, wanted.slots as usize))
         } else {
@@ -813,15 +806,17 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             set.gaussians = gaussians;
         }
         swept?;
-        let shape = |len: usize| Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, SUM_THREADS);
+        let shape = |len: usize, parts: u32| {
+            Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, sum_threads(parts))
+        };
         let Work { parts, sums, moment_parts, moments, .. } = &mut self.work;
         // SAFETY: there are as many parts as blocks have written.
         unsafe {
             if moments_len > 0 {
-                let shape = shape(moments_len);
+                let shape = shape(moments_len, moment_splits);
                 sum_parts(device, shape, moments_len as u32, moment_splits, moment_parts.get(), moments.get_mut())?;
             }
-            sum_parts(device, shape(len), len as u32, pieces, parts.get(), sums.get_mut())
+            sum_parts(device, shape(len, pieces), len as u32, pieces, parts.get(), sums.get_mut())
         }
     }
 

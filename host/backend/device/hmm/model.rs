@@ -1,6 +1,6 @@
 //! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
 
-use warpkov_kernels::hmm::{TILE, counts};
+use warpkov_kernels::hmm::{TILE, step};
 use warpkov_kernels::launch::Device;
 
 use crate::backend::Precise;
@@ -41,7 +41,7 @@ impl Way {
         match self {
             Self::Warp { tiles } => TILE * tiles,
             Self::Block { per } => 4 * per,
-            Self::Step => (states as usize).next_multiple_of(counts::TILE),
+            Self::Step => (states as usize).next_multiple_of(step::COLUMNS as usize),
         }
     }
 }

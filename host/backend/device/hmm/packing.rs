@@ -3,10 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::hmm::sequences::{Observations, Sequences};
+use warpkov_kernels::hmm::counts::CHUNK;
 
-/// Rows of a chunk of [`sum_rows`](warpkov_kernels::hmm::counts::sum_rows).
-const CHUNK: u32 = 64;
+use crate::hmm::sequences::{Observations, Sequences};
 
 /// Sequences by time: the row of step t of sequence m is `base[t] + m`, where sequences are numbered by falling length.
 pub struct Packing {
