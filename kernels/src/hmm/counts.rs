@@ -5,32 +5,24 @@
 use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use crate::device::{Shared, Source};
 
-/// Rows and columns of the tiles of [`pair_product`] for `stride` columns: the larger a tile, the less often a row is read.
-#[must_use]
-pub const fn tile_of(stride: usize) -> usize {
-    if stride >= 256 && stride.is_multiple_of(128) { 128 } else { 64 }
-}
-
-/// Threads of a block of it: a warp for 32 × 32 of the tile.
-#[must_use]
-pub const fn product_threads(tile: usize) -> u32 {
-    (tile * tile / 32) as u32
-}
-
+/// Rows and columns of a tile of [`pair_product`].
+pub const TILE: usize = 64;
+/// Threads of a block of it: four warps, each with a quarter of the tile.
+pub const PRODUCT_THREADS: u32 = 128;
 /// Rows of a step.
-const STEP: u32 = 8;
+const STEP: u32 = 16;
 /// Steps that are on their way, or in use.
-const STAGES: u32 = 4;
+const STAGES: u32 = 3;
 
 /// From row to row in shared memory: the lanes of a warp read from all banks.
-const fn pitch(tile: usize, wide: bool) -> u32 {
-    tile as u32 + if wide { 4 } else { 8 }
+const fn pitch(wide: bool) -> u32 {
+    TILE as u32 + if wide { 4 } else { 8 }
 }
 
 /// Shared memory of a block of [`pair_product`] in bytes, for elements of 8 bytes or 4.
 #[must_use]
-pub const fn product_shared(tile: usize, wide: bool) -> u32 {
-    STAGES * 2 * STEP * pitch(tile, wide) * if wide { 8 } else { 4 }
+pub const fn product_shared(wide: bool) -> u32 {
+    STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
 }
 
 /// Xᵀ Y in parts: `parts[s]` = Σᵣ xᵣ yᵣᵀ over the rows r of split s, in f64; added to what is there, where `more` is not 0.
@@ -38,11 +30,11 @@ pub const fn product_shared(tile: usize, wide: bool) -> u32 {
 /// With α̂ and the û of the step behind, this times A element by element is Σ ξ.
 ///
 /// *Thread mapping*: the grid's x is the tile, its y the model, its z the split of `split` rows; a warp per 32 × 32 of the tile, on
-/// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 8 rows. *Deterministic*: yes. *Safety*: blocks
-/// have [`product_threads`]; X and Y have `window` ≥ `rows` rows of `stride` elements for each model; `stride` is a
-/// multiple of `TILE`; `parts` has a matrix for each model and split.
-#[kernel(T = [f32, f64], TILE = [64, 128])]
-pub fn pair_product<T: Real, const TILE: usize>(
+/// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes. *Safety*: blocks
+/// have [`PRODUCT_THREADS`] threads; X and Y have `window` ≥ `rows` rows of `stride` elements for each model; `stride` is a
+/// multiple of [`TILE`]; `parts` has a matrix for each model and split.
+#[kernel(T = [f32, f64])]
+pub fn pair_product<T: Real>(
     stride: u32,
     rows: u32,
     window: u32,
@@ -54,20 +46,19 @@ pub fn pair_product<T: Real, const TILE: usize>(
 ) {
     let memory = shared::dynamic_shared_mem::<T>();
     let (model, z) = (thread::block_idx_y() as usize, thread::block_idx_z());
-    let pitch = pitch(TILE, T::WIDE);
+    let pitch = pitch(T::WIDE);
     let tiles = stride / TILE as u32;
     let (top, left) = (TILE as u32 * (thread::block_idx_x() / tiles), TILE as u32 * (thread::block_idx_x() % tiles));
     let (first, last) = (z * split, (z * split + split).min(rows));
     let (lane, id) = (warp::lane_id(), warp::warp_id());
     let (g, t) = (lane / 4, lane % 4);
-    let across = TILE as u32 / 32;
-    let (above, beside) = (32 * (id / across), 32 * (id % across));
+    let (above, beside) = (32 * (id / 2), 32 * (id % 2));
     let stage_of = |step: u32| memory.split(step % STAGES * 2 * STEP * pitch).1.split(STEP * pitch);
     let stage = |step: u32| {
         let (of_x, of_y) = stage_of(step);
         let from = first + step * STEP;
-        rows_to::<T, TILE>(of_x, x, model * window as usize, from, last, stride, top);
-        rows_to::<T, TILE>(of_y, y, model * window as usize, from, last, stride, left);
+        rows_to::<T>(of_x, pitch, x, model * window as usize, from, last, stride, top);
+        rows_to::<T>(of_y, pitch, y, model * window as usize, from, last, stride, left);
     };
 
     let steps = last.saturating_sub(first).div_ceil(STEP);
@@ -128,12 +119,13 @@ pub fn pair_product<T: Real, const TILE: usize>(
     }
 }
 
-/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + `TILE` − 1; rows from `last` on are zeros.
+/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros.
 #[allow(clippy::too_many_arguments, reason = "a tile, and where it comes from")]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn rows_to<T: Real, const TILE: usize>(
+fn rows_to<T: Real>(
     tile: Shared<T>,
+    pitch: u32,
     source: impl Source<T>,
     origin: usize,
     from: u32,
@@ -141,7 +133,7 @@ fn rows_to<T: Real, const TILE: usize>(
     stride: u32,
     left: u32,
 ) {
-    let (width, pitch) = (Shared::<T>::IN_16_BYTES, pitch(TILE, T::WIDE));
+    let width = Shared::<T>::IN_16_BYTES;
     let mut k = thread::thread_idx_x();
     while k < STEP * TILE as u32 / width {
         let (r, column) = (k / (TILE as u32 / width), k % (TILE as u32 / width) * width);
@@ -153,7 +145,7 @@ fn rows_to<T: Real, const TILE: usize>(
                 tile.set(r * pitch + column + c, T::ZERO);
             }
         }
-        k += product_threads(TILE);
+        k += PRODUCT_THREADS;
     }
 }
 

@@ -5,9 +5,6 @@
 use crate::device::{Global, GlobalMut, Real, kernel, thread, warp};
 use crate::hmm::viterbi::NO_STATE;
 
-/// Quads of states of which a lane loads δ before the state that they may lead to is known: those of 512 states.
-const EARLY: usize = 4;
-
 /// States that the lanes of a warp take together, four each.
 const TOGETHER: usize = 128;
 
@@ -37,11 +34,13 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
 ///
 /// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp).
 ///
+/// Of 128·`EARLY` states δ is loaded before the state that it may lead to is known.
+///
 /// *Thread mapping*: a warp per sequence, in blocks of one; of 128 states lane l has 4l … 4l + 3. *Deterministic*: yes. *Safety*: blocks have
 /// 32 threads, the grid one for each sequence; its y is the model; `delta` and ln Aᵀ have rows of `stride` elements, a multiple of 4, and −∞
 /// where there is no state.
-#[kernel(T = [f32, f64])]
-pub fn trace<T: Real>(
+#[kernel(T = [f32, f64], EARLY = [1, 4])]
+pub fn trace<T: Real, const EARLY: usize>(
     sequences: u32,
     stride: u32,
     symbols: u32,

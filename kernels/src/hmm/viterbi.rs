@@ -1,10 +1,11 @@
 //! The most probable path: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), δ₁ = ln π + ln b(o₁), and the path back from argmax δ_T + ln end.
 //!
-//! What leads to a maximum is not stored but found again, for the states of the path alone. Of equal ones the lowest state wins.
+//! What leads to a maximum is stored for up to 32 states; for more it is found again, for the states of the path alone. Of equal ones the
+//! lowest state wins.
 //! The largest δ is taken from all of them after every 32nd step, which keeps the digits of long sequences; scores are sums
 //! along the path, in f64.
 //!
-//! *Bytes*, per row: NS elements are written and read.
+//! *Bytes*, per row: NS elements are written and read; for up to 32 states NS bytes.
 
 use crate::device::{Global, GlobalMut, Real, block, copy, kernel, shared, thread, warp};
 use crate::hmm::Ahead;
@@ -13,32 +14,43 @@ use crate::hmm::forward::scattered;
 /// Steps from one subtraction of the largest δ to the next.
 pub const PERIOD: u32 = 32;
 
-/// Rows that are on their way to shared memory, or there.
+/// Words of pointers that are on their way to shared memory, or there.
 const STAGES: u32 = 8;
 
 /// No state: that of a path that is not possible.
 pub const NO_STATE: u32 = u32::MAX;
 
-/// Shared memory of a block of [`viterbi_warp`] in bytes, for elements of `element` bytes.
+/// Lanes of [`viterbi_warp`] for a sequence: each has two states, or one where ln A would not fit in registers.
 #[must_use]
-pub const fn warp_shared(lanes: usize, element: usize) -> usize {
-    element * (2 * 32 + STAGES as usize * 32 + lanes * lanes)
+pub const fn lanes_of(states: usize) -> usize {
+    if states < 32 { states / 2 } else { states }
 }
 
-/// N ≤ `LANES`: whole sequences in groups of `LANES` lanes, forward and back.
+/// From row to row of δ in shared memory: groups of lanes read from all banks.
+const fn pitch(states: usize) -> usize {
+    states + 4
+}
+
+/// Shared memory of a block of [`viterbi_warp`] in bytes, for elements of `element` bytes.
+#[must_use]
+pub const fn warp_shared(states: usize, element: usize) -> usize {
+    element * (2 * (32 / lanes_of(states)) * pitch(states) + states * states)
+}
+
+/// N ≤ `STATES`: whole sequences in groups of [`lanes_of`] lanes, forward and back.
 ///
 /// Results: `path[row]`, and `scores[m]` = ln P(path, O), or [`NO_STATE`] and −∞.
 ///
-/// What is stored of a step are the maxima before emissions are added: going back, the step is then the first i with
-/// δₜ₋₁(i) + ln Aᵢⱼ equal to the maximum, which lanes find by a vote.
+/// What leads to each maximum is stored in a byte: to follow bytes takes less than to find maxima again. Those of two or four steps
+/// make a word of a lane, which lies in the row of the first of them.
 ///
-/// *Thread mapping*: a lane per state, with its column of ln A in registers; a warp per block. *Shared memory*: [`warp_shared`],
-/// dynamic. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the bits of a sequence do not depend on the others.
-/// *Safety*: blocks have 32 threads, the grid has one for 32 / `LANES` sequences; `lengths` descends, and has `sequences` elements;
-/// `base` has one more than `lengths[0]`; matrices have stride `LANES`, and −∞ where there is no state; `maxima` has `rows` rows for
-/// each model, `path` an element for each.
-#[kernel(T = [f32, f64], LANES = [8, 16, 32])]
-pub fn viterbi_warp<T: Real, const LANES: usize>(
+/// *Thread mapping*: [`lanes_of`] lanes per sequence, with their columns of ln A in registers; a warp per block. *Shared memory*:
+/// [`warp_shared`], dynamic; 256 words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the bits of a sequence do
+/// not depend on the others. *Safety*: blocks have 32 threads, the grid has one for 32 / lanes sequences; `lengths` descends, and has
+/// `sequences` elements; `base` has one more than `lengths[0]`; matrices have stride `STATES`, and −∞ where there is no state; `pointers` has
+/// `rows` rows of a word per lane for each model, `path` an element for each.
+#[kernel(T = [f32, f64], STATES = [8, 16, 32])]
+pub fn viterbi_warp<T: Real, const STATES: usize>(
     sequences: u32,
     symbols: u32,
     rows: u32,
@@ -49,21 +61,28 @@ pub fn viterbi_warp<T: Real, const LANES: usize>(
     log_transitions: Global<T>,
     log_table: Global<T>,
     log_end: Global<T>,
-    maxima: GlobalMut<T>,
+    pointers: GlobalMut<u32>,
     path: GlobalMut<u32>,
     scores: GlobalMut<f64>,
 ) {
     let model = thread::block_idx_y() as usize;
-    let (lane, lanes) = (warp::lane_id(), LANES as u32);
-    let (group, j) = (lane / lanes, (lane % lanes) as usize);
+    let lanes = lanes_of(STATES) as u32;
+    // States of a lane, and steps of a word.
+    let each = STATES / lanes as usize;
+    let together = 4 / each as u32;
+    let (lane, group, l) = (warp::lane_id(), warp::lane_id() / lanes, warp::lane_id() % lanes);
+    let first_state = each * l as usize;
     let memory = shared::dynamic_shared_mem::<T>();
-    let (deltas, memory) = memory.split(64);
-    let (ring, matrix) = memory.split(STAGES * 32);
-    let mut column = [T::ZERO; LANES];
-    each!(I < LANES, {
-        column[I] = log_transitions.get((model * LANES + I) * LANES + j);
-        if group == 0 {
-            matrix.set(j as u32 * lanes + I as u32, column[I]);
+    let half = 32 / lanes * pitch(STATES) as u32;
+    let (deltas, matrix) = memory.split(2 * half);
+    let ring = crate::shared_array!(viterbi_ring: u32; 256);
+    let mut columns = [[T::ZERO; 2]; STATES];
+    each!(I < STATES, {
+        for e in 0..each {
+            columns[I][e] = log_transitions.get((model * STATES + I) * STATES + first_state + e);
+            if group == 0 {
+                matrix.set((first_state + e) as u32 * STATES as u32 + I as u32, columns[I][e]);
+            }
         }
     });
     warp::sync_warp(warp::FULL);
@@ -74,134 +93,155 @@ pub fn viterbi_warp<T: Real, const LANES: usize>(
     let m = if there { first + group } else { first };
     let length = if there { lengths.get(m as usize) } else { 0 };
     let row_of = |step: u32| base.get(step as usize) + m;
-    let at = |step: u32| (model * rows as usize + row_of(step) as usize) * LANES + j;
+    let word_of = |step: u32| (model * rows as usize + row_of(step) as usize) * lanes as usize + l as usize;
     let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
-    let place = |v: u32| (model * symbols as usize + v as usize) * LANES;
-    // Without its largest value, at the end of a period.
-    let without = |step: u32, delta: T| {
-        if step % PERIOD != PERIOD - 1 {
-            return delta;
+    let place = |v: u32| (model * symbols as usize + v as usize) * STATES;
+    let emissions = |v: u32| {
+        let mut b = [T::ZERO; 2];
+        for e in 0..each {
+            b[e] = log_table.get(place(v) + first_state + e);
         }
-        let largest = warp::reduce_width(delta, lanes, T::max);
-        if largest > T::NEG_INFINITY { delta - largest } else { delta }
+        b
     };
 
-    let mut ahead = Ahead::<LANES>::new(0, true, load);
-    let mut next = log_table.get(place(ahead.get(0)) + j);
-    let mut delta = T::NEG_INFINITY;
+    let mut ahead = Ahead::<4>::new(0, true, load);
+    let mut next = emissions(ahead.get(0));
+    let mut delta = [T::NEG_INFINITY; 2];
+    let mut word = 0;
     let mut step = 0;
     while step < longest {
         let b = next;
         if step + 1 < longest {
             ahead.go_to(step + 1, true, load);
-            next = log_table.get(place(ahead.get(step + 1)) + j);
+            next = emissions(ahead.get(step + 1));
         }
-        let maximum = if step == 0 {
-            log_start.get(model * LANES + j)
+        let mut now = [T::NEG_INFINITY; 2];
+        if step == 0 {
+            for e in 0..each {
+                now[e] = log_start.get(model * STATES + first_state + e);
+            }
         } else {
-            let row = deltas.split(step % 2 * 32).1;
-            row.set(lane, delta);
+            let row = deltas.split(step % 2 * half + group * pitch(STATES) as u32).1;
+            for e in 0..each {
+                row.set((first_state + e) as u32, delta[e]);
+            }
             warp::sync_warp(warp::FULL);
-            let mut best = [T::NEG_INFINITY; 4];
-            each!(Q < LANES / 4, {
-                let four = row.get4(group * lanes + 4 * Q as u32);
+            // The best of the lower half of states, and of the upper.
+            let mut best = [[(T::NEG_INFINITY, 0); 2]; 2];
+            each!(Q < STATES / 4, {
+                let four = row.get4(4 * Q as u32);
+                let best = &mut best[Q / (STATES / 8)];
                 for (k, x) in four.iter().enumerate() {
-                    best[k] = larger(best[k], *x + column[4 * Q + k]);
+                    for e in 0..each {
+                        let x = *x + columns[4 * Q + k][e];
+                        if x > best[e].0 {
+                            best[e] = (x, 4 * Q as u32 + k as u32);
+                        }
+                    }
                 }
             });
-            larger(larger(best[0], best[1]), larger(best[2], best[3]))
-        };
-        let now = without(step, maximum + b);
+            for e in 0..each {
+                let (x, from) = if best[1][e].0 > best[0][e].0 { best[1][e] } else { best[0][e] };
+                now[e] = x;
+                word |= from << (8 * (each as u32 * (step % together) + e as u32));
+            }
+        }
+        for e in 0..each {
+            now[e] = now[e] + b[e];
+        }
+        if step % PERIOD == PERIOD - 1 {
+            let largest = warp::reduce_width(now[0].max(now[1]), lanes, T::max);
+            if largest > T::NEG_INFINITY {
+                now = now.map(|x| x - largest);
+            }
+        }
         if step < length {
-            maxima.set(at(step), maximum);
             delta = now;
         }
         step += 1;
+        if step % together == 0 || step == longest {
+            let start = (step - 1) / together * together;
+            if start < length {
+                pointers.set(word_of(start), word);
+            }
+            word = 0;
+        }
     }
 
-    // The lowest lane of each group whose number is the largest, and whether that is one.
-    let group_lanes = if LANES == 32 { u32::MAX } else { (1 << lanes % 32) - 1 };
-    let winner =
-        |wins: bool| (warp::ballot(warp::FULL, wins) >> (group * lanes) & group_lanes).trailing_zeros() % lanes;
-    let last = delta + log_end.get(model * LANES + j);
-    let best = warp::reduce_width(last, lanes, T::max);
-    let possible = best > T::NEG_INFINITY;
-    let mut state = winner(last == best);
+    let mut best = (T::NEG_INFINITY, NO_STATE);
+    for e in 0..each {
+        let x = delta[e] + log_end.get(model * STATES + first_state + e);
+        if x > best.0 {
+            best = (x, (first_state + e) as u32);
+        }
+    }
+    let largest = warp::reduce_width(best.0, lanes, T::max);
+    let mut state = warp::reduce_width(if best.0 == largest { best.1 } else { NO_STATE }, lanes, u32::min);
+    let possible = state != NO_STATE;
 
+    // A lane reads again what it wrote.
     thread::fence();
-    let stage = |step: u32| {
-        if step < length {
-            ring.copy::<1>(step % STAGES * 32 + lane, maxima, at(step));
+    let stage = |word: u32| {
+        if together * word < length {
+            ring.copy::<1>(word % STAGES * 32 + lane, pointers, word_of(together * word));
         }
     };
+    let mut left = longest.div_ceil(together);
     let mut k = 1;
     while k < STAGES {
-        if longest >= k {
-            stage(longest - k);
+        if left >= k {
+            stage(left - k);
         }
         copy::commit();
         k += 1;
     }
-    let stored = |step: u32| if step < length { ring.get(step % STAGES * 32 + lane) } else { T::NEG_INFINITY };
-    // What is needed of a step lies ready one step before: its maxima, and its emissions.
-    let mut ahead = Ahead::<LANES>::new(longest - 1, false, load);
-    let mut emission_of = |step: u32| {
-        ahead.go_to(step, false, load);
-        log_table.get(place(ahead.get(step)) + j)
-    };
-    copy::wait::<{ STAGES - 2 }>();
-    let mut maximum = stored(longest - 1);
-    let mut next_b = if longest > 1 { emission_of(longest - 2) } else { T::ZERO };
-    let mut step = longest;
-    while step > 0 {
-        step -= 1;
-        if step < length && j == 0 {
-            path.set(model * rows as usize + row_of(step) as usize, if possible { state } else { NO_STATE });
-        }
-        if step >= STAGES - 1 {
-            stage(step - (STAGES - 1));
+    while left > 0 {
+        left -= 1;
+        if left >= STAGES - 1 {
+            stage(left - (STAGES - 1));
         }
         copy::commit();
-        if step > 0 {
-            let b = next_b;
-            if step > 1 {
-                next_b = emission_of(step - 2);
-            }
-            copy::wait::<{ STAGES - 2 }>();
-            let before = stored(step - 1);
-            let delta = without(step - 1, before + b);
-            let target = warp::shuffle(warp::FULL, maximum, group * lanes + state);
-            let from = winner(delta + matrix.get(state * lanes + j as u32) == target);
+        copy::wait::<{ STAGES - 1 }>();
+        let word = if together * left < length { ring.get(left % STAGES * 32 + lane) } else { 0 };
+        let mut step = together * left + together;
+        while step > together * left {
+            step -= 1;
+            let states = warp::shuffle(warp::FULL, word, group * lanes + state / each as u32 % lanes);
+            let from = states >> (8 * (each as u32 * (step % together) + state % each as u32)) & 0xff;
             if step < length {
-                state = from;
+                if l == 0 {
+                    path.set(model * rows as usize + row_of(step) as usize, state);
+                }
+                if possible && step > 0 {
+                    state = from;
+                }
             }
-            maximum = before;
         }
     }
     warp::sync_warp(warp::FULL);
 
-    // Terms of the score do not wait for each other: a lane of the group has every `LANES`-th.
+    // Terms of the score do not wait for each other: a lane of the group has every `lanes`-th.
     let mut score = 0.0;
-    let mut step = j as u32;
+    let mut step = l;
     while possible && step < length {
         let at = model * rows as usize + row_of(step) as usize;
         let state = path.get(at);
         score += log_table.get(place(symbol.get(row_of(step) as usize)) + state as usize).to_f64();
         score += if step > 0 {
             let before = path.get(model * rows as usize + row_of(step - 1) as usize);
-            matrix.get(state * lanes + before).to_f64()
+            matrix.get(state * STATES as u32 + before).to_f64()
         } else {
-            log_start.get(model * LANES + state as usize).to_f64()
+            log_start.get(model * STATES + state as usize).to_f64()
         };
         if step + 1 == length {
-            score += log_end.get(model * LANES + state as usize).to_f64();
+            score += log_end.get(model * STATES + state as usize).to_f64();
         }
         step += lanes;
     }
     warp::sync_warp(warp::FULL);
     let score = warp::reduce_width(score, lanes, |a, b| a + b);
     let score = if possible { score } else { f64::NEG_INFINITY };
-    if j == 0 && there {
+    if l == 0 && there {
         scores.set(model * sequences as usize + m as usize, score);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpkov_kernels::hmm::backward::{backward_block, backward_warp, counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{
-    pair_product, product_shared, product_threads, sum_chunks, sum_parts, sum_rows, sum_threads, tile_of,
+    PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows, sum_threads,
 };
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
 use warpkov_kernels::hmm::step::{
@@ -31,8 +31,8 @@ const PARTS: u32 = 2048;
 /// Parts of moments at most.
 const MOMENT_PARTS: u32 = 64;
 
-/// Warps of a product over all rows, about.
-const PRODUCT_WARPS: u32 = 2048;
+/// Blocks of a product over all rows, about.
+const PRODUCT_BLOCKS: u32 = 256;
 
 /// Shared memory of a block up to which counts of symbols are kept there, in bytes.
 const CELLS: usize = 64 * 1024;
@@ -121,6 +121,7 @@ struct Work<T: Precise, D: Device> {
     sums: Scratch<f64, D>,
     chunks: Scratch<f64, D>,
     listed: Scratch<f64, D>,
+    pointers: Scratch<u32, D>,
     path: Scratch<u32, D>,
     scores: Scratch<f64, D>,
 }
@@ -143,6 +144,7 @@ impl<T: Precise, D: Device> Work<T, D> {
             sums: Scratch::new(device)?,
             chunks: Scratch::new(device)?,
             listed: Scratch::new(device)?,
+            pointers: Scratch::new(device)?,
             path: Scratch::new(device)?,
             scores: Scratch::new(device)?,
         })
@@ -445,18 +447,16 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         listed: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
         let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
-        let threads = stride.next_multiple_of(32).min(256);
+        let threads = stride.next_multiple_of(32).min(512);
         let list_count = lists.count;
         // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
         unsafe {
             if let Some(pairs) = pairs {
-                let (rows, tile) = (window.rows.len() as u32, tile_of(self.stride));
-                let tiles = stride / tile as u32;
+                let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
                 let split = capacity.div_ceil(splits).next_multiple_of(16);
                 let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
-                let shape = Shape::new(grid, product_threads(tile)).with_shared(product_shared(tile, T::WIDE));
-                instance!(tile; 64 => pair_product::<64>, 128 => pair_product::<128>;
-                    (device, shape, stride, rows, capacity, split, more, alpha, pairs, parts))?;
+                let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
+                pair_product(device, shape, stride, rows, capacity, split, more, alpha, pairs, parts)?;
             }
             if lists.chunks > 0 {
                 let shape = self.shape(lists.chunks, threads);
@@ -471,6 +471,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         &self,
         logs: &Models<T, D>,
         delta: &mut D::Buffer<T>,
+        pointers: &mut D::Buffer<u32>,
         path: &mut D::Buffer<u32>,
         scores: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
@@ -480,13 +481,13 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         unsafe {
             match self.way {
                 Way::Warp { .. } => {
-                    let lanes = self.stride as u32;
+                    let together = 32 / viterbi::lanes_of(self.stride) as u32;
                     let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
-                    let shape = self.shape(sequences.div_ceil(32 / lanes), 32).with_shared(shared);
-                    return instance!(lanes;
+                    let shape = self.shape(sequences.div_ceil(together), 32).with_shared(shared);
+                    return instance!(self.stride;
                         8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
                         (*device, shape, *sequences, *symbols, *rows, lengths, base, symbol, start, transitions, table, end,
-                         delta, path, scores));
+                         pointers, path, scores));
                 }
                 Way::Block { per } => {
                     let shape = self.shape(*sequences, 16 * per as u32);
@@ -520,10 +521,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 }
             }
             let (shape, stride) = (self.shape(*sequences, 32), self.stride as u32);
-            trace(
-                *device, shape, *sequences, stride, *symbols, *rows, lengths, base, symbol, start, transposed, table,
-                end, delta, path, scores,
-            )
+            instance!(usize::from(self.stride > 128); 0 => trace::<1>, 1 => trace::<4>;
+                (*device, shape, *sequences, stride, *symbols, *rows, lengths, base, symbol, start, transposed, table, end,
+                 delta, path, scores))
         }
     }
 }
@@ -622,9 +622,14 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
         let Some(logs) = &set.logs else { return Ok(()) };
         let rows = launch.count as usize * launch.rows as usize;
-        let Work { alpha, path, scores, .. } = work;
-        let delta = alpha.of(device, rows * launch.stride)?;
-        launch.decode(logs, delta, path.of(device, rows)?, scores.of(device, launch.cells())?)
+        let Work { alpha, pointers, path, scores, .. } = work;
+        if let Way::Warp { .. } = launch.way {
+            pointers.of(device, rows * viterbi::lanes_of(launch.stride))?;
+        } else {
+            alpha.of(device, rows * launch.stride)?;
+        }
+        let (path, scores) = (path.of(device, rows)?, scores.of(device, launch.cells())?);
+        launch.decode(logs, alpha.get_mut(), pointers.get_mut(), path, scores)
     }
 
     /// What the backward recursion has to be asked for expected counts.
@@ -752,9 +757,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some(set) = &self.set else { return Ok(()) };
         let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, Way::Warp { .. }));
         let symbols = set.counted();
-        let tile = tile_of(stride);
-        let tiles = (stride / tile).pow(2).max(1) as u32;
-        let splits = (PRODUCT_WARPS / product_threads(tile) * 32 / tiles).clamp(1, capacity.div_ceil(64));
+        let tiles = (stride / TILE).pow(2).max(1) as u32;
+        let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
         let (pieces, len) = if in_warps {
             (self.packing.sequences().div_ceil(8).min(PARTS), counts_len(stride, wanted.slots as usize))
         } else {
