@@ -1,11 +1,19 @@
-//! What the recursions take on a GPU, with models and sequences there.
+//! What the recursions and a step of training take on a GPU, with models and sequences there.
 
+pub mod figures;
+
+use std::fmt;
+
+use clap::ValueEnum;
 use serde::Serialize;
 use warpkov_kernels::launch::Device;
 
 use super::generate::{Error, Kind, Uniform};
+use super::model::Hmm;
 use super::recursions::Recursions;
 use super::sample::sample;
+use super::sequences::Sequences;
+use super::train::{self, maximise};
 use crate::backend::Precise;
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::hmm::{Batch, Limits};
@@ -32,19 +40,52 @@ const fn case(states: u32, sequences: u32, steps: u32) -> Case {
 }
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// ln P(O).
     Forward,
     /// The most probable paths.
     Viterbi,
-    /// Expected counts, which a step of Baum and Welch divides by their sums.
+    /// Expected counts, on the device.
+    EStep,
+    /// A whole step of training: expected counts, the model that they make most likely, and its tables on the device.
     BaumWelch,
 }
 
-/// Times of a case.
-#[derive(Clone, Debug, Serialize)]
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forward => "forward",
+            Self::Viterbi => "Viterbi",
+            Self::EStep => "E step",
+            Self::BaumWelch => "Baum-Welch",
+        })
+    }
+}
+
+/// A random model, and sequences drawn from it.
+#[derive(Clone, Debug)]
+pub struct Work {
+    case: Case,
+    model: Hmm,
+    sequences: Sequences,
+}
+
+impl Work {
+    /// That of a case, always the same.
+    ///
+    /// # Errors
+    /// If there is no such model, or nothing to draw.
+    pub fn new(case: Case) -> Result<Self, BenchError> {
+        let model = Uniform { states: case.states, kind: Kind::Symbols(SYMBOLS), ends: false, seed: 1 }.generate()?;
+        let drawn = sample(&model, case.sequences as usize, Some(case.steps as usize), 2)?;
+        Ok(Self { case, model, sequences: drawn.sequences })
+    }
+}
+
+/// What was found of a case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// The case.
     #[serde(flatten)]
@@ -55,14 +96,31 @@ pub struct Measured {
     pub precision: &'static str,
     /// The GPU.
     pub device: String,
-    /// How often.
-    pub runs: usize,
-    /// The median, by the GPU's clock.
-    pub milliseconds: f64,
-    /// The shortest.
-    pub least_milliseconds: f64,
-    /// Device memory that went between the second run and the last, in bytes.
-    pub growth_bytes: u64,
+    /// Its times.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// How long something takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Times {
+    /// It was done.
+    Measured {
+        /// How often.
+        runs: usize,
+        /// The median, by the GPU's clock.
+        milliseconds: f64,
+        /// The shortest.
+        least_milliseconds: f64,
+        /// Device memory that went between the second run and the last, in bytes.
+        growth_bytes: u64,
+    },
+    /// It does not fit into the GPU's memory.
+    Lacking {
+        /// What was asked for, and what is free.
+        out_of_memory: String,
+    },
 }
 
 /// Why nothing was measured.
@@ -79,29 +137,53 @@ pub enum BenchError {
     Gpu(#[from] CudaError),
 }
 
-/// Measures an operation, launched all at once from a recording; sequences are drawn from the model.
+/// Measures an operation. Recursions are launched all at once from a recording; steps of training go on from one another.
 ///
 /// # Errors
-/// If there is no such model, and those of the GPU.
-pub fn measure<T: Precise>(gpu: &Gpu, case: Case, operation: Operation, runs: usize) -> Result<Measured, BenchError> {
-    let model = Uniform { states: case.states, kind: Kind::Symbols(SYMBOLS), ends: false, seed: 1 }.generate()?;
-    let drawn = sample(&model, case.sequences as usize, Some(case.steps as usize), 2)?;
-    let mut batch = Batch::<T, Gpu>::new(gpu, &drawn.sequences, Limits::default())?;
-    batch.set_models(std::slice::from_ref(&model))?;
+/// Those of the GPU, other than that its memory does not suffice.
+pub fn measure<T: Precise>(gpu: &Gpu, work: &Work, operation: Operation, runs: usize) -> Result<Measured, BenchError> {
+    let times = match time::<T>(gpu, work, operation, runs) {
+        Err(error @ CudaError::OutOfMemory { .. }) => Times::Lacking { out_of_memory: error.to_string() },
+        times => times?,
+    };
+    Ok(Measured { case: work.case, operation, precision: T::NAME, device: gpu.name(), times })
+}
+
+fn time<T: Precise>(gpu: &Gpu, work: &Work, operation: Operation, runs: usize) -> Result<Times, CudaError> {
+    let (free, _) = gpu.memory()?;
+    // Half is for models and sums.
+    let limits = Limits { trellis: Limits::default().trellis.min(free as usize / 2) };
+    let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
+    batch.set_models(std::slice::from_ref(&work.model))?;
+    if operation == Operation::BaumWelch {
+        let mut model = work.model.clone();
+        let mut step = || {
+            for expected in batch.expect()? {
+                maximise(&mut model, &expected, &train::Options::default());
+            }
+            batch.set_models(std::slice::from_ref(&model))
+        };
+        step()?;
+        return repeat(gpu, runs, step);
+    }
     let mut launch = || match operation {
         Operation::Forward => batch.score(),
         Operation::Viterbi => batch.decode(),
-        Operation::BaumWelch => batch.count(),
+        Operation::EStep | Operation::BaumWelch => batch.count(),
     };
     // The first run takes the memory that all others use.
     launch()?;
     gpu.synchronize()?;
     let recording = gpu.record(&mut launch)?;
-    let mut again = || match &recording {
+    repeat(gpu, runs, || match &recording {
         // SAFETY: the batch is still there, and the same launches are right again.
         Some(recording) => unsafe { gpu.replay(recording) },
         None => launch(),
-    };
+    })
+}
+
+/// Times what has been done once before.
+fn repeat(gpu: &Gpu, runs: usize, mut again: impl FnMut() -> Result<(), CudaError>) -> Result<Times, CudaError> {
     again()?;
     gpu.synchronize()?;
     let (before, _) = gpu.memory()?;
@@ -109,11 +191,7 @@ pub fn measure<T: Precise>(gpu: &Gpu, case: Case, operation: Operation, runs: us
         (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64())).collect::<Result<Vec<_>, CudaError>>()?;
     let (after, _) = gpu.memory()?;
     times.sort_by(f64::total_cmp);
-    Ok(Measured {
-        case,
-        operation,
-        precision: T::NAME,
-        device: gpu.name(),
+    Ok(Times::Measured {
         runs: times.len(),
         milliseconds: 1e3 * times[times.len() / 2],
         least_milliseconds: 1e3 * times[0],

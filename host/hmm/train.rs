@@ -242,7 +242,7 @@ fn log_prior(model: &Hmm, counts: &Pseudocounts) -> f64 {
 }
 
 /// The M step.
-fn maximise(model: &mut Hmm, expected: &Expected, options: &Options) {
+pub(super) fn maximise(model: &mut Hmm, expected: &Expected, options: &Options) {
     let Pseudocounts { start, transitions, emissions } = options.pseudocounts;
     let n = model.start.len();
     normalise(&mut model.start, &expected.start, start, None);

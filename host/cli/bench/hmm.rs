@@ -2,24 +2,38 @@
 
 use std::io::Write;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 use warpkov::backend::cuda::Gpu;
-use warpkov::hmm::bench::{BenchError, CASES, Case, Measured, Operation, measure};
+use warpkov::hmm::bench::figures::{self, Line, published};
+use warpkov::hmm::bench::{BenchError, CASES, Case, Measured, Operation, Times, Work, measure};
+use warpkov::hmm::dispatch::Precision;
 use warpkov::mdp::SolveError;
 
-use super::{Error, Outcome};
+use super::{Error, Outcome, or_default};
 use crate::progress::Steps;
 
-/// Measures the recursions of hidden Markov models on a GPU, with models and sequences there.
+/// Measures the recursions and the training of hidden Markov models on a GPU, with models and sequences there.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov bench hmm
-  warpkov bench hmm --case 512x512x16 --runs 1000 --json > results.json")]
+  warpkov bench hmm --case 512x512x16 --runs 1000 --json > results.json
+  warpkov bench hmm --suite figures --runs 11
+  warpkov bench hmm --suite figures --operation baum-welch --precision f64")]
 pub struct Arguments {
-    /// States, sequences and steps, as 64x64x16; may be repeated [default: four].
+    /// Which sizes, and beside what.
+    #[arg(long, value_enum, default_value = "cases")]
+    suite: HmmSuite,
+    /// States, sequences and steps, as 64x64x16; may be repeated [default: those of the suite].
     #[arg(long, value_name = "NxMxT", value_parser = case)]
     case: Vec<Case>,
+    /// What to measure; may be repeated [default: all].
+    #[arg(long, value_enum)]
+    operation: Vec<Operation>,
+    /// Floating-point type; may be repeated [default: both].
+    #[arg(long, value_enum)]
+    precision: Vec<Precision>,
     /// The number of the GPU.
     #[arg(long, value_name = "N", default_value_t = 0)]
     gpu: u32,
@@ -29,6 +43,33 @@ pub struct Arguments {
     /// Print JSON: one array.
     #[arg(long)]
     json: bool,
+}
+
+/// A source.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HmmSuite {
+    /// Four sizes that `benches/peers/hmm_gpu.py` measures in PyTorch and Triton.
+    Cases,
+    /// Brändle and Haubenstock, Bayesian Network Inference with Cuda (2016), Figures 11 to 13, and on to 4096 states; beside
+    /// the milliseconds that are printed there, of double precision.
+    Figures,
+}
+
+/// What was found, and what a source says.
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    measured: Measured,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<Published>,
+}
+
+/// A line of a figure, and where that was measured.
+#[derive(Serialize)]
+struct Published {
+    #[serde(flatten)]
+    line: Line,
+    hardware: &'static str,
 }
 
 fn case(text: &str) -> Result<Case, String> {
@@ -52,39 +93,36 @@ impl From<BenchError> for Error {
 /// Measures case by case, and prints each line when it is there.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let gpu = Gpu::open(arguments.gpu).map_err(BenchError::from)?;
-    let cases = if arguments.case.is_empty() { &CASES[..] } else { &arguments.case };
-    let steps = Steps::new(6 * cases.len(), arguments.json);
-    let mut all: Vec<Measured> = Vec::new();
-    for &case in cases {
-        for operation in [Operation::Forward, Operation::Viterbi, Operation::BaumWelch] {
-            for wide in [false, true] {
-                let runs = arguments.runs as usize;
-                let measured = match wide {
-                    false => measure::<f32>(&gpu, case, operation, runs)?,
-                    true => measure::<f64>(&gpu, case, operation, runs)?,
+    let (suite, runs) = (arguments.suite, arguments.runs as usize);
+    let cases: &[Case] = if suite == HmmSuite::Figures { &figures::CASES } else { &CASES };
+    let cases = or_default(&arguments.case, cases);
+    let operations = or_default(&arguments.operation, Operation::value_variants());
+    let precisions = or_default(&arguments.precision, Precision::value_variants());
+    let steps = Steps::new(cases.len() * operations.len() * precisions.len(), arguments.json);
+    let mut all = Vec::new();
+    for &case in &cases {
+        let Case { states, sequences, steps: length } = case;
+        steps.say(format!("generating {states}x{sequences}x{length}"));
+        let work = Work::new(case)?;
+        for &operation in &operations {
+            for &precision in &precisions {
+                steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
+                let measured = match precision {
+                    Precision::F32 => measure::<f32>(&gpu, &work, operation, runs)?,
+                    Precision::F64 => measure::<f64>(&gpu, &work, operation, runs)?,
                 };
                 steps.next();
+                let beside = suite == HmmSuite::Figures && precision == Precision::F64;
+                let line = beside.then(|| published(case, operation)).flatten();
+                let row = Row { measured, published: line.map(|line| Published { line, hardware: figures::HARDWARE }) };
                 if !arguments.json {
                     if all.is_empty() {
-                        writeln!(
-                            out,
-                            "{:>6} {:>9} {:>6}  {:<10} {:<4} {:>10} {:>10} {:>7}",
-                            "states", "sequences", "steps", "operation", "type", "median ms", "least ms", "growth"
-                        )?;
+                        write_header(&mut out, suite)?;
                     }
-                    let Measured { milliseconds, least_milliseconds, growth_bytes, precision, .. } = measured;
-                    writeln!(
-                        out,
-                        "{:>6} {:>9} {:>6}  {:<10} {precision:<4} {milliseconds:>10.4} {least_milliseconds:>10.4} \
-                         {growth_bytes:>7}",
-                        case.states,
-                        case.sequences,
-                        case.steps,
-                        format!("{operation:?}"),
-                    )?;
+                    write_line(&mut out, &row)?;
                     out.flush()?;
                 }
-                all.push(measured);
+                all.push(row);
             }
         }
     }
@@ -95,4 +133,90 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         writeln!(out, "\nMeasured on {}.", gpu.name())?;
     }
     Ok(Outcome::Success)
+}
+
+fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
+    if suite == HmmSuite::Figures {
+        writeln!(
+            out,
+            "Milliseconds. On the right, Figures 11 to 13 of Brändle and Haubenstock (2016), in double precision\n({}); \
+             the ratio is of their GPU's time, or else Liu's, to ours here.\n",
+            figures::HARDWARE
+        )?;
+    }
+    write!(
+        out,
+        "{:>6} {:>9} {:>6}  {:<10} {:<4} {:>10} {:>10} {:>7}",
+        "states", "sequences", "steps", "operation", "type", "median ms", "least ms", "growth"
+    )?;
+    if suite == HmmSuite::Figures {
+        write!(
+            out,
+            "  {:>6} {:>10} {:>8} {:>8} {:>8} {:>9}",
+            "figure", "Liu's CPU", "Liu's GPU", "CPU", "GPU", "ratio"
+        )?;
+    }
+    writeln!(out)
+}
+
+fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
+    let Measured { case: Case { states, sequences, steps }, operation, precision, times, .. } = &row.measured;
+    write!(out, "{states:>6} {sequences:>9} {steps:>6}  {operation:<10} {precision:<4} ")?;
+    let ours = match times {
+        Times::Measured { milliseconds, least_milliseconds, growth_bytes, .. } => {
+            write!(out, "{milliseconds:>10.4} {least_milliseconds:>10.4} {growth_bytes:>7}")?;
+            Some(milliseconds)
+        }
+        Times::Lacking { out_of_memory } => {
+            write!(out, "{out_of_memory}")?;
+            None
+        }
+    };
+    if let Some(Published { line, .. }) = &row.published {
+        let printed = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
+        let ratio = line.gpu_ms.or(line.liu_gpu_ms).zip(ours).map(|(theirs, ours)| format!("{:.0}×", theirs / ours));
+        let [liu_cpu, liu_gpu, cpu, gpu] = [line.liu_cpu_ms, line.liu_gpu_ms, line.cpu_ms, line.gpu_ms].map(printed);
+        write!(out, "  {:>6} {liu_cpu:>10} {liu_gpu:>8} {cpu:>8} {gpu:>8}", line.figure)?;
+        write!(out, " {:>9}", ratio.unwrap_or_default())?;
+    }
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_three_positive_numbers() {
+        assert_eq!(case("16x4096x1024"), Ok(Case { states: 16, sequences: 4096, steps: 1024 }));
+        for text in ["", "64", "64x64", "64x64x16x2", "0x64x16", "64x-1x16", "64 x 64 x 16", "64x64x4294967296"] {
+            assert!(case(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_have_what_is_printed_beside_what_is_measured() {
+        let case = Case { states: 64, sequences: 64, steps: 16 };
+        let times = Times::Measured { runs: 3, milliseconds: 0.5, least_milliseconds: 0.25, growth_bytes: 0 };
+        let measured = Measured { case, operation: Operation::Forward, precision: "f64", device: "none".into(), times };
+        let line = published(case, Operation::Forward);
+        let published = line.map(|line| Published { line, hardware: figures::HARDWARE });
+        let mut row = Row { measured, published };
+        let mut out = Vec::new();
+        write_header(&mut out, HmmSuite::Figures).unwrap();
+        write_line(&mut out, &row).unwrap();
+        row.measured.times = Times::Lacking { out_of_memory: "too little".into() };
+        write_line(&mut out, &row).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().rev().take(2).map(words).collect();
+        assert_eq!(lines[1], "64 64 16 forward f64 0.5000 0.2500 0 11 687.7 10.2 - 13.6 27×");
+        assert_eq!(lines[0], "64 64 16 forward f64 too little 11 687.7 10.2 - 13.6");
+        let json = serde_json::to_value(&row).unwrap();
+        assert_eq!(
+            (&json["states"], &json["operation"], &json["out_of_memory"]),
+            (&64.into(), &"forward".into(), &"too little".into())
+        );
+        assert_eq!(json["published"]["gpu_ms"], 13.6);
+    }
 }

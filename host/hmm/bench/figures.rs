@@ -1,0 +1,124 @@
+//! Figures 11 to 13 of Brändle and Haubenstock, *Bayesian Network Inference with Cuda* (2016): milliseconds of the forward,
+//! Viterbi and Baum-Welch algorithms for N states and M = N sequences, beside those of Liu, *A CUDA Implementation of Hidden
+//! Markov Models* (2009), as they quote them.
+
+use serde::Serialize;
+
+use super::{Case, Operation, case};
+
+/// T of all figures (section 3.1).
+pub const STEPS: u32 = 16;
+
+/// What they measured on (Figure 10). They do not say what Liu did.
+pub const HARDWARE: &str = "GeForce GTX 860M and i7-4710HQ; Liu's columns are those of 2009, as quoted";
+
+/// The sizes of the figures and what [is missing there](LINES), on to 4096, and the largest of them with longer sequences.
+pub const CASES: [Case; 12] = [
+    case(64, 64, STEPS),
+    case(128, 128, STEPS),
+    case(192, 192, STEPS),
+    case(256, 256, STEPS),
+    case(320, 320, STEPS),
+    case(384, 384, STEPS),
+    case(448, 448, STEPS),
+    case(512, 512, STEPS),
+    case(512, 512, 512),
+    case(1024, 1024, STEPS),
+    case(2048, 2048, STEPS),
+    case(4096, 4096, STEPS),
+];
+
+/// A line of a figure, in milliseconds; `None` where nothing is printed. All are of double precision.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// 11, 12 or 13.
+    pub figure: u32,
+    /// N and M.
+    pub size: u32,
+    /// Liu's, on a CPU.
+    pub liu_cpu_ms: Option<f64>,
+    /// Liu's, on a GPU.
+    pub liu_gpu_ms: Option<f64>,
+    /// Theirs, on the CPU.
+    pub cpu_ms: Option<f64>,
+    /// Theirs, on the GPU; in Figure 13, whose counts they found wrong, on both.
+    pub gpu_ms: Option<f64>,
+}
+
+const fn forward(size: u32, liu_cpu: f64, liu_gpu: f64, gpu_ms: Option<f64>) -> Line {
+    Line { figure: 11, size, liu_cpu_ms: Some(liu_cpu), liu_gpu_ms: Some(liu_gpu), cpu_ms: None, gpu_ms }
+}
+
+const fn baum_welch(size: u32, liu_cpu_ms: Option<f64>, liu_gpu: f64, gpu_ms: Option<f64>) -> Line {
+    Line { figure: 13, size, liu_cpu_ms, liu_gpu_ms: Some(liu_gpu), cpu_ms: None, gpu_ms }
+}
+
+/// All lines, as printed. Figure 13 has `7891.1.9` for Liu's CPU at 128 × 128, which is no number; and by his times for each
+/// product, what is printed for Liu at 448 was measured at 384.
+pub const LINES: [Line; 15] = [
+    forward(64, 687.7, 10.2, Some(13.6)),
+    forward(128, 5621.9, 19.74, Some(18.15)),
+    forward(192, 18_990.5, 40.93, Some(35.93)),
+    forward(256, 45_031.6, 71.77, Some(47.20)),
+    forward(320, 88_090.8, 128.44, Some(77.09)),
+    forward(448, 152_374.8, 208.08, Some(124.99)),
+    forward(512, 360_899.3, 410.17, None),
+    Line { figure: 12, size: 64, liu_cpu_ms: None, liu_gpu_ms: None, cpu_ms: Some(208.53), gpu_ms: Some(902.71) },
+    baum_welch(64, Some(2138.4), 35.9, Some(115.43)),
+    baum_welch(128, None, 142.6, Some(297.26)),
+    baum_welch(192, Some(57_681.3), 339.1, Some(722.38)),
+    baum_welch(256, Some(136_694.2), 903.3, None),
+    baum_welch(320, Some(267_038.8), 1328.6, None),
+    baum_welch(448, Some(461_297.6), 2479.6, None),
+    baum_welch(512, Some(1_094_036.4), 6054.8, None),
+];
+
+/// What they print of a case.
+#[must_use]
+pub fn published(case: Case, operation: Operation) -> Option<Line> {
+    let figure = match operation {
+        Operation::Forward => 11,
+        Operation::Viterbi => 12,
+        Operation::EStep => return None,
+        Operation::BaumWelch => 13,
+    };
+    let of_case = |line: &&Line| line.figure == figure && case == self::case(line.size, line.size, STEPS);
+    LINES.iter().find(of_case).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lines_are_measured() {
+        let found = |operation| CASES.iter().filter_map(|&case| published(case, operation)).collect::<Vec<_>>();
+        assert_eq!(found(Operation::Forward), LINES[..7]);
+        assert_eq!(found(Operation::Viterbi), LINES[7..8]);
+        assert_eq!(found(Operation::BaumWelch), LINES[8..]);
+        assert!(found(Operation::EStep).is_empty());
+        assert_eq!(CASES.last(), Some(&case(4096, 4096, 16)));
+    }
+
+    #[test]
+    fn lines_are_those_of_their_case() {
+        let line = published(case(448, 448, 16), Operation::BaumWelch);
+        assert_eq!(line.and_then(|line| line.liu_gpu_ms), Some(2479.6));
+        // "-" in the figure.
+        assert_eq!(published(case(512, 512, 16), Operation::Forward).map(|line| line.gpu_ms), Some(None));
+        for other in [case(512, 512, 512), case(512, 64, 16), case(384, 384, 16), case(1024, 1024, 16)] {
+            assert_eq!(published(other, Operation::Forward), None);
+        }
+    }
+
+    /// N²M products for each observation take the same time at all sizes, if 448 is 384.
+    #[test]
+    fn liu_needs_the_same_time_for_each_product() {
+        for (line, time) in LINES.iter().filter_map(|line| Some((line, line.liu_cpu_ms?))) {
+            let size = if line.size == 448 { 384 } else { line.size };
+            let nanoseconds = 1e6 * time / (f64::from(size).powi(3) * f64::from(STEPS));
+            let expected = if line.figure == 11 { 167.5 } else { 509.5 };
+            assert!((nanoseconds / expected - 1.0).abs() < 0.025, "{line:?}: {nanoseconds} ns, expected {expected}");
+        }
+    }
+}
