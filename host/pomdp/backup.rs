@@ -46,9 +46,11 @@ pub trait Backup {
 pub struct Walks {
     /// How many at a time.
     pub count: u32,
-    /// Those that take the action that is best where the state is seen; the others take that of their best vector.
+    /// The first of them, which take the action that looks best from above.
+    pub hopeful: u32,
+    /// The next, which take the action that is best where the state is seen; the others take that of their best vector.
     pub guided: u32,
-    /// The probability of a random action in place of either, in [0, 1].
+    /// The probability of a random action in place of any of these, in [0, 1].
     pub explored: f64,
     /// The action that is best where the state is seen, for each state.
     pub best_in: Vec<u32>,
@@ -72,7 +74,7 @@ pub struct Improved {
     pub risen: f64,
 }
 
-/// Backups of beliefs that walks come through, all of which stay where Γ is.
+/// Backups of beliefs that walks come through, and upper bounds there, all of which stay where Γ is.
 pub trait Trials: Backup {
     /// Walks anew from b₀, up to `steps` steps and no more beliefs than take `bytes` bytes; equal seeds give equal walks for
     /// an equal Γ. Γ has one vector at least.
@@ -91,6 +93,19 @@ pub trait Trials: Backup {
     /// Those of the device.
     fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, Self::Error>;
 
+    /// Lowers the upper bound at beliefs of a batch to what one step of lookahead says, where that is news by more than `worth`.
+    /// Returns by how much it fell at most.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn tighten(&mut self, batch: usize, worth: f64) -> Result<f64, Self::Error>;
+
+    /// V\* of each belief is not above this.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, Self::Error>;
+
     /// Leaves in Γ the first `kept` vectors, and of the others those that are the best at a belief of some of the batches up to
     /// `batch`; of more than `most` those that are the best most often, and those of b₀.
     ///
@@ -101,7 +116,7 @@ pub trait Trials: Backup {
     /// |Γ|.
     fn count(&self) -> usize;
 
-    /// Bytes of Γ and of beliefs.
+    /// Bytes of Γ, of beliefs, and of what bounds V\* from above.
     fn bytes(&self) -> u64;
 
     /// Γ.
@@ -110,7 +125,8 @@ pub trait Trials: Backup {
     /// Those of the device.
     fn vectors(&self) -> Result<AlphaVectors, Self::Error>;
 
-    /// What rounding may have added to a vector: V\*(b) is not below b·α by more than this, for rewards of which none is above
-    /// `largest` in amount.
-    fn slack(&self, largest: f64) -> f64;
+    /// What rounding may have added to a vector, and what it may have taken from an upper bound: V\*(b) is not below b·α by more
+    /// than the first, and not above its upper bound by more than the second, for rewards of which none is above `largest` in
+    /// amount.
+    fn slack(&self, largest: f64) -> [f64; 2];
 }

@@ -352,10 +352,10 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let vectors = AlphaVectors { actions: vectors.actions.iter().map(|a| a % actions).collect(), ..vectors };
         for (product, guided) in [(Product::Sparse, 0), (Product::Dense { exact: true }, count / 2)] {
             let backups = Backups::<T, D>::new(device, &model, Some(product), Limits::default())?;
-            let mut tested = Walkers::new(device, &model, backups)?;
+            let mut tested = Walkers::new(device, &model, backups, &vec![10.0; (states * actions) as usize])?;
             tested.set_vectors(&vectors)?;
             let best_in = (0..states).map(|_| random.below(u64::from(actions)) as u32).collect();
-            let walks = Walks { count, guided, explored: 0.3, best_in };
+            let walks = Walks { count, hopeful: guided / 2, guided, explored: 0.3, best_in };
             let walked = tested.walk(&walks, 3, 1 << 40, 5)?;
             let read =
                 |tested: &Walkers<T, D>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();

@@ -165,9 +165,9 @@ impl Run<'_> {
         if !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
         }
-        let mut walkers = Walkers::new(device, self.model, backups)?;
         let Self { model, sign, options, limits, start, .. } = *self;
         let mut search = Search::new(model, limits.gap, limits.vectors)?;
+        let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
         let mut clock = Clock::new(start, limits, sign, self.observe);
         let standing = trials::run(&mut walkers, &mut search, &mut clock, expansion, options, worth(model, options))?;
         let end = clock.end(standing);

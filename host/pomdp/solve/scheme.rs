@@ -15,6 +15,9 @@ use crate::pomdp::belief::Belief;
 /// Beliefs that are backed up at a time.
 const BATCH: usize = 1024;
 
+/// Nodes at which the upper bound is lowered at a time.
+const TIGHTENED: usize = 32;
+
 /// Backups after a walk, for each of its nodes.
 const FURTHER: usize = 3;
 
@@ -184,11 +187,11 @@ pub fn randomized<B: Backup>(
     Ok(progress)
 }
 
-/// Lowers the upper bound at nodes, the last first. Returns how much.
+/// Lowers the upper bound at nodes, the last first, some at a time. Returns how much.
 pub fn tighten(search: &mut Search, clock: &mut Clock, nodes: &[u32]) -> f64 {
     let mut progress = 0.0;
-    for &node in nodes.iter().rev() {
-        progress += search.tighten(node);
+    for nodes in nodes.rchunks(TIGHTENED) {
+        progress += search.tighten_all(nodes);
         if clock.over(search.standing()) {
             break;
         }

@@ -72,6 +72,9 @@ const ROUGHLY: f64 = 1e-3;
 /// Products that are worth all cores.
 const PARALLEL: usize = 1 << 18;
 
+/// Points of the upper bound, looked at for one belief or another, that are worth them too.
+const MANY: usize = 1 << 16;
+
 /// Something of both bounds: of Q(b, a), or of V\*(b).
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
@@ -243,36 +246,79 @@ impl<'m> Search<'m> {
         self.graph.connect(node, edges);
     }
 
+    /// The best bounds on V\*(b) from above of some nodes, on all cores if that is much work.
+    fn uppers(&mut self, mut nodes: Vec<u32>) {
+        let time = self.sawtooth.time();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let points = |node: &u32| (time - self.graph.nodes[*node as usize].read) as usize;
+        if nodes.iter().map(points).sum::<usize>() < MANY {
+            nodes.into_iter().for_each(|node| _ = self.upper(node));
+            return;
+        }
+        let bound = |&node: &u32| {
+            let node = &self.graph.nodes[node as usize];
+            if node.read == time { node.upper } else { self.sawtooth.bound(&node.belief, node.upper, node.read) }
+        };
+        let bounds: Vec<f64> = nodes.par_iter().map(bound).collect();
+        for (node, bound) in nodes.into_iter().zip(bounds) {
+            let node = &mut self.graph.nodes[node as usize];
+            (node.upper, node.read) = (bound, time);
+        }
+    }
+
     /// Bounds on Q(b, a), for each action. That from above is as tight as can be for the largest of them, and what was known
     /// before for the others.
     pub fn intervals(&mut self, node: u32) -> Vec<Interval> {
-        self.expand(node);
-        let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
-        let gamma = self.model.gamma();
-        self.meet(node, &edges);
-        let lower = |edge: &Edge| {
-            let nodes = &self.graph.nodes;
-            let next: f64 = edge.children.iter().map(|child| child.prob * nodes[child.node as usize].lower).sum();
-            edge.reward + gamma * next
-        };
-        let lowers: Vec<f64> = edges.iter().map(lower).collect();
-        let mut uppers: Vec<f64> = edges.iter().map(|edge| self.known_upper_of(edge)).collect();
-        let mut tight = vec![false; edges.len()];
-        while let Some(best) = first_largest(&uppers)
-            && !std::mem::replace(&mut tight[best], true)
-        {
-            // What is of little weight need not be tight.
-            let off = edges[best].children.iter().map(|child| child.prob * self.gap(child.node));
-            let enough = NEGLIGIBLE * off.sum::<f64>();
-            for child in &edges[best].children {
-                if child.prob * self.gap(child.node) >= enough {
-                    self.upper(child.node);
-                }
-            }
-            uppers[best] = self.known_upper_of(&edges[best]);
+        self.intervals_of(&[node]).pop().unwrap_or_default()
+    }
+
+    /// The same of several nodes, whose successors are bounded together.
+    fn intervals_of(&mut self, nodes: &[u32]) -> Vec<Vec<Interval>> {
+        for &node in nodes {
+            self.expand(node);
+            let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
+            self.meet(node, &edges);
+            self.graph.nodes[node as usize].edges = edges;
         }
-        self.graph.nodes[node as usize].edges = edges;
-        lowers.into_iter().zip(uppers).map(|(lower, upper)| Interval { lower, upper }).collect()
+        // Bounds from above, and whether they are tight.
+        let known = |edge: &Edge| (self.known_upper_of(edge), false);
+        let edges_of = |node: &u32| &self.graph.nodes[*node as usize].edges;
+        let mut uppers: Vec<Vec<(f64, bool)>> =
+            nodes.iter().map(|node| edges_of(node).iter().map(known).collect()).collect();
+        let mut left: Vec<usize> = (0..nodes.len()).collect();
+        loop {
+            let mut best_of = Vec::new();
+            let mut heavy = Vec::new();
+            left.retain(|&i| {
+                let values: Vec<f64> = uppers[i].iter().map(|upper| upper.0).collect();
+                let Some(best) = first_largest(&values).filter(|&best| !uppers[i][best].1) else { return false };
+                let children = &self.graph.nodes[nodes[i] as usize].edges[best].children;
+                // What is of little weight need not be tight.
+                let enough = NEGLIGIBLE * children.iter().map(|child| child.prob * self.gap(child.node)).sum::<f64>();
+                let weighs = |child: &&Child| child.prob * self.gap(child.node) >= enough;
+                heavy.extend(children.iter().filter(weighs).map(|child| child.node));
+                best_of.push(best);
+                true
+            });
+            if left.is_empty() {
+                break;
+            }
+            self.uppers(heavy);
+            for (&i, best) in left.iter().zip(best_of) {
+                uppers[i][best] = (self.known_upper_of(&self.graph.nodes[nodes[i] as usize].edges[best]), true);
+            }
+        }
+        let gamma = self.model.gamma();
+        let lower = |edge: &Edge| {
+            let value = |child: &Child| child.prob * self.graph.nodes[child.node as usize].lower;
+            edge.reward + gamma * edge.children.iter().map(value).sum::<f64>()
+        };
+        let of_node = |(node, uppers): (&u32, Vec<(f64, bool)>)| {
+            let edges = self.graph.nodes[*node as usize].edges.iter();
+            edges.zip(uppers).map(|(edge, (upper, _))| Interval { lower: lower(edge), upper }).collect()
+        };
+        nodes.iter().zip(uppers).map(of_node).collect()
     }
 
     /// How far the bounds are apart, as far as is known.
@@ -314,6 +360,12 @@ impl<'m> Search<'m> {
     pub fn tighten(&mut self, node: u32) -> f64 {
         let intervals = self.intervals(node);
         self.reduce_upper(node, &intervals)
+    }
+
+    /// The same at several nodes, none of which profits from the others; returns by how much in all.
+    pub fn tighten_all(&mut self, nodes: &[u32]) -> f64 {
+        let intervals = self.intervals_of(nodes);
+        nodes.iter().zip(intervals).map(|(&node, intervals)| self.reduce_upper(node, &intervals)).sum()
     }
 
     /// Notes that V\* of a node is not above the largest of these; returns by how much that is news.

@@ -2,16 +2,17 @@
 //!
 //! > until the gap at b₀ is small, or time or memory are used up:
 //! >   walk from b₀, many times at once: beliefs b₀, b₁, …, each step a batch
-//! >   for the batches, the last first: Γ ← Γ ∪ {backup(b)}, where that is better at b
+//! >   for the batches, the last first: Γ ← Γ ∪ {backup(b)}, where that is better at b, and lower the upper bound there
 //! >   Γ ← those vectors that are the best at a belief of these walks
 //!
 //! The first walks are short, for what is near to b₀ counts most; they grow to where little is left after discounting. Scores
 //! are rough until a round of the longest walks lifts no value by more than their error.
-
-use std::collections::HashMap;
+//!
+//! Some walks act by the upper bound, a third of them where nothing else is asked for: only at what its own best actions reach
+//! does it close (Smith and Simmons, *UAI*, 2005). The others are those that Γ learns from.
 
 use super::clock::{Clock, Standing};
-use super::expand::{EXPLORED, hsvi, steps};
+use super::expand::{EXPLORED, steps};
 use super::options::{Expansion, SolveOptions, Status};
 use super::search::{Interval, Search};
 use super::{Error, PATIENCE};
@@ -20,16 +21,13 @@ use crate::pomdp::backup::{Trials, Walks};
 /// Steps of the first walks.
 const FIRST: u32 = 16;
 
-/// Steps of the trial that lowers the upper bound after each round.
-const DEEP: usize = 8;
-
 /// The part of the memory that beliefs may take is one by this.
 const BELIEFS: u64 = 4;
 
 /// How far rough scores are off, of the largest value.
 const ROUGH: f64 = 1.0 / 2048.0;
 
-/// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and looks after the upper bound.
+/// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and the first bounds.
 ///
 /// # Errors
 /// Those of the backend.
@@ -47,9 +45,10 @@ where
     let count = u32::try_from(options.beliefs).unwrap_or(u32::MAX).max(2);
     let walks = Walks {
         count,
+        hopeful: if expansion == Expansion::Walks { count / 3 } else { 0 },
         guided: match expansion {
             Expansion::Fsvi => count,
-            Expansion::Walks => count / 2,
+            Expansion::Walks => count / 3,
             _ => 0,
         },
         explored: if expansion == Expansion::Random { 1.0 } else { EXPLORED },
@@ -59,7 +58,7 @@ where
     let (memory, most_vectors) = (clock.memory(), options.limits.vectors.max(kept + 1));
     backend.set_vectors(search.alpha())?;
     let largest = search.rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
-    let slack = backend.slack(largest);
+    let [below, above] = backend.slack(largest);
     let start = [search.model.start.clone()];
     let horizon = steps(search.model.gamma());
     let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
@@ -77,7 +76,7 @@ where
         backend.set_rough(rough);
         for batch in (0..walked.batches).rev() {
             let improved = backend.improve(batch, worth)?;
-            progress += improved.risen;
+            progress += improved.risen + backend.tighten(batch, worth)?;
             most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;
             clock.iterations += 1;
@@ -91,10 +90,10 @@ where
             }
         }
         backend.prune(kept, most_vectors, walked.batches)?;
-        let lower = backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - slack;
-        let path = hsvi::trial(search, None, options.limits.gap, DEEP, &HashMap::new());
-        path.iter().rev().for_each(|&node| progress += search.tighten(node));
-        standing.bounds = Interval { lower: lower.max(standing.bounds.lower), upper: search.bounds().upper };
+        let lower = backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - below;
+        let upper = backend.upper(&start)?.first().map_or(f64::INFINITY, |bound| bound + above);
+        standing.bounds =
+            Interval { lower: lower.max(standing.bounds.lower), upper: upper.min(standing.bounds.upper) };
         (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
         idle = if progress > 0.0 || rough || length < horizon { 0 } else { idle + 1 };
         rough &= length < horizon || most > error;

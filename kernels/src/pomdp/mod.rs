@@ -41,6 +41,7 @@ pub mod gather;
 pub mod lookahead;
 pub mod product;
 pub mod project;
+pub mod sawtooth;
 pub mod scores;
 pub mod walk;
 

@@ -8,7 +8,8 @@
 //! Walks with the same history have the same belief: a history is a number, and [`compress`] takes each belief once.
 //!
 //! Source: forward search value iteration (Shani, Brafman and Shimony, *IJCAI*, 2007) picks the action that is best where the
-//! state is seen; stochastic simulation with greedy action (Pineau, Gordon and Thrun, 2006) the one that Γ has for the belief.
+//! state is seen; stochastic simulation with greedy action (Pineau, Gordon and Thrun, 2006) the one that Γ has for the belief;
+//! heuristic search (Smith and Simmons, *UAI*, 2005) the one that looks best from above.
 
 use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread};
 use crate::primitives::random;
@@ -37,8 +38,8 @@ fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
 
 /// One action of each walk: the next state, what is seen there, and the history that this makes.
 ///
-/// Walks below `guided` take the action that is best where the state is seen, the others that of their belief; each a random
-/// one with probability `explored`. A walk in the state [`ANEW`], or in one that no action leads out of, begins anew: with
+/// `guided` walks from `first` on take the action that is best where the state is seen, the others that of their belief; each a
+/// random one with probability `explored`. A walk in the state [`ANEW`], or in one that no action leads out of, begins anew: with
 /// the action [`ANEW`], a state drawn from the start belief, and the history 0. The numbers drawn are those of `seed` from
 /// 4·`step` on, for each walk with a seed of its own.
 ///
@@ -50,6 +51,7 @@ pub fn act<T: Real>(
     states: u32,
     actions: u32,
     walks: u32,
+    first: u32,
     guided: u32,
     explored: f64,
     seed: u64,
@@ -95,7 +97,7 @@ pub fn act<T: Real>(
     }
     let a = if unit(0) < explored {
         (unit(1) * f64::from(actions)) as u32
-    } else if (w as u32) < guided {
+    } else if (w as u32).wrapping_sub(first) < guided {
         best_in.get(s as usize)
     } else {
         best_of.get(w)

@@ -72,13 +72,13 @@ pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) device: &'d D,
     pub(super) states: u32,
     pub(super) actions: u32,
-    observations: u32,
-    gamma: f64,
+    pub(super) observations: u32,
+    pub(super) gamma: f64,
     /// T, rows s·A + a; by columns, rows a·S + s'; and O.
     pub(super) transitions: Matrix<T, D>,
     pub(super) columns: Matrix<T, D>,
     pub(super) seen: Matrix<T, D>,
-    reward: D::Buffer<T>,
+    pub(super) reward: D::Buffer<T>,
     vectors: Vectors<T, D>,
     vector_actions: Vec<u32>,
     /// Σ over a and s' of the observations that may follow each state.
@@ -88,14 +88,14 @@ pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) rough: bool,
     /// What makes f16 of vectors, with few above 1.
     scale: f64,
-    limits: Limits,
-    work: Work<T, D>,
+    pub(super) limits: Limits,
+    pub(super) work: Work<T, D>,
 }
 
 /// Memory that is used again from batch to batch.
-struct Work<T: Precise, D: Device> {
+pub(super) struct Work<T: Precise, D: Device> {
     counts: Scratch<u32, D>,
-    flags: Scratch<u32, D>,
+    pub(super) flags: Scratch<u32, D>,
     offsets: Scratch<u32, D>,
     ranks: Scratch<u32, D>,
     scan: Scratch<u32, D>,
@@ -105,17 +105,17 @@ struct Work<T: Precise, D: Device> {
     rows: Scratch<u32, D>,
     col: Scratch<u32, D>,
     weight: Scratch<T, D>,
-    dense: Scratch<T, D>,
-    predicted: Scratch<T, D>,
+    pub(super) dense: Scratch<T, D>,
+    pub(super) predicted: Scratch<T, D>,
     used: Scratch<u8, D>,
     steps: Scratch<u32, D>,
     best: Scratch<u64, D>,
     winners: Scratch<u32, D>,
-    scores: Scratch<f64, D>,
+    pub(super) scores: Scratch<f64, D>,
     /// Of beliefs, not of what follows them.
     nearest: Scratch<u32, D>,
     worths: Scratch<f64, D>,
-    values: Scratch<f64, D>,
+    pub(super) values: Scratch<f64, D>,
     chosen: Scratch<u32, D>,
     expected: Scratch<T, D>,
     out: Scratch<T, D>,
@@ -335,7 +335,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(risen)
     }
 
-    fn codes(&self, beliefs: u32) -> usize {
+    pub(super) fn codes(&self, beliefs: u32) -> usize {
         beliefs as usize * self.actions as usize * self.observations as usize
     }
 

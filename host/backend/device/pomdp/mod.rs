@@ -3,6 +3,7 @@
 mod backup;
 mod beliefs;
 pub(super) mod buffers;
+mod upper;
 mod walk;
 
 pub use backup::{Backups, Limits, Product};

@@ -1,4 +1,4 @@
-//! Walks on a device, and backups of what they come through.
+//! Walks on a device, and backups and upper bounds of what they come through.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use warpkov_kernels::pomdp::walk::{ANEW, WALK_THREADS, act, advance, compress};
 use super::backup::{Backups, THREADS};
 use super::beliefs::Beliefs;
 use super::buffers::Scratch;
+use super::upper::Upper;
 use crate::backend::Precise;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backup::{Backup, Improved, Trials, Walked, Walks};
@@ -20,6 +21,7 @@ const ASKED: usize = 16;
 /// Walks, and what they need of a model.
 pub struct Walkers<'d, T: Precise, D: Device> {
     backups: Backups<'d, T, D>,
+    upper: Upper<T, D>,
     /// 1 for states that no action leads out of.
     ends: D::Buffer<u8>,
     ways: D::Buffer<u32>,
@@ -29,8 +31,8 @@ pub struct Walkers<'d, T: Precise, D: Device> {
     place: Place<T, D>,
     /// Beliefs of the last walks, each batch after those that lead there.
     batches: Vec<Beliefs<T, D>>,
-    /// The longest row of T, and of O.
-    longest: f64,
+    /// Terms of the sums of a backup at most: of a row of T and one of O, and of a belief.
+    terms: [f64; 2],
     gamma: f64,
 }
 
@@ -46,11 +48,17 @@ struct Place<T: Precise, D: Device> {
 }
 
 impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
-    /// Walks through the model that `backups` has.
+    /// Walks through the model that `backups` has, where the expectation of Q(s, a), at s·A + a in `informed`, bounds V\* from
+    /// above.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>) -> Result<Self, D::Error> {
+    pub fn new(
+        device: &'d D,
+        model: &Pomdp,
+        backups: Backups<'d, T, D>,
+        informed: &[f64],
+    ) -> Result<Self, D::Error> {
         let states = model.states();
         let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
         let start = model.start.clone();
@@ -66,6 +74,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             rows.max().unwrap_or_default() as f64
         });
         Ok(Self {
+            upper: Upper::new(device, model.actions(), informed)?,
             ends: device.upload(&ends)?,
             ways: device.upload(backups.ways())?,
             start: (start, start_states, start_sums),
@@ -80,7 +89,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 next: Scratch::new(device)?,
             },
             batches: Vec::new(),
-            longest: longest.iter().sum(),
+            terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count)],
             gamma: model.gamma(),
             backups,
         })
@@ -94,7 +103,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         self.batches[batch].download(self.backups.device)
     }
 
-    /// One step of all walks. `best_of` are actions by Γ.
+    /// One step of all walks. `best_of` are the actions of those that are not guided.
     fn step(
         &mut self,
         walks: &Walks,
@@ -117,6 +126,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 states,
                 *actions,
                 walks.count,
+                walks.hopeful,
                 walks.guided,
                 walks.explored,
                 seed,
@@ -206,14 +216,29 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         Ok(number.into_iter().map(|number| places[number]).collect())
     }
 
-    /// The action of the best vector at each of the places.
-    fn actions_at(&mut self, places: &[(usize, u32)], first: usize) -> Result<Vec<u32>, D::Error> {
+    /// The action of each walk that is not guided, at its place in the batches from `first` on: the one that looks best from above
+    /// for the `hopeful` first, that of the best vector for the others.
+    fn actions_at(&mut self, places: &[(usize, u32)], first: usize, hopeful: usize) -> Result<Vec<u32>, D::Error> {
         let mut best = Vec::new();
         for batch in &self.batches[first..] {
             best.push(self.backups.nearest(batch)?);
         }
         let actions = self.backups.vector_actions();
-        Ok(places.iter().map(|&(batch, j)| actions[best[batch - first][j as usize] as usize]).collect())
+        let action = |&(batch, j): &(usize, u32)| actions[best[batch - first][j as usize] as usize];
+        let mut actions: Vec<u32> = places.iter().map(action).collect();
+        // Beliefs are in the order of walks, and theirs the first.
+        let looked_at = places[..hopeful].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
+        if let Some(looked_at) = looked_at {
+            let batch = &self.batches[first];
+            let looked_at = looked_at.min(self.upper.fitting(&self.backups, batch));
+            let best = self.upper.actions(&mut self.backups, batch, looked_at)?;
+            for (action, &(batch, j)) in actions.iter_mut().zip(&places[..hopeful]) {
+                if batch == first && let Some(&best) = best.get(j as usize) {
+                    *action = best;
+                }
+            }
+        }
+        Ok(actions)
     }
 
     fn belief_bytes(&self) -> u64 {
@@ -257,7 +282,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
                 break;
             }
             if walks.guided < walks.count && step < steps {
-                best_of = self.actions_at(&places, first)?;
+                best_of = self.actions_at(&places, first, walks.hopeful as usize)?;
             }
         }
         Ok(Walked { batches: self.batches.len(), beliefs: self.batches.iter().map(|batch| batch.count as usize).sum() })
@@ -271,6 +296,15 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         let beliefs = &self.batches[batch];
         let risen = self.backups.improve(beliefs, worth)?;
         Ok(Improved { beliefs: beliefs.count as usize, risen })
+    }
+
+    fn tighten(&mut self, batch: usize, worth: f64) -> Result<f64, D::Error> {
+        self.upper.tighten(&mut self.backups, &self.batches[batch], worth)
+    }
+
+    fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, D::Error> {
+        let device = self.backups.device;
+        self.upper.at(device, &Beliefs::upload(device, beliefs, 0)?)
     }
 
     fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), D::Error> {
@@ -300,7 +334,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn bytes(&self) -> u64 {
-        self.backups.vector_bytes() as u64 + self.belief_bytes()
+        (self.backups.vector_bytes() + self.upper.bytes()) as u64 + self.belief_bytes()
     }
 
     fn vectors(&self) -> Result<AlphaVectors, D::Error> {
@@ -309,8 +343,12 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
 
     /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it
     /// once more, the sum over o before: six roundings of T, and in f64 one for each term. What was there before is discounted.
-    fn slack(&self, largest: f64) -> f64 {
+    /// An upper bound is computed from predictions that are rounded to T, for beliefs that are as they are; sums of beliefs and
+    /// over observations have more terms.
+    fn slack(&self, largest: f64) -> [f64; 2] {
         let magnitude = largest / (1.0 - self.gamma);
-        (8.0 * T::UNIT + 4.0 * (self.longest + 16.0) * f64::UNIT) * magnitude / (1.0 - self.gamma)
+        let [backup, belief] = self.terms;
+        let slack = |terms: f64| (8.0 * T::UNIT + 4.0 * (terms + 16.0) * f64::UNIT) * magnitude / (1.0 - self.gamma);
+        [slack(backup), slack(backup + belief)]
     }
 }

@@ -8,6 +8,8 @@
 //! ρ is 0 unless b is possible wherever c is. So a point is filed under one state of its own, and a belief meets those
 //! only that are filed under its states.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::pomdp::belief::Belief;
 
 /// A belief whose value is bounded.
@@ -47,8 +49,8 @@ pub struct Sawtooth {
     time: u32,
     /// Bytes of all points' beliefs.
     bytes: usize,
-    /// b(s) of the belief in hand; all 0 between uses.
-    dense: Vec<f64>,
+    /// b(s) of the belief in hand, for each thread that has one; all 0 between uses.
+    dense: Mutex<Vec<Vec<f64>>>,
     /// The next point to be looked at by [`prune`](Self::prune).
     next: usize,
 }
@@ -64,7 +66,7 @@ impl Sawtooth {
             filed: vec![Vec::new(); states],
             time: 0,
             bytes: 0,
-            dense: vec![0.0; states],
+            dense: Mutex::default(),
             next: 0,
         }
     }
@@ -121,20 +123,34 @@ impl Sawtooth {
     }
 
     /// A bound on V\*(belief) by the points that changed after `since`, no more than `known`.
-    pub fn bound(&mut self, belief: &Belief, known: f64, since: u32) -> f64 {
+    #[must_use]
+    pub fn bound(&self, belief: &Belief, known: f64, since: u32) -> f64 {
         let base = belief.dot(&self.corners);
         if since == self.time {
             return known.min(base);
         }
-        belief.iter().for_each(|(state, prob)| self.dense[state as usize] = prob);
-        let best = self.scattered_bound(belief.iter(), base, known.min(base), since, None);
-        belief.states.iter().for_each(|&state| self.dense[state as usize] = 0.0);
-        best
+        self.with_dense(|dense| {
+            belief.iter().for_each(|(state, prob)| dense[state as usize] = prob);
+            let best = self.scattered_bound(dense, belief.iter(), base, known.min(base), since, None);
+            belief.states.iter().for_each(|&state| dense[state as usize] = 0.0);
+            best
+        })
+    }
+
+    /// Lends S zeros, which are zeros after.
+    fn with_dense<R>(&self, work: impl FnOnce(&mut [f64]) -> R) -> R {
+        let pool = || self.dense.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = pool().pop();
+        let mut dense = free.unwrap_or_else(|| vec![0.0; self.corners.len()]);
+        let result = work(&mut dense);
+        pool().push(dense);
+        result
     }
 
     /// The same for a belief that is in `dense`, without one of the points.
     fn scattered_bound(
         &self,
+        dense: &[f64],
         belief: impl Iterator<Item = (u32, f64)>,
         base: f64,
         mut best: f64,
@@ -146,14 +162,14 @@ impl Sawtooth {
             for point in filed.iter().rev().take_while(|point| point.time > since) {
                 // What a point has to lower the bound by to say more than is known.
                 let needed = base - best;
-                let own = self.dense[point.state as usize].min(point.prob);
+                let own = dense[point.state as usize].min(point.prob);
                 if own * -point.drop <= needed * point.prob || without == Some(point.number) {
                     continue;
                 }
                 let least = needed / -point.drop;
                 let mut ratio = 1.0_f64;
                 for &(state, prob) in &self.points[point.number as usize].entries {
-                    let own = self.dense[state as usize];
+                    let own = dense[state as usize];
                     if own < ratio * prob {
                         ratio = own / prob;
                         if ratio <= least {
@@ -177,10 +193,13 @@ impl Sawtooth {
             let point = &self.points[number];
             // Who was not implied before is not by what has not changed since.
             let since = if point.changed > point.checked { 0 } else { point.checked };
-            point.entries.iter().for_each(|&(state, prob)| self.dense[state as usize] = prob);
-            let entries = point.entries.iter().copied();
-            let best = self.scattered_bound(entries, 0.0, point.drop, since, Some(number as u32));
-            point.entries.iter().for_each(|&(state, _)| self.dense[state as usize] = 0.0);
+            let best = self.with_dense(|dense| {
+                point.entries.iter().for_each(|&(state, prob)| dense[state as usize] = prob);
+                let entries = point.entries.iter().copied();
+                let best = self.scattered_bound(dense, entries, 0.0, point.drop, since, Some(number as u32));
+                point.entries.iter().for_each(|&(state, _)| dense[state as usize] = 0.0);
+                best
+            });
             let point = &mut self.points[number];
             point.checked = self.time;
             if best < point.drop {

@@ -1,0 +1,327 @@
+//! The sawtooth bound of many rows at a time: what V\* is at most, by what it is at most at some points and at the corners.
+//!
+//! *Mathematics*: V\* is convex, and rows x ≥ 0 that are no distributions have V\*(λx) = λV\*(x). So where V\*(e_s) ≤ v(s) and
+//! V\*(cᵢ) ≤ uᵢ,
+//!
+//! > V\*(x) ≤ x·v + ρᵢ dᵢ,  ρᵢ = min over cᵢ(s) > 0 of x(s)/cᵢ(s),  dᵢ = uᵢ − cᵢ·v < 0
+//!
+//! and V\*(x) ≤ maxₐ Σ x(s) Q(s, a) by the fast informed bound Q, of which v(s) is the largest in each state. The least of all
+//! is the bound of x: that of p(·, o | b, a) needs no division by p(o | b, a), and
+//!
+//! > V\*(b) ≤ maxₐ r(b, a) + γ Σₒ bound of p(·, o | b, a)
+//!
+//! makes a point of b. Everything is computed in f64, from the numbers that the model and beliefs were rounded to.
+//!
+//! *Memory*: a block scatters its row into S elements of its own, so that threads, each with points of its own, find x(s) at once;
+//! a point is passed over as soon as ρ is known to be too small, which its likeliest state as a rule says.
+//!
+//! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
+
+use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
+use crate::shared_array;
+
+/// No point.
+pub const NO_POINT: u32 = u32::MAX;
+
+/// A point that came before and says as much to so many digits says all.
+const EARLIER: f64 = 1.0 + 1.0 / (1_u64 << 40) as f64;
+
+/// One that came later has to say a little more: so no two give way to each other.
+const LATER: f64 = 1.0 - 1.0 / (1_u64 << 20) as f64;
+
+/// What is known at beliefs c.
+#[derive(Clone, Copy)]
+struct Points<T> {
+    count: u32,
+    /// Where each begins, and where the last ends.
+    ptr: Global<u32>,
+    state: Global<u32>,
+    prob: Global<T>,
+    /// The likeliest state of each, and its probability.
+    peak_state: Global<u32>,
+    peak_prob: Global<T>,
+    /// d.
+    drop: Global<f64>,
+    /// When each was last the best.
+    used: GlobalMut<u32>,
+}
+
+/// The bound of a row and x·v, in every thread. The row is in x(s) = `x[first + s]`, and its states s are
+/// `state_of(0..count)`; `base` are a thread's terms of x·v. The point `without` is left out, if it is one, as if it were to
+/// be found out whether the others imply it.
+///
+/// *Barriers*: several.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn bound_row<T: Real>(
+    actions: u32,
+    informed: Global<f64>,
+    points: Points<T>,
+    (x, first): (GlobalMut<f64>, usize),
+    (count, state_of): (u32, impl Fn(u32) -> u32),
+    base: f64,
+    without: u32,
+    now: u32,
+) -> (f64, f64) {
+    let known = shared_array!(sawtooth_known: f64; 2);
+    let t = thread::thread_idx_x();
+    // The row's elements are there for all, and nobody reads `known` any more.
+    thread::sync_threads();
+    let mut most = f64::NEG_INFINITY;
+    let mut a = warp::warp_id();
+    while a < actions {
+        let mut sum = 0.0;
+        let mut k = warp::lane_id();
+        while k < count {
+            let s = state_of(k) as usize;
+            sum = math::fma(x.get(first + s), informed.get(s * actions as usize + a as usize), sum);
+            k += warp::SIZE;
+        }
+        most = warp::reduce(sum, |a, b| a + b).max(most);
+        a += thread::block_dim_x() / warp::SIZE;
+    }
+    let base = block::reduce(base, 0.0, |a, b| a + b);
+    let most = block::reduce(most, f64::NEG_INFINITY, f64::max);
+    if t == 0 {
+        known.set(0, base);
+        known.set(1, base.min(most));
+    }
+    thread::sync_threads();
+    let (base, mut best, mut winner) = (known.get(0), known.get(1), NO_POINT);
+    let mut i = t;
+    while i < points.count {
+        let weight = if without == NO_POINT {
+            1.0
+        } else if i == without {
+            0.0
+        } else if i < without {
+            EARLIER
+        } else {
+            LATER
+        };
+        let drop = weight * points.drop.get(i as usize);
+        // What a point has to lower the bound by to say more than is known.
+        let needed = base - best;
+        let mut ratio = x.get(first + points.peak_state.get(i as usize) as usize) / points.peak_prob.get(i as usize).to_f64();
+        if -drop * ratio > needed {
+            let (mut entry, end) = (points.ptr.get(i as usize), points.ptr.get(i as usize + 1));
+            while entry < end && -drop * ratio > needed {
+                let own = x.get(first + points.state.get(entry as usize) as usize);
+                ratio = ratio.min(own / points.prob.get(entry as usize).to_f64());
+                entry += 1;
+            }
+            let value = math::fma(ratio, drop, base);
+            if value < best {
+                (best, winner) = (value, i);
+            }
+        }
+        i += thread::block_dim_x();
+    }
+    let least = block::reduce(best, f64::INFINITY, f64::min);
+    if t == 0 {
+        known.set(1, least);
+    }
+    thread::sync_threads();
+    let least = known.get(1);
+    if best <= least && winner != NO_POINT {
+        points.used.set(winner as usize, now);
+    }
+    (least, base)
+}
+
+/// The bound of each row p(·, o | b, a), at its code o·(B·A) + j·A + a, from the predictions and flags of
+/// [`predict`](super::project::predict); 0 where there is none.
+///
+/// *Thread mapping*: a block per code, and then one for as many further as there are blocks; a thread per state, then per point.
+/// *Shared memory*: what a block's reduction and scan take, and two words. *Barriers*: several per row. *Deterministic*: yes.
+/// *Safety*: blocks have whole warps; `q` has B·A·S elements, `flags` and `scores` B·A·Ω; `o_ptr` has A·S + 1;
+/// `corners` has S, `informed` S·A, at s·A + a; points are of the model's states, `point_ptr` has one element more than there
+/// are; `x` has S zeros per block, and they are zeros after; `list` has S per block.
+#[kernel(T = [f32, f64])]
+pub fn bound_successors<T: Real>(
+    states: u32,
+    actions: u32,
+    pairs: u32,
+    codes: u32,
+    q: Global<T>,
+    flags: Global<u32>,
+    o_ptr: Global<u64>,
+    o_col: Global<u32>,
+    o_prob: Global<T>,
+    corners: Global<f64>,
+    informed: Global<f64>,
+    points: u32,
+    point_ptr: Global<u32>,
+    point_state: Global<u32>,
+    point_prob: Global<T>,
+    peak_state: Global<u32>,
+    peak_prob: Global<T>,
+    drop: Global<f64>,
+    now: u32,
+    used: GlobalMut<u32>,
+    x: GlobalMut<f64>,
+    list: GlobalMut<u32>,
+    scores: GlobalMut<f64>,
+) {
+    let points = Points { count: points, ptr: point_ptr, state: point_state, prob: point_prob, peak_state, peak_prob, drop, used };
+    let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
+    let mut code = thread::block_idx_x();
+    while code < codes {
+        let (o, pair) = (code / pairs, code % pairs);
+        let (row, column) = (pair as usize * states as usize, (pair % actions) as usize * states as usize);
+        let mut score = 0.0;
+        if flags.get(code as usize) > 0 {
+            let (mut count, mut base) = (0, 0.0);
+            let mut chunk = 0;
+            while chunk < states {
+                let s = chunk + t;
+                let here = if s < states { q.get(row + s as usize).to_f64() } else { 0.0 };
+                let mut value = 0.0;
+                if here > 0.0 {
+                    let (mut entry, end) = (o_ptr.get(column + s as usize), o_ptr.get(column + s as usize + 1));
+                    while entry < end && o_col.get(entry as usize) != o {
+                        entry += 1;
+                    }
+                    if entry < end {
+                        value = here * o_prob.get(entry as usize).to_f64();
+                    }
+                }
+                let (before, found) = block::exclusive_scan(u32::from(value > 0.0), 0, |a, b| a + b);
+                if value > 0.0 {
+                    list.set(first + (count + before) as usize, s);
+                    x.set(first + s as usize, value);
+                    base = math::fma(value, corners.get(s as usize), base);
+                }
+                count += found;
+                chunk += thread::block_dim_x();
+            }
+            let state_of = |k: u32| list.get(first + k as usize);
+            (score, _) = bound_row(actions, informed, points, (x, first), (count, state_of), base, NO_POINT, now);
+            let mut k = t;
+            while k < count {
+                x.set(first + state_of(k) as usize, 0.0);
+                k += thread::block_dim_x();
+            }
+            thread::sync_threads();
+        }
+        if t == 0 {
+            scores.set(code as usize, score);
+        }
+        code += thread::grid_dim_x();
+    }
+}
+
+/// The bound of each of `rows` compressed rows, and x·v. If they are the points themselves, each is bounded without itself.
+///
+/// *Thread mapping*, *Shared memory*, *Deterministic* and *Safety*: as in [`bound_successors`], with rows for codes; `row_ptr` has
+/// `rows + 1` elements.
+#[kernel(T = [f32, f64])]
+pub fn bound_beliefs<T: Real>(
+    states: u32,
+    actions: u32,
+    rows: u32,
+    row_ptr: Global<u32>,
+    row_state: Global<u32>,
+    row_prob: Global<T>,
+    themselves: u32,
+    corners: Global<f64>,
+    informed: Global<f64>,
+    points: u32,
+    point_ptr: Global<u32>,
+    point_state: Global<u32>,
+    point_prob: Global<T>,
+    peak_state: Global<u32>,
+    peak_prob: Global<T>,
+    drop: Global<f64>,
+    now: u32,
+    used: GlobalMut<u32>,
+    x: GlobalMut<f64>,
+    bounds: GlobalMut<f64>,
+    bases: GlobalMut<f64>,
+) {
+    let points = Points { count: points, ptr: point_ptr, state: point_state, prob: point_prob, peak_state, peak_prob, drop, used };
+    let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
+    let mut row = thread::block_idx_x();
+    while row < rows {
+        let (start, end) = (row_ptr.get(row as usize), row_ptr.get(row as usize + 1));
+        let state_of = |k: u32| row_state.get((start + k) as usize);
+        let mut base = 0.0;
+        let mut k = t;
+        while start + k < end {
+            let (s, value) = (state_of(k) as usize, row_prob.get((start + k) as usize).to_f64());
+            x.set(first + s, value);
+            base = math::fma(value, corners.get(s), base);
+            k += thread::block_dim_x();
+        }
+        let without = if themselves > 0 { row } else { NO_POINT };
+        let (bound, base) =
+            bound_row(actions, informed, points, (x, first), (end - start, state_of), base, without, now);
+        let mut k = t;
+        while start + k < end {
+            x.set(first + state_of(k) as usize, 0.0);
+            k += thread::block_dim_x();
+        }
+        thread::sync_threads();
+        if t == 0 {
+            bounds.set(row as usize, bound);
+            bases.set(row as usize, base);
+        }
+        row += thread::grid_dim_x();
+    }
+}
+
+/// Makes points of some rows: of row `picked(k)` the point `first + k`, with the drop `drops(k)`, last the best at `uses(k)`, and
+/// with entries from `starts(k)` on.
+///
+/// *Thread mapping*: a block per point, a thread per entry. *Shared memory*: what a block's reduction takes, and a word.
+/// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have whole warps; `picked`, `starts`, `drops` and `uses` have an element
+/// per block; rows are not empty; there is room for all points and their entries.
+#[kernel(T = [f32, f64])]
+pub fn place_points<T: Real>(
+    first: u32,
+    picked: Global<u32>,
+    starts: Global<u32>,
+    drops: Global<f64>,
+    uses: Global<u32>,
+    row_ptr: Global<u32>,
+    row_state: Global<u32>,
+    row_prob: Global<T>,
+    point_ptr: GlobalMut<u32>,
+    point_state: GlobalMut<u32>,
+    point_prob: GlobalMut<T>,
+    peak_state: GlobalMut<u32>,
+    peak_prob: GlobalMut<T>,
+    drop: GlobalMut<f64>,
+    used: GlobalMut<u32>,
+) {
+    let largest = shared_array!(place_largest: f64; 1);
+    let (k, t) = (thread::block_idx_x() as usize, thread::thread_idx_x());
+    let (point, start) = (first as usize + k, starts.get(k));
+    let row = picked.get(k) as usize;
+    let (from, end) = (row_ptr.get(row), row_ptr.get(row + 1));
+    let (mut most, mut place) = (0.0, 0);
+    let mut entry = from + t;
+    while entry < end {
+        let prob = row_prob.get(entry as usize);
+        point_state.set((start + (entry - from)) as usize, row_state.get(entry as usize));
+        point_prob.set((start + (entry - from)) as usize, prob);
+        if prob.to_f64() > most {
+            (most, place) = (prob.to_f64(), entry);
+        }
+        entry += thread::block_size();
+    }
+    let all = block::reduce(most, 0.0, f64::max);
+    if t == 0 {
+        largest.set(0, all);
+    }
+    thread::sync_threads();
+    let place = block::reduce(if most >= largest.get(0) { place } else { u32::MAX }, u32::MAX, u32::min);
+    if t == 0 {
+        peak_state.set(point, row_state.get(place as usize));
+        peak_prob.set(point, row_prob.get(place as usize));
+        drop.set(point, drops.get(k));
+        used.set(point, uses.get(k));
+        point_ptr.set(point, start);
+        point_ptr.set(point + 1, start + (end - from));
+    }
+}
