@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use warpkov::mdp::options::DeviceChoice;
-use warpkov::pomdp::generate::{Olfactory, Tiger};
+use warpkov::pomdp::generate::{FourByThree, Olfactory, Tiger};
 use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions};
 use warpkov::pomdp::solve::solve_with;
@@ -88,5 +88,20 @@ fn bounds_agree_and_runs_repeat() {
         let end = first.end();
         assert!(end.lower <= known.upper && end.upper >= known.lower, "{end:?} {known:?}");
         assert!(end.lower >= 0.9 * known.lower, "{end:?} {known:?}");
+    }
+}
+
+/// Walks lower the upper bound, too.
+#[test]
+fn upper_bounds_close() {
+    let tiger = Tiger::default().generate().unwrap();
+    let small = FourByThree::default().generate().unwrap();
+    for (model, beliefs) in [(&tiger, 8), (&tiger, 24), (&small, 12)] {
+        for iterations in [30, 60, 120] {
+            let start = std::time::Instant::now();
+            let options = SolveOptions { beliefs, ..emulated(None, Precision::F64, iterations) };
+            let s = solve(model, &options);
+            eprintln!("{iterations} {:?} {:?} {:?}", s.rounds[0], s.end(), start.elapsed());
+        }
     }
 }

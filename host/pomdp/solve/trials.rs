@@ -92,8 +92,7 @@ where
         backend.prune(kept, most_vectors, walked.batches)?;
         let lower = backend.best(&start)?.first().map_or(f64::NEG_INFINITY, |best| best.1) - below;
         let upper = backend.upper(&start)?.first().map_or(f64::INFINITY, |bound| bound + above);
-        standing.bounds =
-            Interval { lower: lower.max(standing.bounds.lower), upper: upper.min(standing.bounds.upper) };
+        standing.bounds = Interval { lower: lower.max(standing.bounds.lower), upper: upper.min(standing.bounds.upper) };
         (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
         idle = if progress > 0.0 || rough || length < horizon { 0 } else { idle + 1 };
         rough &= length < horizon || most > error;

@@ -102,7 +102,8 @@ fn bound_row<T: Real>(
         let drop = weight * points.drop.get(i as usize);
         // What a point has to lower the bound by to say more than is known.
         let needed = base - best;
-        let mut ratio = x.get(first + points.peak_state.get(i as usize) as usize) / points.peak_prob.get(i as usize).to_f64();
+        let mut ratio =
+            x.get(first + points.peak_state.get(i as usize) as usize) / points.peak_prob.get(i as usize).to_f64();
         if -drop * ratio > needed {
             let (mut entry, end) = (points.ptr.get(i as usize), points.ptr.get(i as usize + 1));
             while entry < end && -drop * ratio > needed {
@@ -163,7 +164,16 @@ pub fn bound_successors<T: Real>(
     list: GlobalMut<u32>,
     scores: GlobalMut<f64>,
 ) {
-    let points = Points { count: points, ptr: point_ptr, state: point_state, prob: point_prob, peak_state, peak_prob, drop, used };
+    let points = Points {
+        count: points,
+        ptr: point_ptr,
+        state: point_state,
+        prob: point_prob,
+        peak_state,
+        peak_prob,
+        drop,
+        used,
+    };
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut code = thread::block_idx_x();
     while code < codes {
@@ -239,7 +249,16 @@ pub fn bound_beliefs<T: Real>(
     bounds: GlobalMut<f64>,
     bases: GlobalMut<f64>,
 ) {
-    let points = Points { count: points, ptr: point_ptr, state: point_state, prob: point_prob, peak_state, peak_prob, drop, used };
+    let points = Points {
+        count: points,
+        ptr: point_ptr,
+        state: point_state,
+        prob: point_prob,
+        peak_state,
+        peak_prob,
+        drop,
+        used,
+    };
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut row = thread::block_idx_x();
     while row < rows {

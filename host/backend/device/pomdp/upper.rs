@@ -69,8 +69,7 @@ struct Points<T: Precise, D: Device> {
 }
 
 /// Rows of which some become points: where each begins, states, and probabilities.
-type Rows<'a, T, D> =
-    (&'a <D as Device>::Buffer<u32>, &'a <D as Device>::Buffer<u32>, &'a <D as Device>::Buffer<T>);
+type Rows<'a, T, D> = (&'a <D as Device>::Buffer<u32>, &'a <D as Device>::Buffer<u32>, &'a <D as Device>::Buffer<T>);
 
 /// A row that becomes a point: its number, its entries, its drop, and when it was last of use.
 struct New {
@@ -156,12 +155,8 @@ impl<T: Precise, D: Device> Points<T, D> {
         let (mut drops, mut used) = (vec![0.0; self.count()], vec![0; self.count()]);
         device.download(&self.drop, &mut drops)?;
         device.download(&self.used, &mut used)?;
-        let point = |i: usize| New {
-            row: i as u32,
-            entries: self.ends[i + 1] - self.ends[i],
-            drop: drops[i],
-            used: used[i],
-        };
+        let point =
+            |i: usize| New { row: i as u32, entries: self.ends[i + 1] - self.ends[i], drop: drops[i], used: used[i] };
         Ok((0..self.count()).filter(|&i| stays(i, drops[i])).map(point).collect())
     }
 }
@@ -169,7 +164,9 @@ impl<T: Precise, D: Device> Points<T, D> {
 impl<T: Precise, D: Device> Upper<T, D> {
     /// Bounds by Q(s, a), and no point.
     pub fn new(device: &D, actions: u32, informed: &[f64]) -> Result<Self, D::Error> {
-        let corners = informed.chunks(actions as usize).map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        let corners = informed
+            .chunks(actions as usize)
+            .map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
         let corners: Vec<f64> = corners.collect();
         let elements = corners.len() * (ELEMENTS / corners.len().max(1)).clamp(1, AT_ONCE);
         Ok(Self {

@@ -53,12 +53,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn new(
-        device: &'d D,
-        model: &Pomdp,
-        backups: Backups<'d, T, D>,
-        informed: &[f64],
-    ) -> Result<Self, D::Error> {
+    pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>, informed: &[f64]) -> Result<Self, D::Error> {
         let states = model.states();
         let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
         let start = model.start.clone();
@@ -233,7 +228,9 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             let looked_at = looked_at.min(self.upper.fitting(&self.backups, batch));
             let best = self.upper.actions(&mut self.backups, batch, looked_at)?;
             for (action, &(batch, j)) in actions.iter_mut().zip(&places[..hopeful]) {
-                if batch == first && let Some(&best) = best.get(j as usize) {
+                if batch == first
+                    && let Some(&best) = best.get(j as usize)
+                {
                     *action = best;
                 }
             }
