@@ -45,12 +45,16 @@ fn tiger_is_bracketed() {
         let (iterations, least) = match expansion {
             Some(Expansion::Hsvi) => (14, 18.0),
             Some(Expansion::Random) => (150, 18.0),
-            _ => (150, 19.0),
+            Some(_) => (150, 19.0),
+            None => (120, 18.5),
         };
         let options = emulated(expansion, precision, iterations);
         let solution = solve(&tiger, &options);
         let end = solution.end();
         assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.lower >= least, "{expansion:?}: {end:?}");
+        eprintln!("DBG {expansion:?} {end:?}");
+        // The fast informed bound says 87. Few walks are hopeful, and they have to listen several times.
+        assert!(expansion.is_some() || end.upper <= 32.0, "{end:?}");
         // What is reported is what the vectors say, or less by the rounding of their type.
         let value = solution.vectors.best(&tiger.start).unwrap().1;
         assert!(value >= end.lower && value - end.lower < 0.05, "{expansion:?}: {value}, {end:?}");
@@ -88,20 +92,17 @@ fn bounds_agree_and_runs_repeat() {
         let end = first.end();
         assert!(end.lower <= known.upper && end.upper >= known.lower, "{end:?} {known:?}");
         assert!(end.lower >= 0.9 * known.lower, "{end:?} {known:?}");
+        eprintln!("DBG {:?} {end:?} {known:?}", first.rounds[0]);
     }
 }
 
-/// Walks lower the upper bound, too.
+/// Walks lower the upper bound of the 4 × 3 grid, whose value of the start SARSOP and the CPU find to be about 1.89, from the fast
+/// informed bound of 2.12.
 #[test]
-fn upper_bounds_close() {
-    let tiger = Tiger::default().generate().unwrap();
-    let small = FourByThree::default().generate().unwrap();
-    for (model, beliefs) in [(&tiger, 8), (&tiger, 24), (&small, 12)] {
-        for iterations in [30, 60, 120] {
-            let start = std::time::Instant::now();
-            let options = SolveOptions { beliefs, ..emulated(None, Precision::F64, iterations) };
-            let s = solve(model, &options);
-            eprintln!("{iterations} {:?} {:?} {:?}", s.rounds[0], s.end(), start.elapsed());
-        }
-    }
+fn upper_bounds_fall() {
+    let model = FourByThree::default().generate().unwrap();
+    let options = SolveOptions { beliefs: 12, ..emulated(None, Precision::F64, 30) };
+    let end = *solve(&model, &options).end();
+    eprintln!("DBG {end:?}");
+    assert!(end.upper <= 2.05, "{end:?}");
 }

@@ -348,3 +348,16 @@ fn limits_end_runs() {
     let stopped = solve_with(&model, &SolveOptions::default(), &mut |_| ControlFlow::Break(())).unwrap();
     assert_eq!((stopped.status, stopped.rounds.len()), (Status::Interrupted, 1));
 }
+
+/// Trials whose upper bounds are lowered together, on one core and on three.
+#[test]
+fn cores_do_not_matter() {
+    let model = Tag::default().generate().unwrap();
+    let options = SolveOptions { expansion: Some(Expansion::Hsvi), trials: Some(8), ..options(1e-3, 3) };
+    let ends = [1, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let end = *pool.install(|| solve_with(&model, &options, &mut |_| ControlFlow::Continue(()))).unwrap().end();
+        (end.lower.to_bits(), end.upper.to_bits(), end.vectors, end.beliefs)
+    });
+    assert_eq!(ends[0], ends[1]);
+}

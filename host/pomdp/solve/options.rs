@@ -23,7 +23,7 @@ pub enum Expansion {
     Ssga,
     /// Forward search: walks whose actions are those that are best where the state is seen.
     Fsvi,
-    /// Walks of both kinds, by where the state is seen and by the lower bound.
+    /// Walks of three kinds: by the upper bound, by where the state is seen, and by the lower bound.
     Walks,
     /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
     Hsvi,
@@ -34,7 +34,7 @@ pub enum Expansion {
 }
 
 impl Expansion {
-    /// Whether beliefs come from walks that need no upper bound: then walks by the hundred can stay on a device.
+    /// Whether beliefs come from walks that need not wait for each other: by the hundred they can stay on a device.
     #[must_use]
     pub fn walks(self) -> bool {
         matches!(self, Self::Random | Self::Ssga | Self::Fsvi | Self::Walks)

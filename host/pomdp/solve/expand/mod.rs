@@ -5,7 +5,7 @@
 //! | [`random`] | random actions |
 //! | [`ssea`] | one step by every action from every belief; the farthest |
 //! | [`ger`] | all successors of every belief; those whose value may be off most |
-//! | [`ssga`] | the actions of the lower bound |
+//! | [`ssga`] | the actions of the lower bound, or of the upper |
 //! | [`fsvi`] | a state that is seen, and the belief that comes with it |
 //! | [`hsvi`] | by the upper bound to the largest gap, with SARSOP's targets or without |
 
@@ -106,11 +106,15 @@ impl Expand {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
             Expansion::Ger => ger::greedy(search, random, self.count),
-            Expansion::Ssga => ssga::walk(search, random),
+            Expansion::Ssga => ssga::walk(search, random, false),
             Expansion::Fsvi => fsvi::walk(search, random),
             Expansion::Walks => {
                 self.walks += 1;
-                if self.walks.is_multiple_of(2) { ssga::walk(search, random) } else { fsvi::walk(search, random) }
+                match self.walks % 3 {
+                    0 => ssga::walk(search, random, true),
+                    1 => fsvi::walk(search, random),
+                    _ => ssga::walk(search, random, false),
+                }
             }
             Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random),
             Expansion::Hsvi => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
