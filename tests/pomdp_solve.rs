@@ -353,7 +353,7 @@ fn limits_end_runs() {
 #[test]
 fn cores_do_not_matter() {
     let model = Tag::default().generate().unwrap();
-    let options = SolveOptions { expansion: Some(Expansion::Hsvi), trials: Some(8), ..options(1e-3, 3) };
+    let options = SolveOptions { expansion: Some(Expansion::Hsvi), trials: Some(8), ..options(1e-3, 30) };
     let ends = [1, 3].map(|threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let end = *pool.install(|| solve_with(&model, &options, &mut |_| ControlFlow::Continue(()))).unwrap().end();

@@ -29,9 +29,11 @@ const EARLIER: f64 = 1.0 + 1.0 / (1_u64 << 40) as f64;
 /// One that came later has to say a little more: so no two give way to each other.
 const LATER: f64 = 1.0 - 1.0 / (1_u64 << 20) as f64;
 
-/// What is known at beliefs c.
+/// What V\* is at most: by Q, at s·A + a, and at beliefs c.
 #[derive(Clone, Copy)]
-struct Points<T> {
+struct Known<T> {
+    actions: u32,
+    informed: Global<f64>,
     count: u32,
     /// Where each begins, and where the last ends.
     ptr: Global<u32>,
@@ -42,8 +44,9 @@ struct Points<T> {
     peak_prob: Global<T>,
     /// d.
     drop: Global<f64>,
-    /// When each was last the best.
+    /// When each was last the best, and what that is now.
     used: GlobalMut<u32>,
+    now: u32,
 }
 
 /// The bound of a row and x·v, in every thread. The row is in x(s) = `x[first + s]`, and its states s are
@@ -54,27 +57,24 @@ struct Points<T> {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn bound_row<T: Real>(
-    actions: u32,
-    informed: Global<f64>,
-    points: Points<T>,
+    points: Known<T>,
     (x, first): (GlobalMut<f64>, usize),
     (count, state_of): (u32, impl Fn(u32) -> u32),
     base: f64,
     without: u32,
-    now: u32,
 ) -> (f64, f64) {
-    let known = shared_array!(sawtooth_known: f64; 2);
+    let common = shared_array!(sawtooth_known: f64; 2);
     let t = thread::thread_idx_x();
-    // The row's elements are there for all, and nobody reads `known` any more.
+    // The row's elements are there for all, and nobody reads `common` any more.
     thread::sync_threads();
     let mut most = f64::NEG_INFINITY;
     let mut a = warp::warp_id();
-    while a < actions {
+    while a < points.actions {
         let mut sum = 0.0;
         let mut k = warp::lane_id();
         while k < count {
             let s = state_of(k) as usize;
-            sum = math::fma(x.get(first + s), informed.get(s * actions as usize + a as usize), sum);
+            sum = math::fma(x.get(first + s), points.informed.get(s * points.actions as usize + a as usize), sum);
             k += warp::SIZE;
         }
         most = warp::reduce(sum, |a, b| a + b).max(most);
@@ -83,11 +83,11 @@ fn bound_row<T: Real>(
     let base = block::reduce(base, 0.0, |a, b| a + b);
     let most = block::reduce(most, f64::NEG_INFINITY, f64::max);
     if t == 0 {
-        known.set(0, base);
-        known.set(1, base.min(most));
+        common.set(0, base);
+        common.set(1, base.min(most));
     }
     thread::sync_threads();
-    let (base, mut best, mut winner) = (known.get(0), known.get(1), NO_POINT);
+    let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
     let mut i = t;
     while i < points.count {
         let weight = if without == NO_POINT {
@@ -120,12 +120,12 @@ fn bound_row<T: Real>(
     }
     let least = block::reduce(best, f64::INFINITY, f64::min);
     if t == 0 {
-        known.set(1, least);
+        common.set(1, least);
     }
     thread::sync_threads();
-    let least = known.get(1);
+    let least = common.get(1);
     if best <= least && winner != NO_POINT {
-        points.used.set(winner as usize, now);
+        points.used.set(winner as usize, points.now);
     }
     (least, base)
 }
@@ -164,7 +164,10 @@ pub fn bound_successors<T: Real>(
     list: GlobalMut<u32>,
     scores: GlobalMut<f64>,
 ) {
-    let points = Points {
+    let points = Known {
+        actions,
+        informed,
+        now,
         count: points,
         ptr: point_ptr,
         state: point_state,
@@ -206,7 +209,7 @@ pub fn bound_successors<T: Real>(
                 chunk += thread::block_dim_x();
             }
             let state_of = |k: u32| list.get(first + k as usize);
-            (score, _) = bound_row(actions, informed, points, (x, first), (count, state_of), base, NO_POINT, now);
+            (score, _) = bound_row(points, (x, first), (count, state_of), base, NO_POINT);
             let mut k = t;
             while k < count {
                 x.set(first + state_of(k) as usize, 0.0);
@@ -249,7 +252,10 @@ pub fn bound_beliefs<T: Real>(
     bounds: GlobalMut<f64>,
     bases: GlobalMut<f64>,
 ) {
-    let points = Points {
+    let points = Known {
+        actions,
+        informed,
+        now,
         count: points,
         ptr: point_ptr,
         state: point_state,
@@ -273,8 +279,7 @@ pub fn bound_beliefs<T: Real>(
             k += thread::block_dim_x();
         }
         let without = if themselves > 0 { row } else { NO_POINT };
-        let (bound, base) =
-            bound_row(actions, informed, points, (x, first), (end - start, state_of), base, without, now);
+        let (bound, base) = bound_row(points, (x, first), (end - start, state_of), base, without);
         let mut k = t;
         while start + k < end {
             x.set(first + state_of(k) as usize, 0.0);

@@ -16,8 +16,8 @@ use crate::backend::Precise;
 /// Points at most.
 const POINTS: usize = 1 << 14;
 
-/// Of the entries that a batch of sparse rows may have, those that points may have are one by this.
-const ENTRIES: usize = 4;
+/// The part of the elements, and of the entries, that a batch may take elsewhere is one by this.
+const PART: usize = 4;
 
 /// Beliefs of a batch that are looked at.
 pub(super) const LOOKED_AT: usize = 256;
@@ -26,7 +26,7 @@ pub(super) const LOOKED_AT: usize = 256;
 const AT_ONCE: usize = 1024;
 
 /// Elements of them.
-const ELEMENTS: usize = 1 << 26;
+const ELEMENTS: usize = 1 << 25;
 
 /// Threads of a block: no more than there are states, in whole warps.
 fn threads(states: u32) -> u32 {
@@ -198,7 +198,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// How many beliefs of a batch can be looked at together.
     pub fn fitting(&self, backups: &Backups<'_, T, D>, beliefs: &Beliefs<T, D>) -> u32 {
         let each = self.actions as usize * (self.states as usize).max(backups.observations as usize);
-        (backups.limits.elements / each).clamp(1, LOOKED_AT).min(beliefs.count as usize) as u32
+        (backups.limits.elements / PART / each).clamp(1, LOOKED_AT).min(beliefs.count as usize) as u32
     }
 
     /// What the first `count` beliefs are worth at most by each action, and by the best.
@@ -374,7 +374,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
                 new.push(New { row, entries, drop: value - bases[j], used: self.now });
             }
         }
-        self.add(device, rows, &new, backups.limits.entries / ENTRIES)?;
+        self.add(device, rows, &new, backups.limits.entries / PART)?;
         Ok(fallen)
     }
 
