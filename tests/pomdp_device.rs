@@ -44,7 +44,7 @@ fn tiger_is_bracketed() {
         // Trials are a batch of four; the others are one step of eight walks, of which random ones seldom hear twice.
         let (iterations, least) = match expansion {
             Some(Expansion::Hsvi) => (14, 18.0),
-            Some(Expansion::Random) => (120, 17.0),
+            Some(Expansion::Random) => (120, 16.0),
             _ => (120, 18.5),
         };
         let options = emulated(expansion, precision, iterations);
