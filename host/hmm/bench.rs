@@ -16,7 +16,7 @@ use super::sequences::Sequences;
 use super::train::{self, maximise};
 use crate::backend::Precise;
 use crate::backend::cuda::{CudaError, Gpu};
-use crate::backend::device::hmm::{Batch, Limits};
+use crate::backend::device::hmm::{Batch, Limits, Scan};
 
 /// V, of all cases.
 pub const SYMBOLS: u32 = 16;
@@ -34,6 +34,9 @@ pub struct Case {
 
 /// Cases of which times of others are known.
 pub const CASES: [Case; 4] = [case(64, 64, 16), case(128, 128, 64), case(512, 512, 16), case(16, 4096, 1024)];
+
+/// Cases of one long sequence, to compare the scan with the recursion.
+pub const LONG: [Case; 3] = [case(8, 1, 1_000_000), case(32, 1, 1_000_000), case(64, 1, 1_000_000)];
 
 const fn case(states: u32, sequences: u32, steps: u32) -> Case {
     Case { states, sequences, steps }
@@ -92,6 +95,8 @@ pub struct Measured {
     pub case: Case,
     /// What was done.
     pub operation: Operation,
+    /// Whether sequences were cut into pieces.
+    pub scan: bool,
     /// "f32" or "f64".
     pub precision: &'static str,
     /// The GPU.
@@ -137,22 +142,35 @@ pub enum BenchError {
     Gpu(#[from] CudaError),
 }
 
-/// Measures an operation. Recursions are launched all at once from a recording; steps of training go on from one another.
+/// Measures an operation. Sequences are cut as `scan` says. Recursions are launched all at once from a recording; steps of training go on from one another.
 ///
 /// # Errors
 /// Those of the GPU, other than that its memory does not suffice.
-pub fn measure<T: Precise>(gpu: &Gpu, work: &Work, operation: Operation, runs: usize) -> Result<Measured, BenchError> {
-    let times = match time::<T>(gpu, work, operation, runs) {
+pub fn measure<T: Precise>(
+    gpu: &Gpu,
+    work: &Work,
+    operation: Operation,
+    scan: Scan,
+    runs: usize,
+) -> Result<Measured, BenchError> {
+    let pieces = scan.steps(work.case.states, 1, &work.sequences);
+    let times = match time::<T>(gpu, work, operation, pieces, runs) {
         Err(error @ CudaError::OutOfMemory { .. }) => Times::Lacking { out_of_memory: error.to_string() },
         times => times?,
     };
-    Ok(Measured { case: work.case, operation, precision: T::NAME, device: gpu.name(), times })
+    Ok(Measured { case: work.case, operation, scan: pieces.is_some(), precision: T::NAME, device: gpu.name(), times })
 }
 
-fn time<T: Precise>(gpu: &Gpu, work: &Work, operation: Operation, runs: usize) -> Result<Times, CudaError> {
+fn time<T: Precise>(
+    gpu: &Gpu,
+    work: &Work,
+    operation: Operation,
+    pieces: Option<u32>,
+    runs: usize,
+) -> Result<Times, CudaError> {
     let (free, _) = gpu.memory()?;
     // Half is for models and sums.
-    let limits = Limits { trellis: Limits::default().trellis.min(free as usize / 2) };
+    let limits = Limits { trellis: Limits::default().trellis.min(free as usize / 2), pieces };
     let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
     batch.set_models(std::slice::from_ref(&work.model))?;
     if operation == Operation::BaumWelch {

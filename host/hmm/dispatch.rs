@@ -92,19 +92,27 @@ impl Place {
         }
     }
 
-    /// The recursions over some sequences.
+    /// The recursions over some sequences, within `limits` where it is a device.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn recursions<'p>(&'p self, sequences: &'p Sequences, precision: Precision) -> Result<Dynamic<'p>, SolveError> {
+    pub fn recursions<'p>(
+        &'p self,
+        sequences: &'p Sequences,
+        precision: Precision,
+        limits: Limits,
+    ) -> Result<Dynamic<'p>, SolveError> {
         match precision {
-            Precision::F32 => self.recursions_in::<f32>(sequences),
-            Precision::F64 => self.recursions_in::<f64>(sequences),
+            Precision::F32 => self.recursions_in::<f32>(sequences, limits),
+            Precision::F64 => self.recursions_in::<f64>(sequences, limits),
         }
     }
 
-    fn recursions_in<'p, T: Precise>(&'p self, sequences: &'p Sequences) -> Result<Dynamic<'p>, SolveError> {
-        let limits = Limits::default();
+    fn recursions_in<'p, T: Precise>(
+        &'p self,
+        sequences: &'p Sequences,
+        limits: Limits,
+    ) -> Result<Dynamic<'p>, SolveError> {
         Ok(match self {
             Self::Cpu => Box::new(Unified(cpu::hmm::Batch::<T>::new(sequences))),
             Self::Gpu(gpu) => Box::new(Unified(Batch::<T, Gpu>::new(gpu, sequences, limits)?)),

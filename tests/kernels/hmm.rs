@@ -31,6 +31,10 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_ties::f64", ties::<f64, _>);
     suite.add("hmm_gaussian::f32", gaussian::<f32, _>);
     suite.add("hmm_gaussian::f64", gaussian::<f64, _>);
+    suite.add("hmm_scan::f32", scan::<f32, _>);
+    suite.add("hmm_scan::f64", scan::<f64, _>);
+    suite.add("hmm_scan_ties::f32", scan_ties::<f32, _>);
+    suite.add("hmm_scan_ties::f64", scan_ties::<f64, _>);
     suite.add("hmm_slices::f32", slices::<f32, _>);
     suite.add("hmm_slices::f64", slices::<f64, _>);
     suite.add("mma_f64", tensor_core);
@@ -207,7 +211,7 @@ fn windows<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let lengths: &[usize] = if n < 130 || scale > 1 { &[9, 3, 1, 14, 9, 6] } else { &[3, 1, 5, 2] };
         let sequences = random.observed(lengths, 4);
         let whole = on::<T, D>(device, &models, &sequences)?;
-        let limits = Limits { trellis: 192 * n };
+        let limits = Limits { trellis: 192 * n, ..Limits::default() };
         let cut = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?;
         same("ln P(O)", &cut[0].logs, &whole[0].logs)?;
         same("γ", &cut[0].posteriors, &whole[0].posteriors)?;
@@ -287,6 +291,113 @@ fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Sequences cut into pieces: what the recursion says; and what is said of a sequence has the same bits without the others.
+fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(18);
+    let many = [1, 30, 5, 6, 13];
+    let long = [if scale > 1 { 300 } else { 12 }, 2];
+    let cases: [(usize, usize, u32, &[usize]); 7] = [
+        (1, 2, 4, &many),
+        (3, 4, 1, &[7, 1]),
+        (8, 3, 6, &many),
+        (17, 4, 5, &[11, 5, 3]),
+        (40, 3, 5, &[9]),
+        (64, 5, 5, &long),
+        (5, 3, 40, &[85, 3]),
+    ];
+    for (n, symbols, steps, lengths) in cases {
+        let models = [random.hmm(n, symbols, true), random.hmm(n, symbols, false)];
+        let models = if n > 32 { &models[..1] } else { &models };
+        let sequences = random.observed(lengths, symbols);
+        let limits = Limits { pieces: Some(steps), ..Limits::default() };
+        let all = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, models)?;
+        for (k, (got, expected)) in all.iter().zip(on_cpu(models, &sequences)).enumerate() {
+            agree::<T>(got, &expected, &models[k], &sequences)
+                .map_err(|error| format!("N = {n}, L = {steps}: {}", error.message().unwrap_or_default()))?;
+        }
+        let within = Limits { trellis: 100 * n, ..limits };
+        if n == 17 || n == 40 {
+            let cut = said(&mut Batch::<T, D>::new(device, &sequences, within)?, models)?.remove(0);
+            same("ln P(O) in windows", &cut.logs, &all[0].logs)?;
+            same("γ in windows", &cut.posteriors, &all[0].posteriors)?;
+            agree::<T>(&cut, &on_cpu(models, &sequences)[0], &models[0], &sequences)?;
+        }
+        if let (8, Observations::Symbols(observed)) = (n, &sequences.observations) {
+            let range = sequences.range(1);
+            let alone = Sequences::of_symbols(&[&observed[range.clone()]])?;
+            let alone = said(&mut Batch::<T, D>::new(device, &alone, limits)?, models)?.remove(0);
+            same("ln P(O) alone", &alone.logs, &all[0].logs[1..2])?;
+            same("γ alone", &alone.posteriors, &all[0].posteriors[range.start * n..range.end * n])?;
+            same("path alone", &alone.decoded.states, &all[0].decoded.states[range])?;
+        }
+    }
+    let kind = Kind::Vectors { dimensions: 2, full: true };
+    let model = Uniform { states: 6, kind, ends: false, seed: 5 }.generate()?;
+    let drawn = sample(&model, 3, Some(9), 3)?;
+    let limits = Limits { pieces: Some(4), ..Limits::default() };
+    let models = [model];
+    let all = said(&mut Batch::<T, D>::new(device, &drawn.sequences, limits)?, &models)?;
+    agree::<T>(&all[0], &on_cpu(&models, &drawn.sequences)[0], &models[0], &drawn.sequences)
+}
+
+/// In pieces too it is the path with the lowest last state, and so on; and a model that only goes on has no other.
+fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let limits = Limits { pieces: Some(3), ..Limits::default() };
+    for n in [3, 20] {
+        // Probabilities are powers of two, whose sums of logarithms are equal to the last bit in few steps. Two states emit symbol 1.
+        let p = 1.0 / (n as f64).log2().ceil().exp2();
+        let mut transitions = vec![p; n * n];
+        transitions.chunks_exact_mut(n).for_each(|row| row[n - 1] += 1.0 - n as f64 * p);
+        let mut probs: Vec<f64> = [1.0, 0.0, 0.0].repeat(n);
+        for state in [n - 2, n - 1] {
+            probs[3 * state..3 * state + 3].copy_from_slice(&[0.5, 0.5, 0.0]);
+        }
+        let model = Hmm {
+            start: transitions[..n].to_vec(),
+            transitions,
+            end: None,
+            emissions: Emissions::Categorical { symbols: 3, probs },
+            names: Names::default(),
+        };
+        let sequences = Sequences::of_symbols(&[
+            vec![0, 0, 1, 0, 0, 0, 1, 1, 0],
+            vec![0; 10],
+            vec![0, 0, 0, 0, 2, 0, 0, 0],
+            vec![0, 1, 1, 0, 1, 1, 1],
+        ])?;
+        let models = [model];
+        let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?.remove(0);
+        let expected = on_cpu(&models, &sequences).remove(0);
+        same("path", &got.decoded.states, &expected.decoded.states)?;
+        same("none", &got.decoded.states[19..27], &[NO_STATE; 8])?;
+        agree::<T>(&got, &expected, &models[0], &sequences)?;
+    }
+    // States alike: every path through the first two is as good as any.
+    let alike = Hmm {
+        start: vec![0.5, 0.5, 0.0],
+        transitions: vec![0.5, 0.5, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 1.0],
+        end: None,
+        emissions: Emissions::Categorical { symbols: 2, probs: vec![0.5; 6] },
+        names: Names::default(),
+    };
+    let sequences = Sequences::of_symbols(&[vec![0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1], vec![1; 6]])?;
+    let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, std::slice::from_ref(&alike))?.remove(0);
+    same("the lowest states", &got.decoded.states, &[0; 17])?;
+    // From left to right, a state every third step at the earliest.
+    let left_right = Hmm {
+        start: vec![1.0, 0.0, 0.0, 0.0],
+        transitions: vec![0.75, 0.25, 0.0, 0.0, 0.0, 0.75, 0.25, 0.0, 0.0, 0.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.5],
+        end: Some(vec![0.0, 0.0, 0.25, 0.5]),
+        emissions: Emissions::Categorical { symbols: 2, probs: vec![0.875, 0.125, 0.25, 0.75, 1.0, 0.0, 0.0, 1.0] },
+        names: Names::default(),
+    };
+    let sequences =
+        Sequences::of_symbols(&[vec![0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1], vec![1; 7], vec![0; 3], vec![1, 1]])?;
+    let models = [left_right];
+    let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?.remove(0);
+    agree::<T>(&got, &on_cpu(&models, &sequences)[0], &models[0], &sequences)
 }
 
 /// The parts of a step, put together, are the forward recursion.

@@ -5,8 +5,9 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov::backend::cuda::Gpu;
+use warpkov::backend::device::hmm::Scan;
 use warpkov::hmm::bench::figures::{self, Line, published};
-use warpkov::hmm::bench::{BenchError, CASES, Case, Measured, Operation, Times, Work, measure};
+use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
 use warpkov::hmm::dispatch::Precision;
 use warpkov::mdp::SolveError;
 
@@ -20,11 +21,15 @@ Examples:
   warpkov bench hmm
   warpkov bench hmm --case 512x512x16 --runs 1000 --json > results.json
   warpkov bench hmm --suite figures --runs 11
+  warpkov bench hmm --suite long --runs 5
   warpkov bench hmm --suite figures --operation baum-welch --precision f64")]
 pub struct Arguments {
     /// Which sizes, and beside what.
     #[arg(long, value_enum, default_value = "cases")]
     suite: HmmSuite,
+    /// Whether sequences are cut into pieces; may be repeated [default: auto; for long sequences never and always].
+    #[arg(long, value_enum, value_name = "WHEN")]
+    scan: Vec<Scan>,
     /// States, sequences and steps, as 64x64x16; may be repeated [default: those of the suite].
     #[arg(long, value_name = "NxMxT", value_parser = case)]
     case: Vec<Case>,
@@ -53,6 +58,8 @@ enum HmmSuite {
     /// Brändle and Haubenstock, Bayesian Network Inference with Cuda (2016), Figures 11 to 13, and on to 4096 states; beside
     /// the milliseconds that are printed there, of double precision.
     Figures,
+    /// One sequence of 10⁶ steps, and 8, 32 or 64 states: step by step, and by the scan.
+    Long,
 }
 
 /// What was found, and what a source says.
@@ -94,22 +101,27 @@ impl From<BenchError> for Error {
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let gpu = Gpu::open(arguments.gpu).map_err(BenchError::from)?;
     let (suite, runs) = (arguments.suite, arguments.runs as usize);
-    let cases: &[Case] = if suite == HmmSuite::Figures { &figures::CASES } else { &CASES };
+    let (cases, scans): (&[Case], &[Scan]) = match suite {
+        HmmSuite::Cases => (&CASES, &[Scan::Auto]),
+        HmmSuite::Figures => (&figures::CASES, &[Scan::Auto]),
+        HmmSuite::Long => (&LONG, &[Scan::Never, Scan::Always]),
+    };
     let cases = or_default(&arguments.case, cases);
     let operations = or_default(&arguments.operation, Operation::value_variants());
     let precisions = or_default(&arguments.precision, Precision::value_variants());
-    let steps = Steps::new(cases.len() * operations.len() * precisions.len(), arguments.json);
+    let scans = or_default(&arguments.scan, scans);
+    let steps = Steps::new(scans.len() * cases.len() * operations.len() * precisions.len(), arguments.json);
     let mut all = Vec::new();
     for &case in &cases {
         let Case { states, sequences, steps: length } = case;
         steps.say(format!("generating {states}x{sequences}x{length}"));
         let work = Work::new(case)?;
         for &operation in &operations {
-            for &precision in &precisions {
+            for (&precision, &scan) in precisions.iter().flat_map(|precision| scans.iter().map(move |scan| (precision, scan))) {
                 steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
                 let measured = match precision {
-                    Precision::F32 => measure::<f32>(&gpu, &work, operation, runs)?,
-                    Precision::F64 => measure::<f64>(&gpu, &work, operation, runs)?,
+                    Precision::F32 => measure::<f32>(&gpu, &work, operation, scan, runs)?,
+                    Precision::F64 => measure::<f64>(&gpu, &work, operation, scan, runs)?,
                 };
                 steps.next();
                 let beside = suite == HmmSuite::Figures && precision == Precision::F64;
@@ -146,8 +158,8 @@ fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
     }
     write!(
         out,
-        "{:>6} {:>9} {:>6}  {:<10} {:<4} {:>10} {:>10} {:>7}",
-        "states", "sequences", "steps", "operation", "type", "median ms", "least ms", "growth"
+        "{:>6} {:>9} {:>7}  {:<10} {:<9} {:<4} {:>10} {:>10} {:>7}",
+        "states", "sequences", "steps", "operation", "by", "type", "median ms", "least ms", "growth"
     )?;
     if suite == HmmSuite::Figures {
         write!(
@@ -161,7 +173,8 @@ fn write_header(out: &mut impl Write, suite: HmmSuite) -> std::io::Result<()> {
 
 fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
     let Measured { case: Case { states, sequences, steps }, operation, precision, times, .. } = &row.measured;
-    write!(out, "{states:>6} {sequences:>9} {steps:>6}  {operation:<10} {precision:<4} ")?;
+    let by = if row.measured.scan { "scan" } else { "recursion" };
+    write!(out, "{states:>6} {sequences:>9} {steps:>7}  {operation:<10} {by:<9} {precision:<4} ")?;
     let ours = match times {
         Times::Measured { milliseconds, least_milliseconds, growth_bytes, .. } => {
             write!(out, "{milliseconds:>10.4} {least_milliseconds:>10.4} {growth_bytes:>7}")?;
@@ -198,7 +211,8 @@ mod tests {
     fn lines_have_what_is_printed_beside_what_is_measured() {
         let case = Case { states: 64, sequences: 64, steps: 16 };
         let times = Times::Measured { runs: 3, milliseconds: 0.5, least_milliseconds: 0.25, growth_bytes: 0 };
-        let measured = Measured { case, operation: Operation::Forward, precision: "f64", device: "none".into(), times };
+        let (operation, device) = (Operation::Forward, "none".into());
+        let measured = Measured { case, operation, scan: false, precision: "f64", device, times };
         let line = published(case, Operation::Forward);
         let published = line.map(|line| Published { line, hardware: figures::HARDWARE });
         let mut row = Row { measured, published };
@@ -210,8 +224,8 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = text.lines().rev().take(2).map(words).collect();
-        assert_eq!(lines[1], "64 64 16 forward f64 0.5000 0.2500 0 11 687.7 10.2 - 13.6 27×");
-        assert_eq!(lines[0], "64 64 16 forward f64 too little 11 687.7 10.2 - 13.6");
+        assert_eq!(lines[1], "64 64 16 forward recursion f64 0.5000 0.2500 0 11 687.7 10.2 - 13.6 27×");
+        assert_eq!(lines[0], "64 64 16 forward recursion f64 too little 11 687.7 10.2 - 13.6");
         let json = serde_json::to_value(&row).unwrap();
         assert_eq!(
             (&json["states"], &json["operation"], &json["out_of_memory"]),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use warpkov::backend::device::hmm::{Limits, Scan};
 use warpkov::hmm::dispatch::{Dynamic, Place, Precision};
 use warpkov::hmm::io::{self as formats, Format, sequences};
 use warpkov::hmm::model::Hmm;
@@ -61,6 +62,9 @@ pub struct Data {
     /// Floating-point type of the recursions.
     #[arg(long, value_enum, default_value = "f64")]
     pub precision: Precision,
+    /// Whether a GPU cuts sequences into pieces, to look at all of them at one time: few and long ones of models of up to 64 states.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Scan::Auto)]
+    scan: Scan,
 }
 
 impl Data {
@@ -89,9 +93,31 @@ impl Data {
 
     /// The recursions by one model.
     pub fn by<'p>(&self, place: &'p Place, model: &Hmm, sequences: &'p Sequences) -> Result<Dynamic<'p>, Error> {
-        let mut recursions = place.recursions(sequences, self.precision)?;
+        let mut recursions = self.recursions(place, model, 1, sequences)?;
         recursions.set_models(std::slice::from_ref(model))?;
         Ok(recursions)
+    }
+
+    /// The recursions by `count` models like `model`.
+    pub fn recursions<'p>(
+        &self,
+        place: &'p Place,
+        model: &Hmm,
+        count: usize,
+        sequences: &'p Sequences,
+    ) -> Result<Dynamic<'p>, Error> {
+        let states = model.states();
+        if self.scan == Scan::Always {
+            if matches!(place, Place::Cpu) {
+                return Err(Error::Usage("--scan always needs a GPU: on a CPU it would only add work".to_owned()));
+            }
+            if states > Scan::STATES {
+                let most = Scan::STATES;
+                return Err(Error::Usage(format!("--scan always takes up to {most} states, and the model has {states}")));
+            }
+        }
+        let limits = Limits { pieces: self.scan.steps(states, count, sequences), ..Limits::default() };
+        Ok(place.recursions(sequences, self.precision, limits)?)
     }
 }
 

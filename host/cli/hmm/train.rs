@@ -79,7 +79,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     }
     let (model, sequences) = arguments.data.read(&arguments.input)?;
     let place = arguments.data.place(&model, &sequences)?;
-    let (mut recursions, device) = (place.recursions(&sequences, arguments.data.precision)?, place.name());
+    let count = arguments.restarts as usize + 1;
+    let (mut recursions, device) = (arguments.data.recursions(&place, &model, count, &sequences)?, place.name());
     let pseudocount = arguments.pseudocount;
     let options = Options {
         iterations: arguments.iterations,

@@ -82,6 +82,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     until: u32,
     window: u32,
     rows: u32,
+    own: u32,
     lengths: Global<u32>,
     base: Global<u32>,
     symbol: Global<u32>,
@@ -97,7 +98,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let a = factor::<T, TILES>(transitions, model * states * states, states, 1);
-    let start = part::<T, TILES>(start, model * states);
+    let starts = start;
     let end = part::<T, TILES>(end, model * states);
     let origin = base.get(from as usize);
 
@@ -108,6 +109,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let m = if there { first + g } else { first };
         let length = if there { lengths.get(m as usize) } else { 0 };
         let place = model * sequences as usize + m as usize;
+        let start = part::<T, TILES>(starts, if own == 0 { model } else { place } * states);
         let mut x = [[0.0; 2]; TILES];
         let mut exponent = 0.0;
         if from > 0 && length > from {
@@ -234,6 +236,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     until: u32,
     window: u32,
     rows: u32,
+    own: u32,
     lengths: Global<u32>,
     base: Global<u32>,
     symbol: Global<u32>,
@@ -288,7 +291,8 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     let mut x;
     let mut ahead = Ahead::<32>::new(from, true, load);
     if from == 0 {
-        x = stored::<T>(start.get(model * states + j).to_f64() * emission(ahead.get(0)));
+        let start = start.get(if own == 0 { model } else { place } * states + j).to_f64();
+        x = stored::<T>(start * emission(ahead.get(0)));
         keep(0, x, 0);
         step = 1;
     } else {

@@ -27,6 +27,7 @@
 //! | [`forward`], [`backward`], [`viterbi`] | ≤ 128 | the whole recursion in one launch: a warp for 8 sequences, or a block for one |
 //! | [`step`] | any | one step of all sequences as a tiled matrix product |
 //! | [`trace`] | > 32 | the most probable path, backwards |
+//! | [`scan`] | ≤ 64 | few and long sequences in pieces, by products of matrices |
 //! | [`counts`] | any | Σ ξ as one product over all rows, and sums over rows |
 //! | [`slices`] | any | the step in its parts, each a kernel: to read, and to compare |
 //!
@@ -62,6 +63,7 @@ pub mod backward;
 pub mod counts;
 pub mod forward;
 pub mod gaussian;
+pub mod scan;
 pub mod slices;
 pub mod step;
 pub mod trace;

@@ -32,7 +32,7 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
 
 /// The path through δ of all steps.
 ///
-/// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp).
+/// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp). Where `own` is not 0 each sequence has a π and ends of its own.
 ///
 /// Of 128·`EARLY` states δ is loaded before the state that it may lead to is known.
 ///
@@ -45,6 +45,7 @@ pub fn trace<T: Real, const EARLY: usize>(
     stride: u32,
     symbols: u32,
     rows: u32,
+    own: u32,
     lengths: Global<u32>,
     base: Global<u32>,
     symbol: Global<u32>,
@@ -99,7 +100,8 @@ pub fn trace<T: Real, const EARLY: usize>(
         best_of_warp(best)
     };
 
-    let mut state = best_of(length - 1, early_of(length - 1), log_end, model * n);
+    let ends = if own == 0 { model } else { model * sequences as usize + m as usize } * n;
+    let mut state = best_of(length - 1, early_of(length - 1), log_end, ends);
     let possible = state != NO_STATE;
     let mut early = if length > 1 { early_of(length - 2) } else { [[T::NEG_INFINITY; 4]; EARLY] };
     let mut step = length;
@@ -128,10 +130,10 @@ pub fn trace<T: Real, const EARLY: usize>(
         score += if step > 0 {
             log_transposed.get((model * n + state) * n + path.get(row_of(step - 1)) as usize).to_f64()
         } else {
-            log_start.get(model * n + state).to_f64()
+            log_start.get(ends + state).to_f64()
         };
         if step + 1 == length {
-            score += log_end.get(model * n + state).to_f64();
+            score += log_end.get(ends + state).to_f64();
         }
         step += 32;
     }

@@ -8,6 +8,10 @@ use warpkov_kernels::hmm::counts::{
     PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows, sum_threads,
 };
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
+use warpkov_kernels::hmm::scan::{
+    self, join_pieces, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators,
+    piece_paths, piece_scores, piece_starts, pin_pieces,
+};
 use warpkov_kernels::hmm::step::{
     self, THREADS, backward_step, forward_end, forward_start, forward_step, level_rows, place_rows, viterbi_step,
 };
@@ -19,6 +23,7 @@ use warpkov_kernels::primitives::copy::copy;
 use super::gaussian::{Gaussians, vectors};
 use super::model::{Models, Way, symbols};
 use super::packing::{Lists, Packing, Window};
+use super::pieces::Pieces;
 use crate::backend::Precise;
 use crate::backend::device::pomdp::buffers::Scratch;
 use crate::hmm::model::Hmm;
@@ -42,22 +47,28 @@ const CELLS: usize = 64 * 1024;
 pub struct Limits {
     /// Bytes for the forward and backward variables; what does not fit is computed again, window by window.
     pub trellis: usize,
+    /// Steps of the pieces that sequences are cut into for a [scan](super::Scan::steps) by models of at most 64 states; `None`: they are not
+    /// cut. Operators take 8·N²/`pieces` bytes more for each step.
+    pub pieces: Option<u32>,
 }
 
 impl Default for Limits {
-    /// 16 GiB.
+    /// 16 GiB, and no pieces.
     fn default() -> Self {
-        Self { trellis: 16 << 30 }
+        Self { trellis: 16 << 30, pieces: None }
     }
 }
 
 /// M sequences on a device, and the models that they are looked at by; in precision `T`. Both stay there.
 ///
-/// What is said of a sequence has the same bits in any batch and within any limits.
+/// What is said of a sequence has the same bits in any batch and within any memory. Where sequences are cut into pieces, sums are in
+/// another order: last bits are others then, for each number of steps of a piece.
 pub struct Batch<'d, T: Precise, D: Device> {
     device: &'d D,
     limits: Limits,
     packing: Packing,
+    /// Where sequences are cut. Then their pieces are what is packed.
+    pieces: Option<Pieces<D>>,
     /// The symbol of each row, on the host and there.
     symbol: Vec<u32>,
     lengths: D::Buffer<u32>,
@@ -124,6 +135,16 @@ struct Work<T: Precise, D: Device> {
     pointers: Scratch<u32, D>,
     path: Scratch<u32, D>,
     scores: Scratch<f64, D>,
+    /// Of pieces: operators, what their rows are scaled by, what they begin with and what is behind them; of sequences, likelihoods.
+    operators: Scratch<f64, D>,
+    scales: Scratch<f64, D>,
+    starts: Scratch<T, D>,
+    behind: Scratch<T, D>,
+    totals: Scratch<f64, D>,
+    /// Of pieces: maps of states, and states between them.
+    lasts: Scratch<u32, D>,
+    firsts: Scratch<u32, D>,
+    bounds: Scratch<u32, D>,
 }
 
 impl<T: Precise, D: Device> Work<T, D> {
@@ -147,6 +168,14 @@ impl<T: Precise, D: Device> Work<T, D> {
             pointers: Scratch::new(device)?,
             path: Scratch::new(device)?,
             scores: Scratch::new(device)?,
+            operators: Scratch::new(device)?,
+            scales: Scratch::new(device)?,
+            starts: Scratch::new(device)?,
+            behind: Scratch::new(device)?,
+            totals: Scratch::new(device)?,
+            lasts: Scratch::new(device)?,
+            firsts: Scratch::new(device)?,
+            bounds: Scratch::new(device)?,
         })
     }
 }
@@ -178,6 +207,7 @@ struct Launch<'a, T: Precise, D: Device> {
     symbol: &'a D::Buffer<u32>,
     models: &'a Models<T, D>,
     packing: &'a Packing,
+    pieces: Option<&'a Pieces<D>>,
 }
 
 impl<T: Precise, D: Device> Launch<'_, T, D> {
@@ -195,13 +225,14 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         self.sequences.div_ceil(8)
     }
 
-    /// α̂ of a window; stored, where `store`.
+    /// α̂ of a window; stored, where `store`; with a π of its own for each sequence, where there are `starts`.
     #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
     fn forward(
         &self,
         steps: &Range<u32>,
         window: u32,
         store: bool,
+        starts: Option<&D::Buffer<T>>,
         carry: &mut D::Buffer<T>,
         alpha: &mut D::Buffer<T>,
         exponents: &mut D::Buffer<i32>,
@@ -209,6 +240,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     ) -> Result<(), D::Error> {
         let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
         let Models { start, transitions, table, end, .. } = models;
+        let own = u32::from(starts.is_some());
+        let start = starts.unwrap_or(start);
         let (way, shape) = match self.way {
             Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
             Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
@@ -224,7 +257,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
                 (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
                 (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
-                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, lengths, base, symbol, start,
+                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, own, lengths, base, symbol, start,
                  transitions, table, end, carry, alpha, exponents, likelihoods))
         }
     }
@@ -522,8 +555,93 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             }
             let (shape, stride) = (self.shape(*sequences, 32), self.stride as u32);
             instance!(usize::from(self.stride > 128); 0 => trace::<1>, 1 => trace::<4>;
-                (*device, shape, *sequences, stride, *symbols, *rows, lengths, base, symbol, start, transposed, table, end,
+                (*device, shape, *sequences, stride, *symbols, *rows, 0, lengths, base, symbol, start, transposed, table, end,
                  delta, path, scores))
+        }
+    }
+
+    /// Operators of all pieces, and what each begins with; and likelihoods of sequences.
+    fn piece_starts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+        let Self { device, count, states, stride, sequences, symbols, lengths, base, symbol, models, .. } = *self;
+        let Models { start, transitions, table, end, .. } = models;
+        let Work { operators, scales, starts, totals, .. } = work;
+        let cells = self.cells() * stride;
+        let (operators, scales) = (operators.of(device, cells * stride)?, scales.of(device, cells)?);
+        let starts = starts.of(device, cells)?;
+        let of_sequences = pieces.sequences();
+        let totals = totals.of(device, 2 * count as usize * of_sequences)?;
+        let (chain, link) = (&pieces.on_device.chain, &pieces.on_device.link);
+        let tiles = stride / 8;
+        let blocks = (sequences * states.div_ceil(8)).div_ceil(scan::GROUPS);
+        let shape = self.shape(blocks, scan::THREADS).with_shared(operators_shared(tiles));
+        // SAFETY: the packing is of valid pieces, tables have the kernels' stride, and there is room for all pieces.
+        unsafe {
+            instance!(tiles;
+                1 => piece_operators::<1>, 2 => piece_operators::<2>, 4 => piece_operators::<4>, 8 => piece_operators::<8>;
+                (device, shape, sequences, states, symbols, pieces.steps, lengths, base, symbol, transitions, table,
+                 operators, scales))?;
+            let shape = self.shape(of_sequences as u32, 4 * stride as u32);
+            instance!(stride;
+                8 => piece_starts::<8>, 16 => piece_starts::<16>, 32 => piece_starts::<32>, 64 => piece_starts::<64>;
+                (device, shape, sequences, states, chain, link, start, end, operators, scales, starts, totals))
+        }
+    }
+
+    /// What is behind each piece, once [`piece_starts`](Self::piece_starts) has made the operators.
+    fn piece_ends(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+        let Self { device, states, stride, sequences, models, .. } = *self;
+        let Work { operators, scales, starts, behind, .. } = work;
+        let behind = behind.of(device, self.cells() * stride)?;
+        let (operators, scales, starts) = (operators.get(), scales.get(), starts.get());
+        let (chain, link, end) = (&pieces.on_device.chain, &pieces.on_device.link, &models.end);
+        let shape = self.shape(pieces.sequences() as u32, 4 * stride as u32);
+        // SAFETY: as in `piece_starts`.
+        unsafe {
+            instance!(stride;
+                8 => piece_ends::<8>, 16 => piece_ends::<16>, 32 => piece_ends::<32>, 64 => piece_ends::<64>;
+                (device, shape, sequences, states, chain, link, end, operators, scales, starts, behind))
+        }
+    }
+
+    /// Paths and scores of all pieces.
+    fn decode_pieces(&self, pieces: &Pieces<D>, logs: &Models<T, D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+        let Self { device, count, states, stride, sequences, symbols, rows, lengths, base, symbol, .. } = *self;
+        let Models { start, transitions, transposed, table, end } = logs;
+        let Work { operators, scales, starts, behind, alpha, path, scores, lasts, firsts, bounds, .. } = work;
+        let (cells, all) = (self.cells(), count as usize * rows as usize);
+        let (operators, scales) = (operators.of(device, cells * stride * stride)?, scales.of(device, cells * stride)?);
+        let (starts, ends) = (starts.of(device, cells * stride)?, behind.of(device, cells * stride)?);
+        let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
+        let (bounds, scores) = (bounds.of(device, 2 * cells)?, scores.of(device, cells)?);
+        let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
+        let (chain, link, own_lengths) = (&pieces.on_device.chain, &pieces.on_device.link, &pieces.on_device.lengths);
+        let (of_sequences, until, width) = (pieces.sequences() as u32, pieces.steps, stride as u32);
+        // SAFETY: as in `piece_starts`; δ and paths have room for all rows.
+        unsafe {
+            if pieces.open > 0 {
+                let shape = self.shape(pieces.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
+                instance!(stride;
+                    8 => piece_maxima::<8>, 16 => piece_maxima::<16>, 32 => piece_maxima::<32>, 64 => piece_maxima::<64>;
+                    (device, shape, sequences, states, symbols, until, base, symbol, transitions, table, operators, scales))?;
+            }
+            let shape = self.shape(of_sequences, 4 * width);
+            instance!(stride;
+                8 => piece_scores::<8>, 16 => piece_scores::<16>, 32 => piece_scores::<32>, 64 => piece_scores::<64>;
+                (device, shape, sequences, states, chain, link, start, operators, scales, starts))?;
+            let threads = width.max(32);
+            let shape = self.shape(sequences.div_ceil(threads / width), threads);
+            instance!(stride;
+                8 => piece_paths::<8>, 16 => piece_paths::<16>, 32 => piece_paths::<32>, 64 => piece_paths::<64>;
+                (device, shape, sequences, symbols, until, rows, lengths, base, symbol, transitions, table, end, starts,
+                 delta, lasts, firsts))?;
+            let shape = self.shape(of_sequences, 32);
+            link_pieces(device, shape, sequences, width, chain, link, lasts, firsts, bounds)?;
+            let shape = self.shape(sequences, 32);
+            pin_pieces(device, shape, width, until, lengths, bounds, start, transitions, end, starts, ends)?;
+            trace::<T, 1, D>(
+                device, shape, sequences, width, symbols, rows, 1, own_lengths, base, symbol, starts, transposed, table, ends,
+                delta, path, scores,
+            )
         }
     }
 }
@@ -546,16 +664,29 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// # Panics
     /// Where there are 2³² observations or more.
     pub fn new(device: &'d D, sequences: &Sequences, limits: Limits) -> Result<Self, D::Error> {
-        let packing = Packing::new(sequences);
-        let symbol = packing.symbols(sequences);
+        let (pieces, packing, lengths) = match limits.pieces {
+            Some(steps) => {
+                let (pieces, packing, lengths) = Pieces::new(device, sequences, steps)?;
+                (Some(pieces), packing, lengths)
+            }
+            None => {
+                let packing = Packing::new(sequences);
+                let lengths = packing.lengths.clone();
+                (None, packing, lengths)
+            }
+        };
+        let mut symbol = packing.symbols(sequences);
+        // Pieces that are told to be longer than they are look one step ahead.
+        symbol.resize(symbol.len() + pieces.as_ref().map_or(0, |_| packing.lengths.len()), 0);
         Ok(Self {
             device,
             limits,
-            lengths: device.upload(&packing.lengths)?,
+            lengths: device.upload(&lengths)?,
             base: device.upload(&packing.base)?,
             symbols: device.upload(&symbol)?,
             vectors: device.upload(&vectors(&packing, sequences))?,
             packing,
+            pieces,
             symbol,
             set: None,
             work: Work::new(device)?,
@@ -567,7 +698,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// What launches are told, and the memory that they work in; `None` before models are set.
     #[expect(clippy::type_complexity, reason = "parts of one thing, which have no other name")]
     fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
-        let Self { device, packing, lengths, base, symbols, set, work, lists, .. } = self;
+        let Self { device, packing, pieces, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;
         let launch = Launch {
             device: *device,
@@ -582,6 +713,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             symbol: symbols,
             models: &set.models,
             packing,
+            pieces: pieces.as_ref(),
         };
         Some((launch, work, set, lists))
     }
@@ -593,6 +725,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     pub fn score(&mut self) -> Result<(), D::Error> {
         let (device, steps) = (self.device, self.packing.steps());
         let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
+        if let Some(pieces) = launch.pieces {
+            return launch.piece_starts(pieces, work);
+        }
         let cells = launch.cells();
         let Work { forward_carry, alpha, exponents, likelihoods, .. } = work;
         let carry = forward_carry.of(device, cells * launch.stride)?;
@@ -603,7 +738,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             alpha.of(device, 3 * cells * launch.stride)?;
         }
         let (exponents, window) = (exponents.get_mut(), 3 * launch.sequences);
-        launch.forward(&steps, window, false, carry, alpha.get_mut(), exponents, likelihoods)
+        launch.forward(&steps, window, false, None, carry, alpha.get_mut(), exponents, likelihoods)
     }
 
     /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
@@ -621,6 +756,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
         let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
         let Some(logs) = &set.logs else { return Ok(()) };
+        if let Some(pieces) = launch.pieces {
+            return launch.decode_pieces(pieces, logs, work);
+        }
         let rows = launch.count as usize * launch.rows as usize;
         let Work { alpha, pointers, path, scores, .. } = work;
         if let Way::Warp { .. } = launch.way {
@@ -637,7 +775,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
         let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize) <= CELLS;
         match set.way {
-            Way::Warp { tiles } if set.gaussians.is_none() && fits(tiles) => {
+            Way::Warp { tiles } if set.gaussians.is_none() && self.pieces.is_none() && fits(tiles) => {
                 Wanted { want: want::COUNTS, slots: set.symbols }
             }
             _ => Wanted { want: want::BOTH, slots: 0 },
@@ -676,22 +814,34 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         while work.checkpoints.len() < last {
             work.checkpoints.push(Scratch::new(device)?);
         }
+        if let Some(pieces) = launch.pieces {
+            launch.piece_starts(pieces, work)?;
+            launch.piece_ends(pieces, work)?;
+        }
         {
-            let Work { forward_carry, checkpoints, alpha, exponents, likelihoods, again, .. } = work;
+            let Work { forward_carry, checkpoints, alpha, exponents, likelihoods, again, starts, .. } = work;
+            let starts = launch.pieces.map(|_| starts.get());
             let rows = launch.count as usize * launch.rows as usize;
             let carry = forward_carry.of(device, cells * stride)?;
             let alpha = alpha.of(device, elements)?;
-            let exponents = exponents.of(device, rows)?;
+            // With one step more, which pieces look ahead to.
+            let exponents = exponents.of(device, rows + launch.sequences as usize)?;
             let likelihoods = likelihoods.of(device, 2 * cells)?;
             again.of(device, 2 * cells)?;
             for (w, window) in windows.iter().enumerate() {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
                 }
-                launch.forward(&window.steps, capacity, w == last, carry, alpha, exponents, likelihoods)?;
+                launch.forward(&window.steps, capacity, w == last, starts, carry, alpha, exponents, likelihoods)?;
             }
         }
-        work.backward_carry.of(device, cells * stride)?;
+        let carry = work.backward_carry.of(device, cells * stride)?;
+        if let Some(open) = launch.pieces.map(|pieces| pieces.open).filter(|&open| open > 0) {
+            let (transitions, behind, ends) = (&launch.models.transitions, work.behind.get(), work.forward_carry.get());
+            let (shape, stride) = (launch.shape(open, 32), stride as u32);
+            // SAFETY: the forward recursion has left α̂ of the last step of each piece that another one follows.
+            unsafe { join_pieces(device, shape, launch.sequences, stride, transitions, behind, ends, carry)? };
+        }
         if wanted.want != want::COUNTS {
             work.gamma.of(device, elements)?;
         }
@@ -707,7 +857,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 }
                 let alpha = alpha.get_mut();
                 let (exponents, again) = (exponents.get_mut(), work.again.get_mut());
-                launch.forward(&window.steps, capacity, true, carry, alpha, exponents, again)?;
+                let starts = launch.pieces.map(|_| work.starts.get());
+                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, again)?;
             }
             launch.backward(
                 window,
@@ -826,23 +977,31 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
 
     /// ln P(O) by the likelihoods that are on the device.
     fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
-        let m = self.packing.lengths.len();
+        let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
+        let (m, likelihoods) = match &self.pieces {
+            Some(pieces) => (pieces.sequences(), &self.work.totals),
+            None => (packed, &self.work.likelihoods),
+        };
         let mut found = vec![0.0; 2 * m * count];
-        self.device.download(self.work.likelihoods.get(), &mut found)?;
-        let mut shifts = vec![0.0; m * count];
+        self.device.download(likelihoods.get(), &mut found)?;
+        let mut shifts = vec![0.0; packed * count];
         if let Some(gaussians) = self.set.as_ref().and_then(|set| set.gaussians.as_ref()) {
             self.device.download(&gaussians.shifts, &mut shifts)?;
         }
-        let of_model = |(pairs, shifts): (&[f64], &[f64])| {
-            let mut logs = vec![0.0; m];
-            for ((pair, shift), &at) in pairs.chunks_exact(2).zip(shifts).zip(&self.packing.order) {
-                let exponent = pair[1] * std::f64::consts::LN_2 + shift;
-                logs[at as usize] = if pair[0] > 0.0 { pair[0].ln() + exponent } else { f64::NEG_INFINITY };
-            }
-            logs
+        let log = |(pair, shift): (&[f64], f64)| {
+            if pair[0] > 0.0 { pair[0].ln() + (pair[1] * std::f64::consts::LN_2 + shift) } else { f64::NEG_INFINITY }
         };
-        Ok(found.chunks_exact(2 * m).zip(shifts.chunks_exact(m)).map(of_model).collect())
+        let of_model = |(pairs, shifts): (&[f64], &[f64])| match &self.pieces {
+            Some(pieces) => pairs.chunks_exact(2).zip(pieces.sums(shifts)).map(log).collect(),
+            None => {
+                let mut logs = vec![0.0; m];
+                let found = pairs.chunks_exact(2).zip(shifts.iter().copied()).map(log);
+                found.zip(&self.packing.order).for_each(|(log, &at)| logs[at as usize] = log);
+                logs
+            }
+        };
+        Ok(found.chunks_exact(2 * m).zip(shifts.chunks_exact(packed)).map(of_model).collect())
     }
 }
 
@@ -862,6 +1021,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), D::Error> {
         let states = models.first().map_or(0, Hmm::states);
+        assert!(self.pieces.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
         let way = Way::of(states);
         let stride = way.stride(states);
         // The old models go before the new ones need memory.
@@ -877,7 +1037,8 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             gaussians: None,
             log_table: None,
         };
-        let Self { device, packing, lengths, base, vectors, .. } = self;
+        let Self { device, packing, pieces, lengths, base, vectors, .. } = self;
+        let lengths = pieces.as_ref().map_or(&*lengths, |pieces| &pieces.on_device.lengths);
         if let Some((gaussians, tables)) = Gaussians::new(*device, models, stride, packing, lengths, base, vectors)? {
             set.symbols = packing.rows();
             set.models.table = tables.table;
@@ -927,8 +1088,12 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             for (&state, &at) in path.iter().zip(self.packing.observation.iter()) {
                 decoded.states[at as usize] = state;
             }
-            for (&score, &at) in score.iter().zip(&self.packing.order) {
-                decoded.scores[at as usize] = score;
+            match &self.pieces {
+                Some(pieces) => decoded.scores = pieces.sums(score),
+                None => {
+                    let placed = score.iter().zip(&self.packing.order);
+                    placed.for_each(|(&score, &at)| decoded.scores[at as usize] = score);
+                }
             }
             decoded
         };

@@ -4,5 +4,7 @@ mod batch;
 mod gaussian;
 mod model;
 mod packing;
+mod pieces;
 
 pub use batch::{Batch, Limits};
+pub use pieces::{STEPS, Scan};

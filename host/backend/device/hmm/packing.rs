@@ -17,6 +17,9 @@ pub struct Packing {
     pub base: Vec<u32>,
     /// For each row, which observation it is.
     pub observation: Arc<[u32]>,
+    /// Which begin a sequence, and which end one: all of them, but where they are pieces of sequences.
+    pub begins: Vec<u32>,
+    pub ends: Vec<u32>,
 }
 
 /// Steps that are done at one time.
@@ -32,19 +35,29 @@ impl Packing {
     /// # Panics
     /// Where there are 2³² observations or more.
     pub fn new(sequences: &Sequences) -> Self {
-        assert!(u32::try_from(sequences.steps()).is_ok(), "rows are counted in 32 bits");
-        let length = |m: u32| sequences.range(m as usize).len() as u32;
-        let mut order: Vec<u32> = (0..sequences.len() as u32).collect();
-        order.sort_by_key(|&m| std::cmp::Reverse(length(m)));
+        Self::of(&sequences.offsets, |_| false)
+    }
+
+    /// Of sequences that begin at these offsets; of equally long ones those come first that `early` names.
+    ///
+    /// # Panics
+    /// Where there are 2³² observations or more.
+    pub fn of(offsets: &[u64], early: impl Fn(u32) -> bool) -> Self {
+        let steps = offsets.last().copied().unwrap_or(0);
+        assert!(u32::try_from(steps).is_ok(), "rows are counted in 32 bits");
+        let length = |m: u32| (offsets[m as usize + 1] - offsets[m as usize]) as u32;
+        let mut order: Vec<u32> = (0..offsets.len().saturating_sub(1) as u32).collect();
+        order.sort_by_key(|&m| std::cmp::Reverse((length(m), early(m))));
         let lengths: Vec<u32> = order.iter().map(|&m| length(m)).collect();
-        let (mut base, mut observation) = (vec![0], Vec::with_capacity(sequences.steps()));
+        let (mut base, mut observation) = (vec![0], Vec::with_capacity(steps as usize));
         let mut alive = lengths.len();
         for t in 0..lengths.first().copied().unwrap_or(0) {
             alive = lengths[..alive].partition_point(|&length| length > t);
-            observation.extend(order[..alive].iter().map(|&m| sequences.offsets[m as usize] as u32 + t));
+            observation.extend(order[..alive].iter().map(|&m| offsets[m as usize] as u32 + t));
             base.push(observation.len() as u32);
         }
-        Self { order, lengths, base, observation: observation.into() }
+        let all: Vec<u32> = (0..lengths.len() as u32).collect();
+        Self { order, lengths, base, observation: observation.into(), begins: all.clone(), ends: all }
     }
 
     /// M.
@@ -105,11 +118,11 @@ impl Lists {
             }
         }
         if window.steps.start == 0 {
-            lists[symbols as usize] = (0..packing.base[1]).collect();
+            lists[symbols as usize].clone_from(&packing.begins);
         }
-        let ends = packing.lengths.iter().enumerate().filter(|(_, length)| window.steps.contains(&(*length - 1)));
-        lists[symbols as usize + 1] =
-            ends.map(|(m, &length)| packing.base[length as usize - 1] + m as u32 - origin).collect();
+        let ends = packing.ends.iter().map(|&m| (m, packing.lengths[m as usize] - 1));
+        let ends = ends.filter(|(_, last)| window.steps.contains(last));
+        lists[symbols as usize + 1] = ends.map(|(m, last)| packing.base[last as usize] + m - origin).collect();
         let (mut order, mut chunk, mut list) = (Vec::new(), vec![0], vec![0]);
         for rows in lists {
             for rows in rows.chunks(CHUNK as usize) {

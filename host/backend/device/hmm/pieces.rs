@@ -1,0 +1,173 @@
+//! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
+
+use std::fmt;
+use std::ops::Range;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use warpkov_kernels::hmm::scan;
+use warpkov_kernels::launch::Device;
+
+use super::packing::Packing;
+use crate::hmm::sequences::Sequences;
+
+/// Steps of a piece. It does not depend on the sequence: so what is said of a sequence does not depend on others that are cut with it.
+pub const STEPS: u32 = 512;
+
+/// Whether sequences are cut into pieces, all of which are looked at together: a scan over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scan {
+    /// Where it takes less time.
+    #[default]
+    Auto,
+    /// No sequence.
+    Never,
+    /// All of them, for models of up to 64 states.
+    Always,
+}
+
+impl Scan {
+    /// States at most.
+    pub const STATES: u32 = scan::STATES;
+
+    /// Eighths of sequences, or of operators, that a device works on at one time, about: the tensor cores of 132 multiprocessors.
+    const AT_ONCE: f64 = 1024.0;
+
+    /// How much less time the scan should take.
+    const GAIN: f64 = 4.0;
+
+    /// Steps of the pieces that sequences are to be cut into; `None` where they are not.
+    ///
+    /// Counted are steps that wait for each other. The recursion has T of them, for the longest sequence. Operators are ⌈N/8⌉ times 8
+    /// recursions of ΣT steps in all, [1024](Self::AT_ONCE) at one time; then come T/L products by operators and, forward and
+    /// backward, L steps in each piece. `Auto` cuts where T is four times their sum: of one sequence from about T = 7 000 on, and of many
+    /// sequences never, which fill the device without.
+    #[must_use]
+    pub fn steps(self, states: u32, models: usize, sequences: &Sequences) -> Option<u32> {
+        let longest = (0..sequences.len()).map(|m| sequences.range(m).len()).max().unwrap_or(0) as f64;
+        let length = f64::from(STEPS);
+        let operators = models as f64 * sequences.steps() as f64 * f64::from(states.div_ceil(8)) / Self::AT_ONCE;
+        let scanned = operators + longest / length + 3.0 * length;
+        let cut = match self {
+            Self::Auto => states <= Self::STATES && Self::GAIN * scanned <= longest,
+            Self::Never => false,
+            Self::Always => states <= Self::STATES,
+        };
+        cut.then_some(STEPS)
+    }
+}
+
+impl fmt::Display for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Never => "never",
+            Self::Always => "always",
+        })
+    }
+}
+
+/// The pieces of sequences, which a packing has in place of them.
+pub struct Pieces<D: Device> {
+    /// Steps of each, but for the last of a sequence.
+    pub steps: u32,
+    /// How many are followed by others: these come first.
+    pub open: u32,
+    /// The pieces of one sequence after the other.
+    chain: Vec<u32>,
+    /// Where those of each sequence begin in `chain`, and the end of the last.
+    link: Vec<u32>,
+    /// Both there, and how many steps each piece has.
+    pub on_device: OnDevice<D>,
+}
+
+/// What a device has of [`Pieces`].
+pub struct OnDevice<D: Device> {
+    pub chain: D::Buffer<u32>,
+    pub link: D::Buffer<u32>,
+    pub lengths: D::Buffer<u32>,
+}
+
+impl<D: Device> Pieces<D> {
+    /// Pieces of `steps` steps, their packing, and the lengths that kernels are told: one more for each piece that another one follows.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &D, sequences: &Sequences, steps: u32) -> Result<(Self, Packing, Vec<u32>), D::Error> {
+        let (offsets, link) = cut(&sequences.offsets, steps);
+        let mut last = vec![false; offsets.len() - 1];
+        link[1..].iter().for_each(|&end| last[end as usize - 1] = true);
+        let mut packing = Packing::of(&offsets, |p| !last[p as usize]);
+        let mut chain = vec![0; last.len()];
+        packing.order.iter().zip(0..).for_each(|(&p, m)| chain[p as usize] = m);
+        packing.begins = link[..link.len() - 1].iter().map(|&p| chain[p as usize]).collect();
+        packing.ends = link[1..].iter().map(|&end| chain[end as usize - 1]).collect();
+        let told = packing.order.iter().zip(&packing.lengths);
+        let told = told.map(|(&p, &length)| length + u32::from(!last[p as usize])).collect();
+        let open = last.iter().filter(|last| !**last).count() as u32;
+        let on_device = OnDevice {
+            chain: device.upload(&chain)?,
+            link: device.upload(&link)?,
+            lengths: device.upload(&packing.lengths)?,
+        };
+        Ok((Self { steps, open, chain, link, on_device }, packing, told))
+    }
+
+    /// M, of sequences.
+    pub fn sequences(&self) -> usize {
+        self.link.len() - 1
+    }
+
+    /// Sums of what was found of pieces, over those of each sequence, in the order of time.
+    pub fn sums(&self, of_pieces: &[f64]) -> Vec<f64> {
+        let range = |pair: &[u32]| -> Range<usize> { pair[0] as usize..pair[1] as usize };
+        let sum = |pair: &[u32]| self.chain[range(pair)].iter().map(|&m| of_pieces[m as usize]).sum();
+        self.link.windows(2).map(sum).collect()
+    }
+}
+
+/// Offsets of pieces of at most `steps` steps, and the number of the first piece of each sequence, with the end of the last.
+fn cut(offsets: &[u64], steps: u32) -> (Vec<u64>, Vec<u32>) {
+    let (mut pieces, mut link) = (Vec::new(), Vec::new());
+    for pair in offsets.windows(2) {
+        link.push(pieces.len() as u32);
+        pieces.extend((pair[0]..pair[1]).step_by(steps.max(1) as usize));
+    }
+    link.push(pieces.len() as u32);
+    pieces.extend(offsets.last());
+    (pieces, link)
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_kernels::emulator::Emulator;
+
+    use super::*;
+
+    #[test]
+    fn pieces_lie_open_ones_first() {
+        let sequences = Sequences::of_symbols(&[vec![0; 4], vec![0; 9], vec![0; 3]]).unwrap();
+        assert_eq!(cut(&sequences.offsets, 4), (vec![0, 4, 8, 12, 13, 16], vec![0, 1, 4, 5]));
+        let (pieces, packing, told) = Pieces::new(&Emulator::default(), &sequences, 4).unwrap();
+        assert_eq!(packing.order, [1, 2, 0, 4, 3]);
+        assert_eq!(packing.lengths, [4, 4, 4, 3, 1]);
+        assert_eq!((told, pieces.open), (vec![5, 5, 4, 3, 1], 2));
+        assert_eq!((packing.begins, packing.ends), (vec![2, 0, 3], vec![2, 4, 3]));
+        assert_eq!(pieces.sums(&[1.0, 2.0, 4.0, 8.0, 16.0]), [4.0, 19.0, 8.0]);
+    }
+
+    #[test]
+    fn one_long_sequence_is_cut_and_many_are_not() {
+        let of = |count: usize, length: usize| Sequences::of_symbols(&vec![vec![0; length]; count]).unwrap();
+        assert_eq!(Scan::Auto.steps(64, 1, &of(1, 1_000_000)), Some(STEPS));
+        assert_eq!(Scan::Auto.steps(65, 1, &of(1, 1_000_000)), None);
+        assert_eq!(Scan::Auto.steps(8, 1, &of(1, 10_000)), Some(STEPS));
+        assert_eq!(Scan::Auto.steps(8, 1, &of(1, 5_000)), None);
+        assert_eq!(Scan::Auto.steps(64, 1, &of(64, 20_000)), None);
+        assert_eq!(Scan::Auto.steps(64, 32, &of(1, 20_000)), None);
+        assert_eq!(Scan::Always.steps(64, 1, &of(64, 3)), Some(STEPS));
+        assert_eq!(Scan::Always.steps(65, 1, &of(1, 3)), None);
+        assert_eq!(Scan::Never.steps(8, 1, &of(1, 1_000_000)), None);
+    }
+}
