@@ -231,4 +231,24 @@ fn devices_agree() {
     let paths = |device: &str| run(&format!("hmm decode model.json data.txt --device {device}"));
     assert_eq!(paths("cpu"), paths("emulated"));
     assert_eq!(paths("cpu").lines().count(), 4);
+    // 513 steps are two pieces.
+    let symbol = |t: u32| if t * t % 7 == 2 { "3" } else { ["0", "1", "2"][t as usize % 3] };
+    let long = (0..513).map(symbol).collect::<Vec<_>>().join(" ");
+    std::fs::write(folder.path().join("data.txt"), format!("{long}\n1 2\n")).unwrap();
+    let cpu = value("score", "cpu");
+    let scanned = value("score", "emulated --scan always");
+    for (a, b) in logs(&cpu).into_iter().zip(logs(&scanned)) {
+        assert!((a - b).abs() < 1e-12 * a.abs(), "{a} {b}");
+    }
+    assert_eq!(paths("cpu"), paths("emulated --scan always"));
+    let usage = |arguments: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov"));
+        let output = command.current_dir(&folder).args(arguments.split(' ')).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, message) = usage("hmm score model.json data.txt --device cpu --scan always");
+    assert_eq!((code, &*message), (Some(2), "error: --scan always needs a GPU: on a CPU it would only add work\n"));
+    run("hmm generate random --states 65 --symbols 4 --out large.json");
+    let (code, message) = usage("hmm score large.json data.txt --device emulated --scan always");
+    assert_eq!((code, &*message), (Some(2), "error: --scan always takes up to 64 states, and the model has 65\n"));
 }

@@ -12,7 +12,9 @@
 //! Where states end, c_end = Σᵢ α̂_T(i) endᵢ is a last factor of P(O), and β̂_T(i) = endᵢ / c_end.
 //!
 //! A sequence that a model cannot emit has ln P(O) = −∞, posteriors of 0, no path, and adds nothing to expected counts. The
-//! same input gives the same bits, and what is said of one sequence does not depend on the others.
+//! same input gives the same bits, and what is said of one sequence does not depend on the others. One choice is made for all: a
+//! device may [cut](crate::backend::device::hmm::Scan) long sequences into pieces, which takes sums in another order and changes last
+//! digits. It looks at the whole batch, if it is not told what to do.
 
 use super::model::Hmm;
 
@@ -56,7 +58,8 @@ pub trait Recursions {
 }
 
 /// The most probable path of each sequence, argmax over q of P(O, q). Of equal ones the path whose last state is the lowest;
-/// of those, the one whose state before is the lowest; and so on to the first.
+/// of those, the one whose state before is the lowest; and so on to the first. Equal are those whose computed scores are, which are
+/// sums of rounded logarithms: where sequences are cut into pieces, the sums up to each piece are rounded in another order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// States, ΣT; [`NO_STATE`] for every observation of a sequence that is not possible.

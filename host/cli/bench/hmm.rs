@@ -117,7 +117,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         steps.say(format!("generating {states}x{sequences}x{length}"));
         let work = Work::new(case)?;
         for &operation in &operations {
-            for (&precision, &scan) in precisions.iter().flat_map(|precision| scans.iter().map(move |scan| (precision, scan))) {
+            for (&precision, &scan) in
+                precisions.iter().flat_map(|precision| scans.iter().map(move |scan| (precision, scan)))
+            {
                 steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
                 let measured = match precision {
                     Precision::F32 => measure::<f32>(&gpu, &work, operation, scan, runs)?,

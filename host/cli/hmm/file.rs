@@ -113,7 +113,9 @@ impl Data {
             }
             if states > Scan::STATES {
                 let most = Scan::STATES;
-                return Err(Error::Usage(format!("--scan always takes up to {most} states, and the model has {states}")));
+                return Err(Error::Usage(format!(
+                    "--scan always takes up to {most} states, and the model has {states}"
+                )));
             }
         }
         let limits = Limits { pieces: self.scan.steps(states, count, sequences), ..Limits::default() };

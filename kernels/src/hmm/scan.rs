@@ -120,8 +120,7 @@ pub fn piece_operators<T: Real, const TILES: usize>(
         if step < stop[h] { symbol.get((base.get(step as usize) + piece[h]) as usize) } else { 0 }
     };
     let emission = |v: u32, j: usize| table.get((model * symbols as usize + v as usize) * stride + j).to_f64();
-    let mut ahead =
-        [Ahead::<32>::new(0, true, |step| load(0, step)), Ahead::<32>::new(0, true, |step| load(1, step))];
+    let mut ahead = [Ahead::<32>::new(0, true, |step| load(0, step)), Ahead::<32>::new(0, true, |step| load(1, step))];
     // `[n][2h + c]` is column 8n + 2t + c of row g of half h.
     let mut x = [[0.0; 4]; TILES];
     let mut exponent = [0; 2];

@@ -832,7 +832,16 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
                 }
-                launch.forward(&window.steps, capacity, w == last, starts, carry, alpha, exponents, likelihoods)?;
+                launch.forward(
+                    &window.steps,
+                    capacity,
+                    w == last,
+                    starts,
+                    carry,
+                    alpha,
+                    exponents,
+                    likelihoods,
+                )?;
             }
         }
         let carry = work.backward_carry.of(device, cells * stride)?;
