@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::json;
+use warpkov::backend::device::hmm::Limits;
 use warpkov::hmm::dispatch::{Place, Precision};
 use warpkov::hmm::io;
 use warpkov::mdp::options::DeviceChoice;
@@ -22,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sequences = io::sequences::read(Path::new(sequences), Some(Path::new(lengths)), None, &model)?;
     let precision = if precision == "f32" { Precision::F32 } else { Precision::F64 };
     let place = Place::open(DeviceChoice::Cpu, &model, &sequences)?;
-    let (mut recursions, device) = (place.recursions(&sequences, precision)?, place.name());
+    let (mut recursions, device) = (place.recursions(&sequences, precision, Limits::default())?, place.name());
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let mut log = 0.0;
     for _ in 0..repetitions.parse::<u32>()? {
