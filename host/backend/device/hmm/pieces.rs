@@ -40,7 +40,7 @@ impl Scan {
     /// Steps of the pieces that sequences are to be cut into; `None` where they are not.
     ///
     /// Counted are steps that wait for each other. The recursion has T of them, for the longest sequence. Operators are ⌈N/8⌉ times 8
-    /// recursions of ΣT steps in all, [1024](Self::AT_ONCE) at one time; then come T/L products by operators and, forward and
+    /// recursions of ΣT steps in all, 1024 of them at one time; then come T/L products by operators and, forward and
     /// backward, L steps in each piece. `Auto` cuts where T is four times their sum: of one sequence from about T = 7 000 on, and of many
     /// sequences never, which fill the device without.
     #[must_use]
