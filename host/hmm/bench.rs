@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use warpkov_kernels::launch::Device;
 
+use super::dispatch::Precision;
 use super::generate::{Error, Kind, Uniform};
 use super::model::Hmm;
 use super::recursions::Recursions;
@@ -97,8 +98,8 @@ pub struct Measured {
     pub operation: Operation,
     /// Whether sequences were cut into pieces.
     pub scan: bool,
-    /// "f32" or "f64".
-    pub precision: &'static str,
+    /// The floating-point type.
+    pub precision: Precision,
     /// The GPU.
     pub device: String,
     /// Its times.
@@ -146,31 +147,37 @@ pub enum BenchError {
 ///
 /// # Errors
 /// Those of the GPU, other than that its memory does not suffice.
-pub fn measure<T: Precise>(
+pub fn measure(
     gpu: &Gpu,
     work: &Work,
     operation: Operation,
+    precision: Precision,
     scan: Scan,
     runs: usize,
 ) -> Result<Measured, BenchError> {
     let pieces = scan.steps(work.case.states, 1, &work.sequences);
-    let times = match time::<T>(gpu, work, operation, pieces, runs) {
+    let (free, _) = gpu.memory()?;
+    // Half is for models and sums.
+    let trellis = Limits::default().trellis.min(free as usize / 2);
+    let limits = Limits { trellis, pieces, plain_tf32: precision == Precision::Tf32 };
+    let times = match precision {
+        Precision::F64 => time::<f64>(gpu, work, operation, limits, runs),
+        Precision::F32 | Precision::Tf32 => time::<f32>(gpu, work, operation, limits, runs),
+    };
+    let times = match times {
         Err(error @ CudaError::OutOfMemory { .. }) => Times::Lacking { out_of_memory: error.to_string() },
         times => times?,
     };
-    Ok(Measured { case: work.case, operation, scan: pieces.is_some(), precision: T::NAME, device: gpu.name(), times })
+    Ok(Measured { case: work.case, operation, scan: pieces.is_some(), precision, device: gpu.name(), times })
 }
 
 fn time<T: Precise>(
     gpu: &Gpu,
     work: &Work,
     operation: Operation,
-    pieces: Option<u32>,
+    limits: Limits,
     runs: usize,
 ) -> Result<Times, CudaError> {
-    let (free, _) = gpu.memory()?;
-    // Half is for models and sums.
-    let limits = Limits { trellis: Limits::default().trellis.min(free as usize / 2), pieces };
     let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
     batch.set_models(std::slice::from_ref(&work.model))?;
     if operation == Operation::BaumWelch {

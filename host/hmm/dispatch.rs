@@ -19,6 +19,8 @@ use crate::mdp::options::DeviceChoice;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
+    /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take at one time.
+    Tf32,
     /// 32 bits.
     F32,
     /// 64 bits.
@@ -32,6 +34,7 @@ impl Precision {
     #[must_use]
     pub fn slack(self) -> f64 {
         match self {
+            Self::Tf32 => 1e-2,
             Self::F32 => 1e-4,
             Self::F64 => 1e-9,
         }
@@ -40,7 +43,8 @@ impl Precision {
 
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
+            Self::Tf32 => "tf32",
             Self::F32 => "f32",
             Self::F64 => "f64",
         })
@@ -103,6 +107,7 @@ impl Place {
         limits: Limits,
     ) -> Result<Dynamic<'p>, SolveError> {
         match precision {
+            Precision::Tf32 => self.recursions_in::<f32>(sequences, Limits { plain_tf32: true, ..limits }),
             Precision::F32 => self.recursions_in::<f32>(sequences, limits),
             Precision::F64 => self.recursions_in::<f64>(sequences, limits),
         }

@@ -37,6 +37,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_scan_ties::f64", scan_ties::<f64, _>);
     suite.add("hmm_slices::f32", slices::<f32, _>);
     suite.add("hmm_slices::f64", slices::<f64, _>);
+    suite.add("hmm_plain_tf32", plain_tf32);
     suite.add("mma_f64", tensor_core);
 }
 
@@ -154,6 +155,23 @@ impl Random {
         let symbols = (0..lengths.iter().sum()).map(|_| self.below(symbols as u64) as u32).collect();
         Sequences { offsets: offsets(lengths.iter().copied()), observations: Observations::Symbols(symbols) }
     }
+}
+
+/// Products of TF32 numbers are as good as their 11 bits, and no better.
+fn plain_tf32<D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(18);
+    let models = [random.hmm(130, 3, false)];
+    let sequences = random.observed(&[3, 2], 3);
+    let said = |plain_tf32| {
+        said(&mut Batch::<f32, D>::new(device, &sequences, Limits { plain_tf32, ..Limits::default() })?, &models)
+    };
+    let (plain, split) = (said(true)?.remove(0), said(false)?.remove(0));
+    let exact = on_cpu(&models, &sequences).remove(0);
+    close("ln P(O)", &plain.logs, &exact.logs, 2e-3, 0.0)?;
+    close("γ", &plain.posteriors, &exact.posteriors, 2e-3, 0.0)?;
+    same("paths need no products", &plain.decoded.states, &split.decoded.states)?;
+    let off = |said: &Said| said.logs.iter().zip(&exact.logs).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    same("fewer bits", &[off(&plain) > 4.0 * off(&split)], &[true])
 }
 
 /// Several models with N states, and sequences of all kinds of lengths.

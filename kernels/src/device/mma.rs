@@ -10,12 +10,20 @@ pub trait Multiply: Real {
     /// D = A·B + C, of 16 × 8 times 8 × 8.
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
+    /// The same by one instruction, to the precision that this has.
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply_plain(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
 }
 
 impl Multiply for f64 {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
+        f64_16x8x8(a, b, c)
+    }
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply_plain(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
         f64_16x8x8(a, b, c)
     }
 }
@@ -25,6 +33,11 @@ impl Multiply for f32 {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
         tf32x3_16x8x8(a, b, c)
+    }
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn multiply_plain(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
+        tf32_16x8x8(a, b, c)
     }
 }
 

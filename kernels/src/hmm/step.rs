@@ -166,7 +166,7 @@ fn order<T: Word>(x: T) -> u32 {
     if T::WIDE { (x.to_raw() >> 32) as u32 } else { x.to_raw() as u32 }
 }
 
-/// A group's share of the rows x times the matrix, on tensor cores; and the [order] of the largest elements of two rows that a thread has met.
+/// A group's share of the rows x times the matrix, on tensor cores, to fewer bits where it may be `plain`; and the [order] of the largest elements of two rows that a thread has met.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
@@ -176,6 +176,7 @@ fn tensor_product<T: Multiply>(
     rows: u32,
     matrix: Global<T>,
     first: usize,
+    plain: bool,
 ) -> (Quarter<T>, [u32; 2]) {
     let (above, beside, g, t) = place();
     let k = 8 * group().0;
@@ -188,7 +189,7 @@ fn tensor_product<T: Multiply>(
         for n in 0..4 {
             let at = (k + t) * right(T::WIDE) + beside + 8 * n as u32 + g;
             let b = [of_matrix.get(at), of_matrix.get(at + 4 * right(T::WIDE))];
-            sums[n] = T::multiply(a, b, sums[n]);
+            sums[n] = if plain && !T::WIDE { T::multiply_plain(a, b, sums[n]) } else { T::multiply(a, b, sums[n]) };
         }
     });
     (sums, tops)
@@ -204,7 +205,7 @@ fn place() -> (u32, u32, u32, u32) {
 /// α̂ of step `step`, for all sequences that have it, from α̂ of the step before.
 ///
 /// `live` sequences have the step, and its rows begin with row `first`; rows of α̂ lie from row `before` and row `now` of `alpha` on, of a model
-/// `window` rows further. `exponents[row]` becomes eₜ.
+/// `window` rows further. `exponents[row]` becomes eₜ. Where `plain` is not 0, f32 counts with 11 bits.
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the states, and then of the
 /// columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*:
@@ -219,6 +220,7 @@ pub fn forward_step<T: Multiply>(
     now: u32,
     window: u32,
     rows: u32,
+    plain: u32,
     symbol: Global<u32>,
     transitions: Global<T>,
     table: Global<T>,
@@ -239,7 +241,7 @@ pub fn forward_step<T: Multiply>(
         [table.get(v * n + j).to_f64(), table.get(v * n + j + 1).to_f64()]
     });
     let x_first = model * window as usize + before as usize;
-    let (sums, tops) = tensor_product(tile, alpha, x_first, live, transitions, model * n * n);
+    let (sums, tops) = tensor_product(tile, alpha, x_first, live, transitions, model * n * n, plain > 0);
     each!(HALF < 2, {
         let top = tops[HALF].max(warp::shuffle_xor(warp::FULL, tops[HALF], 1));
         let top = top.max(warp::shuffle_xor(warp::FULL, top, 2));
@@ -336,7 +338,7 @@ pub fn forward_end<T: Real>(
 /// β̂, γ and û of step `step`, from û of the step behind.
 ///
 /// `live` sequences have the step, and its rows begin with row `first`; `on` of them go on behind it. `pairs` has û of the step behind from row
-/// `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on.
+/// `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on. Where `plain` is not 0, f32 counts with 11 bits.
 ///
 /// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
@@ -352,6 +354,7 @@ pub fn backward_step<T: Multiply>(
     here: u32,
     window: u32,
     rows: u32,
+    plain: u32,
     symbol: Global<u32>,
     transposed: Global<T>,
     table: Global<T>,
@@ -386,7 +389,7 @@ pub fn backward_step<T: Multiply>(
     let mut sums = [T::ZERO; 4];
     if tile.row < on {
         let pair_first = model * window as usize + behind as usize;
-        let (parts, _) = tensor_product(tile, pairs, pair_first, on, transposed, model * n * n);
+        let (parts, _) = tensor_product(tile, pairs, pair_first, on, transposed, model * n * n, plain > 0);
         sums = combined(parts, |x, y| x + y);
     }
     each!(HALF < 2, {

@@ -50,12 +50,14 @@ pub struct Limits {
     /// Steps of the pieces that sequences are cut into for a [scan](super::Scan::steps) by models of at most 64 states; `None`: they are not
     /// cut. Operators take 8·N²/`pieces` bytes more for each step.
     pub pieces: Option<u32>,
+    /// In f32: products of more than 128 states are of TF32 numbers, which have 11 bits, and not of sums of two such.
+    pub plain_tf32: bool,
 }
 
 impl Default for Limits {
-    /// 16 GiB, and no pieces.
+    /// 16 GiB, no pieces, and all bits.
     fn default() -> Self {
-        Self { trellis: 16 << 30, pieces: None }
+        Self { trellis: 16 << 30, pieces: None, plain_tf32: false }
     }
 }
 
@@ -198,10 +200,12 @@ struct Launch<'a, T: Precise, D: Device> {
     device: &'a D,
     way: Way,
     count: u32,
+    states: u32,
     stride: usize,
     sequences: u32,
     symbols: u32,
     rows: u32,
+    plain: u32,
     lengths: &'a D::Buffer<u32>,
     base: &'a D::Buffer<u32>,
     symbol: &'a D::Buffer<u32>,
@@ -319,6 +323,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         now,
                         window,
                         rows,
+                        self.plain,
                         symbol,
                         transitions,
                         table,
@@ -397,6 +402,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     place(t),
                     capacity,
                     rows,
+                    self.plain,
                     symbol,
                     transposed,
                     table,
@@ -639,8 +645,23 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             let shape = self.shape(sequences, 32);
             pin_pieces(device, shape, width, until, lengths, bounds, start, transitions, end, starts, ends)?;
             trace::<T, 1, D>(
-                device, shape, sequences, width, symbols, rows, 1, own_lengths, base, symbol, starts, transposed, table, ends,
-                delta, path, scores,
+                device,
+                shape,
+                sequences,
+                width,
+                symbols,
+                rows,
+                1,
+                own_lengths,
+                base,
+                symbol,
+                starts,
+                transposed,
+                table,
+                ends,
+                delta,
+                path,
+                scores,
             )
         }
     }
@@ -698,16 +719,18 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// What launches are told, and the memory that they work in; `None` before models are set.
     #[expect(clippy::type_complexity, reason = "parts of one thing, which have no other name")]
     fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
-        let Self { device, packing, pieces, lengths, base, symbols, set, work, lists, .. } = self;
+        let Self { device, limits, packing, pieces, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;
         let launch = Launch {
             device: *device,
             way: set.way,
             count: set.hosts.len() as u32,
+            states: set.states,
             stride: set.stride,
             sequences: packing.sequences(),
             symbols: set.symbols,
             rows: packing.rows(),
+            plain: u32::from(limits.plain_tf32),
             lengths,
             base,
             symbol: symbols,
@@ -832,16 +855,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
                 }
-                launch.forward(
-                    &window.steps,
-                    capacity,
-                    w == last,
-                    starts,
-                    carry,
-                    alpha,
-                    exponents,
-                    likelihoods,
-                )?;
+                launch.forward(&window.steps, capacity, w == last, starts, carry, alpha, exponents, likelihoods)?;
             }
         }
         let carry = work.backward_carry.of(device, cells * stride)?;
