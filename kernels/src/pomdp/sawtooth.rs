@@ -17,7 +17,7 @@
 //!
 //! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
+use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, math, thread, warp};
 use crate::shared_array;
 
 /// No point.
@@ -49,7 +49,7 @@ struct Known<T> {
     now: u32,
 }
 
-/// The bound of a row and x·v, in every thread. The row is in x(s) = `x[first + s]`, and its states s are
+/// The bound of a row and x·v, in every thread, and how many entries of points this thread looked at. The row is in x(s) = `x[first + s]`, and its states s are
 /// `state_of(0..count)`; `base` are a thread's terms of x·v. The point `without` is left out, if it is one, as if it were to
 /// be found out whether the others imply it.
 ///
@@ -62,7 +62,7 @@ fn bound_row<T: Real>(
     (count, state_of): (u32, impl Fn(u32) -> u32),
     base: f64,
     without: u32,
-) -> (f64, f64) {
+) -> (f64, f64, u32) {
     let common = shared_array!(sawtooth_known: f64; 2);
     let t = thread::thread_idx_x();
     // The row's elements are there for all, and nobody reads `common` any more.
@@ -88,8 +88,10 @@ fn bound_row<T: Real>(
     }
     thread::sync_threads();
     let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
+    let mut looked_at = 0;
     let mut i = t;
     while i < points.count {
+        looked_at += 1;
         let weight = if without == NO_POINT {
             1.0
         } else if i == without {
@@ -111,6 +113,7 @@ fn bound_row<T: Real>(
                 ratio = ratio.min(own / points.prob.get(entry as usize).to_f64());
                 entry += 1;
             }
+            looked_at += entry - points.ptr.get(i as usize);
             let value = math::fma(ratio, drop, base);
             if value < best {
                 (best, winner) = (value, i);
@@ -127,17 +130,17 @@ fn bound_row<T: Real>(
     if best <= least && winner != NO_POINT {
         points.used.set(winner as usize, points.now);
     }
-    (least, base)
+    (least, base, looked_at)
 }
 
 /// The bound of each row p(·, o | b, a), at its code o·(B·A) + j·A + a, from the predictions and flags of
-/// [`predict`](super::project::predict); 0 where there is none.
+/// [`predict`](super::project::predict); 0 where there is none. `work` grows by the states and entries that were looked at.
 ///
 /// *Thread mapping*: a block per code, and then one for as many further as there are blocks; a thread per state, then per point.
 /// *Shared memory*: what a block's reduction and scan take, and two words. *Barriers*: several per row. *Deterministic*: yes.
 /// *Safety*: blocks have whole warps; `q` has B·A·S elements, `flags` and `scores` B·A·Ω; `o_ptr` has A·S + 1;
 /// `corners` has S, `informed` S·A, at s·A + a; points are of the model's states, `point_ptr` has one element more than there
-/// are; `x` has S zeros per block, and they are zeros after; `list` has S per block.
+/// are; `x` has S zeros per block, and they are zeros after; `list` has S per block; `work` has one.
 #[kernel(T = [f32, f64])]
 pub fn bound_successors<T: Real>(
     states: u32,
@@ -163,6 +166,7 @@ pub fn bound_successors<T: Real>(
     x: GlobalMut<f64>,
     list: GlobalMut<u32>,
     scores: GlobalMut<f64>,
+    work: GlobalMut<u64>,
 ) {
     let points = Known {
         actions,
@@ -178,6 +182,7 @@ pub fn bound_successors<T: Real>(
         used,
     };
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
+    let mut looked_at = 0;
     let mut code = thread::block_idx_x();
     while code < codes {
         let (o, pair) = (code / pairs, code % pairs);
@@ -206,10 +211,12 @@ pub fn bound_successors<T: Real>(
                     base = math::fma(value, corners.get(s as usize), base);
                 }
                 count += found;
+                looked_at += 1;
                 chunk += thread::block_dim_x();
             }
             let state_of = |k: u32| list.get(first + k as usize);
-            (score, _) = bound_row(points, (x, first), (count, state_of), base, NO_POINT);
+            let (bound, _, more) = bound_row(points, (x, first), (count, state_of), base, NO_POINT);
+            (score, looked_at) = (bound, looked_at + more);
             let mut k = t;
             while k < count {
                 x.set(first + state_of(k) as usize, 0.0);
@@ -221,6 +228,10 @@ pub fn bound_successors<T: Real>(
             scores.set(code as usize, score);
         }
         code += thread::grid_dim_x();
+    }
+    let all = block::reduce(u64::from(looked_at), 0, |a, b| a + b);
+    if t == 0 {
+        atomic::add((work, 0), all);
     }
 }
 
@@ -279,7 +290,7 @@ pub fn bound_beliefs<T: Real>(
             k += thread::block_dim_x();
         }
         let without = if themselves > 0 { row } else { NO_POINT };
-        let (bound, base) = bound_row(points, (x, first), (end - start, state_of), base, without);
+        let (bound, base, _) = bound_row(points, (x, first), (end - start, state_of), base, without);
         let mut k = t;
         while start + k < end {
             x.set(first + state_of(k) as usize, 0.0);

@@ -19,8 +19,11 @@ const POINTS: usize = 1 << 14;
 /// The part of the elements, and of the entries, that a batch may take elsewhere is one by this.
 const PART: usize = 4;
 
-/// Beliefs of a batch that are looked at.
+/// Beliefs of a batch that are looked at, at most.
 pub(super) const LOOKED_AT: usize = 256;
+
+/// States and entries of points that may be looked at for them, about: as many as take no longer than to back the batch up.
+const WORK: u64 = 1 << 25;
 
 /// Rows that are bounded at one time, where there is memory for them.
 const AT_ONCE: usize = 1024;
@@ -45,6 +48,10 @@ pub(super) struct Upper<T: Precise, D: Device> {
     pruned: usize,
     /// Batches that were tightened.
     now: u32,
+    /// Beliefs that are worth their while, by what the last ones took.
+    affordable: usize,
+    /// What was looked at.
+    work: D::Buffer<u64>,
     /// A row of S elements for each block, zeros between uses, and its states.
     row: D::Buffer<f64>,
     list: D::Buffer<u32>,
@@ -177,6 +184,8 @@ impl<T: Precise, D: Device> Upper<T, D> {
             points: Points::new(device, corners.len() as u32, 0, 0)?,
             pruned: 0,
             now: 0,
+            affordable: LOOKED_AT,
+            work: device.zeros(1)?,
             row: device.zeros(elements)?,
             list: device.zeros(elements)?,
             chosen: Scratch::new(device)?,
@@ -198,7 +207,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// How many beliefs of a batch can be looked at together.
     pub fn fitting(&self, backups: &Backups<'_, T, D>, beliefs: &Beliefs<T, D>) -> u32 {
         let each = self.actions as usize * (self.states as usize).max(backups.observations as usize);
-        (backups.limits.elements / PART / each).clamp(1, LOOKED_AT).min(beliefs.count as usize) as u32
+        (backups.limits.elements / PART / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
     }
 
     /// What the first `count` beliefs are worth at most by each action, and by the best.
@@ -219,6 +228,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let elements = u64::from(count.div_ceil(TOGETHER)) * u64::from(actions) * u64::from(states);
         let (shape, threads, points) = (self.shape(codes), threads(states), &mut self.points);
         let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        device.clear(&mut self.work)?;
         // SAFETY: the model is valid, beliefs and points are of its states, and buffers have room for every code; rows are
         // zeros between uses.
         unsafe {
@@ -264,6 +274,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
                 &mut self.row,
                 &mut self.list,
                 scores,
+                &mut self.work,
             )?;
             belief_values(
                 device,
@@ -283,6 +294,14 @@ impl<T: Precise, D: Device> Upper<T, D> {
         }
     }
 
+    /// Learns from what the last `count` beliefs took, how many there may be.
+    fn afford(&mut self, device: &D, count: u32) -> Result<(), D::Error> {
+        let mut work = [0];
+        device.download(&self.work, &mut work)?;
+        self.affordable = (u64::from(count) * WORK / work[0].max(1)).clamp(1, LOOKED_AT as u64) as usize;
+        Ok(())
+    }
+
     /// The actions that look best at the first `count` beliefs, which [fit](Self::fitting).
     pub fn actions(
         &mut self,
@@ -293,6 +312,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         self.look_ahead(backups, beliefs, count)?;
         let mut chosen = vec![0; count as usize];
         backups.device.download(self.chosen.get(), &mut chosen)?;
+        self.afford(backups.device, count)?;
         Ok(chosen)
     }
 
@@ -361,6 +381,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         self.look_ahead(backups, beliefs, count)?;
         let mut values = vec![0.0; (count * self.actions) as usize];
         device.download(backups.work.values.get(), &mut values)?;
+        self.afford(device, count)?;
         let rows = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
         let (known, bases) = self.bound(device, count as usize, Some(rows))?;
         let mut ptr = vec![0; count as usize + 1];
