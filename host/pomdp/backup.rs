@@ -93,8 +93,8 @@ pub trait Trials: Backup {
     /// Those of the device.
     fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, Self::Error>;
 
-    /// Lowers the upper bound at beliefs of a batch to what one step of lookahead says, where that is news by more than `worth`.
-    /// Returns by how much it fell at most.
+    /// Lowers the upper bound at beliefs of a batch to what one step of lookahead says, where that is news by more than `worth`;
+    /// at some of them, or of some batches, where it takes long. Returns by how much it fell at most.
     ///
     /// # Errors
     /// Those of the device.

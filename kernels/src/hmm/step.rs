@@ -166,7 +166,8 @@ fn order<T: Word>(x: T) -> u32 {
     if T::WIDE { (x.to_raw() >> 32) as u32 } else { x.to_raw() as u32 }
 }
 
-/// A group's share of the rows x times the matrix, on tensor cores, to fewer bits where it may be `plain`; and the [order] of the largest elements of two rows that a thread has met.
+/// A group's share of the rows x times the matrix, on tensor cores, to fewer bits where it may be `plain`; and the [order] of the largest
+/// elements of two rows that a thread has met.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
@@ -177,6 +178,25 @@ fn tensor_product<T: Multiply>(
     matrix: Global<T>,
     first: usize,
     plain: bool,
+) -> (Quarter<T>, [u32; 2]) {
+    if plain && !T::WIDE {
+        product_by(tile, x, x_first, rows, matrix, first, T::multiply_plain)
+    } else {
+        product_by(tile, x, x_first, rows, matrix, first, T::multiply)
+    }
+}
+
+/// [`tensor_product`], by this product of small matrices.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn product_by<T: Multiply>(
+    tile: Tile,
+    x: impl Source<T>,
+    x_first: usize,
+    rows: u32,
+    matrix: Global<T>,
+    first: usize,
+    multiply: impl Fn([T; 4], [T; 2], [T; 4]) -> [T; 4],
 ) -> (Quarter<T>, [u32; 2]) {
     let (above, beside, g, t) = place();
     let k = 8 * group().0;
@@ -189,7 +209,7 @@ fn tensor_product<T: Multiply>(
         for n in 0..4 {
             let at = (k + t) * right(T::WIDE) + beside + 8 * n as u32 + g;
             let b = [of_matrix.get(at), of_matrix.get(at + 4 * right(T::WIDE))];
-            sums[n] = if plain && !T::WIDE { T::multiply_plain(a, b, sums[n]) } else { T::multiply(a, b, sums[n]) };
+            sums[n] = multiply(a, b, sums[n]);
         }
     });
     (sums, tops)

@@ -23,7 +23,13 @@ const PART: usize = 4;
 pub(super) const LOOKED_AT: usize = 256;
 
 /// States and entries of points that may be looked at for them, about: as many as take no longer than to back the batch up.
-const WORK: u64 = 1 << 25;
+const WORK: u64 = 1 << 24;
+
+/// Where fewer beliefs than this are worth their while, not every batch is worth a launch.
+const FEW: usize = 64;
+
+/// Points times their entries, at most: what it takes to find out which points others imply.
+const PAIRS: usize = 1 << 29;
 
 /// Rows that are bounded at one time, where there is memory for them.
 const AT_ONCE: usize = 1024;
@@ -294,6 +300,11 @@ impl<T: Precise, D: Device> Upper<T, D> {
         }
     }
 
+    /// One batch of how many is looked at: where a belief takes long, few of them are.
+    pub fn every(&self) -> usize {
+        (FEW / self.affordable).max(1)
+    }
+
     /// Learns from what the last `count` beliefs took, how many there may be.
     fn afford(&mut self, device: &D, count: u32) -> Result<(), D::Error> {
         let mut work = [0];
@@ -411,7 +422,8 @@ impl<T: Precise, D: Device> Upper<T, D> {
             self.points = grown;
         }
         self.points.place(device, rows, new)?;
-        if points > POINTS || entries > most || points > self.pruned + self.pruned / 2 + LOOKED_AT {
+        let many = points > POINTS || entries > most || points.saturating_mul(entries) > PAIRS;
+        if many || points > self.pruned + self.pruned / 2 + LOOKED_AT {
             self.prune(device, most)?;
         }
         Ok(())
@@ -426,7 +438,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         kept.retain(|point| {
             points += 1;
             entries += point.entries as usize;
-            points <= POINTS - POINTS / 4 && entries <= most - most / 4
+            points <= POINTS - POINTS / 4 && entries <= most - most / 4 && points.saturating_mul(entries) <= PAIRS / 2
         });
         kept.sort_by_key(|point| point.row);
         self.pruned = kept.len();

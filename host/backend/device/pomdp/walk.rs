@@ -223,7 +223,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         let mut actions: Vec<u32> = places.iter().map(action).collect();
         // Beliefs are in the order of walks, and theirs the first.
         let looked_at = places[..hopeful].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
-        if let Some(looked_at) = looked_at {
+        if let Some(looked_at) = looked_at.filter(|_| first.is_multiple_of(self.upper.every())) {
             let batch = &self.batches[first];
             let looked_at = looked_at.min(self.upper.fitting(&self.backups, batch));
             let best = self.upper.actions(&mut self.backups, batch, looked_at)?;
@@ -296,6 +296,9 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn tighten(&mut self, batch: usize, worth: f64) -> Result<f64, D::Error> {
+        if !batch.is_multiple_of(self.upper.every()) {
+            return Ok(0.0);
+        }
         self.upper.tighten(&mut self.backups, &self.batches[batch], worth)
     }
 
