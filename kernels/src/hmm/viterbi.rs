@@ -147,7 +147,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
             }
         }
         for e in 0..each {
-            now[e] = now[e] + b[e];
+            now[e] += b[e];
         }
         if step % PERIOD == PERIOD - 1 {
             let largest = warp::reduce_width(now[0].max(now[1]), lanes, T::max);
