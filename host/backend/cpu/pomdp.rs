@@ -1,7 +1,6 @@
 //! Point-based backups on the CPU: projections through sparse T and O, scores in `f32`, vectors in `f64`.
 
 use std::convert::Infallible;
-use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
@@ -292,7 +291,8 @@ pub struct PointBased<'m> {
     /// r(s, a) at s·A + a.
     rewards: Vec<f64>,
     /// Made when it is first needed.
-    assembler: OnceLock<Assembler<'m>>,
+    /// Made with the first backup, and not within it: it takes all cores itself.
+    assembler: Option<Assembler<'m>>,
     vectors: Vectors,
 }
 
@@ -301,10 +301,10 @@ impl<'m> PointBased<'m> {
     #[must_use]
     pub fn new(model: &'m Pomdp) -> Self {
         let vectors = Vectors::new(&AlphaVectors::new(model.states()));
-        Self { model, rewards: model.expected_rewards(), assembler: OnceLock::new(), vectors }
+        Self { model, rewards: model.expected_rewards(), assembler: None, vectors }
     }
 
-    fn backup_of(&self, projection: &mut Projection, belief: &Belief) -> (u32, Vec<f64>) {
+    fn backup_of(&self, assembler: &Assembler<'m>, projection: &mut Projection, belief: &Belief) -> (u32, Vec<f64>) {
         let (model, gamma) = (self.model, self.model.gamma());
         let actions = model.actions();
         let mut best: Option<(f64, u32, Vec<u32>)> = None;
@@ -326,7 +326,6 @@ impl<'m> PointBased<'m> {
             }
         }
         let (_, action, next) = best.unwrap_or_default();
-        let assembler = self.assembler.get_or_init(|| Assembler::new(model, &self.rewards));
         (action, assembler.vector(self.vectors.alpha(), action, &next))
     }
 }
@@ -345,10 +344,12 @@ impl Backup for PointBased<'_> {
     }
 
     fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, Infallible> {
-        let backups =
-            beliefs.par_iter().map_init(Projection::default, |scratch, belief| self.backup_of(scratch, belief));
+        let assembler = self.assembler.take().unwrap_or_else(|| Assembler::new(self.model, &self.rewards));
+        let backup = |scratch: &mut _, belief| self.backup_of(&assembler, scratch, belief);
+        let backups: Vec<_> = beliefs.par_iter().map_init(Projection::default, backup).collect();
+        self.assembler = Some(assembler);
         let mut all = AlphaVectors::new(self.model.states());
-        for (action, vector) in backups.collect::<Vec<_>>() {
+        for (action, vector) in backups {
             all.push(action, &vector);
         }
         Ok(all)
