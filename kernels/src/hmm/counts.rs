@@ -157,8 +157,9 @@ pub const fn sum_threads(parts: u32) -> u32 {
 
 /// `sums[k]` = Σₚ `parts[p][k]`, over `parts_count` parts of `len` elements for each model.
 ///
-/// *Thread mapping*: a block per 32 elements; of W warps warp w takes the parts w, w + W, …, a lane per element. *Shared memory*: 1024
-/// words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`sum_threads`]; the grid's y is the model.
+/// *Thread mapping*: a block per 32 elements; of W warps warp w takes the parts w, w + W, …, a lane per element. *Shared
+/// memory*: 1024 words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`sum_threads`]; the grid's y is
+/// the model.
 #[kernel]
 pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     let columns = crate::shared_array!(part_columns: f64; 1024);
@@ -192,9 +193,9 @@ pub const CHUNK: u32 = 64;
 ///
 /// Chunks hold rows of one symbol; or the first rows of all sequences, or the last.
 ///
-/// *Thread mapping*: the grid's x is the chunk, its y the model; a thread per state. *Shared memory*: [`CHUNK`] words, static. *Barriers*: one.
-/// *Deterministic*: yes. *Safety*: `gamma` has `window` rows of `stride` elements for each model, and `order` names such; `chunk` has one element
-/// more than there are chunks, none of which has more than [`CHUNK`] rows.
+/// *Thread mapping*: the grid's x is the chunk, its y the model; a thread per state. *Shared memory*: [`CHUNK`] words, static.
+/// *Barriers*: one. *Deterministic*: yes. *Safety*: `gamma` has `window` rows of `stride` elements for each model, and `order`
+/// names such; `chunk` has one element more than there are chunks, none of which has more than [`CHUNK`] rows.
 #[kernel(T = [f32, f64])]
 pub fn sum_rows<T: Real>(
     stride: u32,
@@ -237,11 +238,11 @@ pub fn sum_rows<T: Real>(
     }
 }
 
-/// Sums of chunks, list by list: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`; added to what is there, where `more` is
-/// not 0.
+/// Sums of chunks, list by list: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`; added to what is
+/// there, where `more` is not 0.
 ///
-/// *Thread mapping*: the grid's x is the list, its y the model; a thread per state. *Deterministic*: yes. *Safety*: `list` has one element
-/// more than there are lists, the last of which is `chunk_count`.
+/// *Thread mapping*: the grid's x is the list, its y the model; a thread per state. *Deterministic*: yes. *Safety*: `list` has
+/// one element more than there are lists, the last of which is `chunk_count`.
 #[kernel]
 pub fn sum_chunks(
     stride: u32,

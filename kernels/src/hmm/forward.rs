@@ -66,8 +66,9 @@ fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
 
 /// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores, with A and α̂ in registers.
 ///
-/// Results: `likelihoods[2m]` = P̂ and `likelihoods[2m + 1]` = Σ eₜ of sequence m where its last step is in the window; `carry` = α̂ of the
-/// last step before `until`, for longer ones; and where `STORE`, `alpha[row − base[from]]` and `exponents[row]`.
+/// Results: `likelihoods[2m]` = P̂ and `likelihoods[2m + 1]` = Σ eₜ of sequence m where its last step is in the window;
+/// `carry` = α̂ of the last step before `until`, for longer ones; and where `STORE`, `alpha[row − base[from]]` and
+/// `exponents[row]`.
 ///
 /// *Thread mapping*: lane 4g + t has states 2·`TILES`·t … of sequence g of its 8; one warp per block; a block takes every
 /// `grid_dim_x`-th 8 sequences. *Shared memory*: none. *Deterministic*: yes, and the bits of a sequence do not depend on the
@@ -186,7 +187,8 @@ pub(super) fn scattered<T: Word>([a, b, c, d]: [T; 4], combine: impl Fn(T, T) ->
 
 /// Σᵢ xᵢ Aᵢⱼ for the column j = thread / 4, of the [part](sixteenth) of A that each lane keeps.
 ///
-/// 16 lanes share four columns: of the rows lane p has 32q + 2p and 32q + 2p + 1. An element of x is then read once for four columns.
+/// 16 lanes share four columns: of the rows lane p has 32q + 2p and 32q + 2p + 1. An element of x is then read once for four
+/// columns.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f64 {
@@ -225,9 +227,10 @@ pub(super) fn sixteenth<T: Real, const PER: usize>(
 ///
 /// Results as those of [`forward_warp`].
 ///
-/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns each, then four lanes for each state; a block per sequence. *Shared memory*: two rows of
-/// f64, static, and two words per warp. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 16·`PER` threads, the
-/// grid a block for each sequence; otherwise as [`forward_warp`], with matrices of stride 4·`PER`.
+/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns each, then four lanes for each state; a block per
+/// sequence. *Shared memory*: two rows of f64, static, and two words per warp. *Barriers*: one per step. *Deterministic*: yes.
+/// *Safety*: blocks have 16·`PER` threads, the grid a block for each sequence; otherwise as [`forward_warp`], with matrices of
+/// stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32], STORE = [false, true])]
 pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     sequences: u32,

@@ -61,8 +61,8 @@ impl Tile {
         Self { row, column, stride }
     }
 
-    /// Calls `multiply` with both factors of each step of the product, as they lie in shared memory: rows from row `x_first` of `x` on,
-    /// of which `rows` count, and `matrix` from element `first` on.
+    /// Calls `multiply` with both factors of each step of the product, as they lie in shared memory: rows from row `x_first`
+    /// of `x` on, of which `rows` count, and `matrix` from element `first` on.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn product<T: Word>(
@@ -166,8 +166,8 @@ fn order<T: Word>(x: T) -> u32 {
     if T::WIDE { (x.to_raw() >> 32) as u32 } else { x.to_raw() as u32 }
 }
 
-/// A group's share of the rows x times the matrix, on tensor cores, to fewer bits where it may be `plain`; and the [order] of the largest
-/// elements of two rows that a thread has met.
+/// A group's share of the rows x times the matrix, on tensor cores, to fewer bits where it may be `plain`; and the [order] of
+/// the largest elements of two rows that a thread has met.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
@@ -224,12 +224,13 @@ fn place() -> (u32, u32, u32, u32) {
 
 /// α̂ of step `step`, for all sequences that have it, from α̂ of the step before.
 ///
-/// `live` sequences have the step, and its rows begin with row `first`; rows of α̂ lie from row `before` and row `now` of `alpha` on, of a model
-/// `window` rows further. `exponents[row]` becomes eₜ. Where `plain` is not 0, f32 counts with 11 bits.
+/// `live` sequences have the step, and its rows begin with row `first`; rows of α̂ lie from row `before` and row `now` of
+/// `alpha` on, of a model `window` rows further. `exponents[row]` becomes eₜ. Where `plain` is not 0, f32 counts with 11 bits.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the states, and then of the
-/// columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*:
-/// blocks have [`THREADS`] threads; `stride` is a multiple of [`COLUMNS`]; `live` > 0.
+/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the
+/// states, and then of the columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32
+/// states, and two. *Deterministic*: yes. *Safety*: blocks have [`THREADS`] threads; `stride` is a multiple of [`COLUMNS`];
+/// `live` > 0.
 #[kernel(T = [f32, f64])]
 pub fn forward_step<T: Multiply>(
     first: u32,
@@ -315,7 +316,8 @@ pub fn forward_start<T: Real>(
     }
 }
 
-/// P̂ and Σ eₜ of the sequences whose last step is `step`: those from `first` on, `count` of them; rows of α̂ of the step lie from row `now` on.
+/// P̂ and Σ eₜ of the sequences whose last step is `step`: those from `first` on, `count` of them; rows of α̂ of the step lie
+/// from row `now` on.
 ///
 /// *Thread mapping*: a warp per sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
@@ -357,8 +359,9 @@ pub fn forward_end<T: Real>(
 
 /// β̂, γ and û of step `step`, from û of the step behind.
 ///
-/// `live` sequences have the step, and its rows begin with row `first`; `on` of them go on behind it. `pairs` has û of the step behind from row
-/// `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on. Where `plain` is not 0, f32 counts with 11 bits.
+/// `live` sequences have the step, and its rows begin with row `first`; `on` of them go on behind it. `pairs` has û of the
+/// step behind from row `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on.
+/// Where `plain` is not 0, f32 counts with 11 bits.
 ///
 /// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
@@ -431,9 +434,9 @@ pub fn backward_step<T: Multiply>(
 
 /// δ of a step, from δ of the step before: both are rows of `delta`, `rows` for each model, from row `first` and row `before` on.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it and a quarter of the states, and then per
-/// 4 columns. *Shared memory*: [`step_shared`], dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes. *Safety*: as
-/// [`forward_step`]; where `first` is 0 nothing is before.
+/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it and a quarter of the
+/// states, and then per 4 columns. *Shared memory*: [`step_shared`], dynamic. *Barriers*: one per 32 states, and two.
+/// *Deterministic*: yes. *Safety*: as [`forward_step`]; where `first` is 0 nothing is before.
 #[kernel(T = [f32, f64])]
 pub fn viterbi_step<T: Real>(
     first: u32,
@@ -489,8 +492,8 @@ pub fn viterbi_step<T: Real>(
 
 /// Takes its largest element from each of `count` rows of δ, from row `first` on; of a model, `rows` rows further.
 ///
-/// *Thread mapping*: a warp per row, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `delta` has these rows, of
-/// `stride` elements.
+/// *Thread mapping*: a warp per row, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `delta` has
+/// these rows, of `stride` elements.
 #[kernel(T = [f32, f64])]
 pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<T>) {
     let row = thread::block_idx_y() as usize * rows as usize + (first + thread::block_idx_x()) as usize;
@@ -511,8 +514,8 @@ pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<
     }
 }
 
-/// Copies rows of `stride` elements, from row `from` on, to rows from `to` on; of a model, they lie `source_window` and `target_window` rows
-/// further.
+/// Copies rows of `stride` elements, from row `from` on, to rows from `to` on; of a model, they lie `source_window` and
+/// `target_window` rows further.
 ///
 /// *Thread mapping*: a block per row, the grid's y the model. *Safety*: both have these rows.
 #[kernel(T = [f32, f64])]

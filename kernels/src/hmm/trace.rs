@@ -32,13 +32,14 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
 
 /// The path through δ of all steps.
 ///
-/// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp). Where `own` is not 0 each sequence has a π and ends of its own.
+/// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp). Where `own` is not 0 each sequence has a π and ends of
+/// its own.
 ///
 /// Of 128·`EARLY` states δ is loaded before the state that it may lead to is known.
 ///
-/// *Thread mapping*: a warp per sequence, in blocks of one; of 128 states lane l has 4l … 4l + 3. *Deterministic*: yes. *Safety*: blocks have
-/// 32 threads, the grid one for each sequence; its y is the model; `delta` and ln Aᵀ have rows of `stride` elements, a multiple of 4, and −∞
-/// where there is no state.
+/// *Thread mapping*: a warp per sequence, in blocks of one; of 128 states lane l has 4l … 4l + 3. *Deterministic*: yes.
+/// *Safety*: blocks have 32 threads, the grid one for each sequence; its y is the model; `delta` and ln Aᵀ have rows of
+/// `stride` elements, a multiple of 4, and −∞ where there is no state.
 #[kernel(T = [f32, f64], EARLY = [1, 4])]
 pub fn trace<T: Real, const EARLY: usize>(
     sequences: u32,

@@ -44,11 +44,12 @@ pub const fn warp_shared(states: usize, element: usize) -> usize {
 /// What leads to each maximum is stored in a byte: to follow bytes takes less than to find maxima again. Those of two or four steps
 /// make a word of a lane, which lies in the row of the first of them.
 ///
-/// *Thread mapping*: [`lanes_of`] lanes per sequence, with their columns of ln A in registers; a warp per block. *Shared memory*:
-/// [`warp_shared`], dynamic; 256 words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the bits of a sequence do
-/// not depend on the others. *Safety*: blocks have 32 threads, the grid has one for 32 / lanes sequences; `lengths` descends, and has
-/// `sequences` elements; `base` has one more than `lengths[0]`; matrices have stride `STATES`, and −∞ where there is no state; `pointers` has
-/// `rows` rows of a word per lane for each model, `path` an element for each.
+/// *Thread mapping*: [`lanes_of`] lanes per sequence, with their columns of ln A in registers; a warp per block. *Shared
+/// memory*: [`warp_shared`], dynamic; 256 words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the
+/// bits of a sequence do not depend on the others. *Safety*: blocks have 32 threads, the grid has one for 32 / lanes
+/// sequences; `lengths` descends, and has `sequences` elements; `base` has one more than `lengths[0]`; matrices have stride
+/// `STATES`, and −∞ where there is no state; `pointers` has `rows` rows of a word per lane for each model, `path` an element
+/// for each.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32])]
 pub fn viterbi_warp<T: Real, const STATES: usize>(
     sequences: u32,
@@ -256,9 +257,9 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
 ///
 /// Results: `delta[row]`, from which [`trace`](super::trace) finds the path.
 ///
-/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns of ln A each, then four lanes for each state; a block per sequence. *Shared memory*: two rows,
-/// static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 16·`PER` threads, the grid a block for each sequence;
-/// otherwise as [`viterbi_warp`], with matrices of stride 4·`PER`.
+/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns of ln A each, then four lanes for each state; a
+/// block per sequence. *Shared memory*: two rows, static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks
+/// have 16·`PER` threads, the grid a block for each sequence; otherwise as [`viterbi_warp`], with matrices of stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32])]
 pub fn viterbi_block<T: Real, const PER: usize>(
     symbols: u32,
