@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Solves a grid world of 262144 states, on the GPU where there is one.
+# Solves a grid world of 262144 states, on the GPU where there is one. PROFILE=dev takes what tests have built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+profile=${PROFILE:-release}
 mkdir -p target/demo
-cargo build --release
-warpkov() { cargo run --quiet --release -- "$@"; }
+cargo build --profile "$profile"
+warpkov() { cargo run --quiet --profile "$profile" -- "$@"; }
 warpkov mdp generate grid --width 512 --height 512 --gamma 0.98 --out target/demo/grid.safetensors
 warpkov mdp solve target/demo/grid.safetensors \
     --plot target/demo/grid.png --plot target/demo/grid.svg --out target/demo/solution.json

@@ -11,4 +11,4 @@ step cargo test --workspace
 RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps
 step scripts/ptx-report.sh
 step scripts/licences.py
-step scripts/demo.sh >/dev/null
+PROFILE=dev step scripts/demo.sh >/dev/null
