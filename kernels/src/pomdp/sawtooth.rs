@@ -12,13 +12,16 @@
 //!
 //! makes a point of b. Everything is computed in f64, from the numbers that the model and beliefs were rounded to.
 //!
-//! *Memory*: a block scatters its row into S elements of its own, so that threads, each with points of its own, find x(s) at once;
+//! *Memory*: a block scatters its row into S elements of its own, so that threads or warps, each with points of their own, find x(s) at once;
 //! a point is passed over as soon as ρ is known to be too small, which its likeliest state as a rule says.
 //!
 //! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
 
 use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, math, thread, warp};
 use crate::shared_array;
+
+/// Entries of points, on average, from which on a warp looks at one of them together.
+const LONG: u32 = 64;
 
 /// No point.
 pub const NO_POINT: u32 = u32::MAX;
@@ -88,8 +91,15 @@ fn bound_row<T: Real>(
     }
     thread::sync_threads();
     let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
+    // A point with many entries is looked at by a whole warp.
+    let together = points.count > 0 && points.ptr.get(points.count as usize) / points.count >= LONG;
+    let (group, lane, groups) = if together {
+        (warp::warp_id(), warp::lane_id(), thread::block_dim_x() / warp::SIZE)
+    } else {
+        (t, 0, thread::block_dim_x())
+    };
     let mut looked_at = 0;
-    let mut i = t;
+    let mut i = group;
     while i < points.count {
         looked_at += 1;
         let weight = if without == NO_POINT {
@@ -104,22 +114,35 @@ fn bound_row<T: Real>(
         let drop = weight * points.drop.get(i as usize);
         // What a point has to lower the bound by to say more than is known.
         let needed = base - best;
+        let ratio_of = |entry: u32| {
+            x.get(first + points.state.get(entry as usize) as usize) / points.prob.get(entry as usize).to_f64()
+        };
         let mut ratio =
             x.get(first + points.peak_state.get(i as usize) as usize) / points.peak_prob.get(i as usize).to_f64();
-        if -drop * ratio > needed {
-            let (mut entry, end) = (points.ptr.get(i as usize), points.ptr.get(i as usize + 1));
+        let (mut entry, end) = (points.ptr.get(i as usize), points.ptr.get(i as usize + 1));
+        if together {
             while entry < end && -drop * ratio > needed {
-                let own = x.get(first + points.state.get(entry as usize) as usize);
-                ratio = ratio.min(own / points.prob.get(entry as usize).to_f64());
-                entry += 1;
+                // Loads do not wait for each other.
+                let ratios = [0, 1, 2, 3].map(|k| {
+                    let own = entry + warp::SIZE * k + lane;
+                    if own < end { ratio_of(own) } else { f64::INFINITY }
+                });
+                ratio = warp::reduce(ratios.into_iter().fold(ratio, f64::min), f64::min);
+                entry += 4 * warp::SIZE;
+                looked_at += 4;
             }
-            looked_at += entry - points.ptr.get(i as usize);
-            let value = math::fma(ratio, drop, base);
-            if value < best {
-                (best, winner) = (value, i);
+        } else {
+            while entry < end && -drop * ratio > needed {
+                ratio = ratio.min(ratio_of(entry));
+                entry += 1;
+                looked_at += 1;
             }
         }
-        i += thread::block_dim_x();
+        let value = math::fma(ratio, drop, base);
+        if value < best {
+            (best, winner) = (value, i);
+        }
+        i += groups;
     }
     let least = block::reduce(best, f64::INFINITY, f64::min);
     if t == 0 {
@@ -136,7 +159,7 @@ fn bound_row<T: Real>(
 /// The bound of each row p(·, o | b, a), at its code o·(B·A) + j·A + a, from the predictions and flags of
 /// [`predict`](super::project::predict); 0 where there is none. `work` grows by the states and entries that were looked at.
 ///
-/// *Thread mapping*: a block per code, and then one for as many further as there are blocks; a thread per state, then per point.
+/// *Thread mapping*: a block per code, and then one for as many further as there are blocks; a thread per state, then per point, or a warp where points are long.
 /// *Shared memory*: what a block's reduction and scan take, and two words. *Barriers*: several per row. *Deterministic*: yes.
 /// *Safety*: blocks have whole warps; `q` has B·A·S elements, `flags` and `scores` B·A·Ω; `o_ptr` has A·S + 1;
 /// `corners` has S, `informed` S·A, at s·A + a; points are of the model's states, `point_ptr` has one element more than there

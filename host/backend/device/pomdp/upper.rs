@@ -34,6 +34,9 @@ const PAIRS: usize = 1 << 29;
 /// Rows that are bounded at one time, where there is memory for them.
 const AT_ONCE: usize = 1024;
 
+/// Threads of a block that bounds a row: the more, the more points are looked at together.
+const MOST_THREADS: u32 = 512;
+
 /// Elements of them.
 const ELEMENTS: usize = 1 << 25;
 
@@ -207,7 +210,10 @@ impl<T: Precise, D: Device> Upper<T, D> {
 
     /// A block for each row, as long as there is memory for them.
     fn shape(&self, rows: usize) -> Shape {
-        Shape::new(rows.clamp(1, self.row.len() / self.states as usize) as u32, threads(self.states))
+        Shape::new(
+            rows.clamp(1, self.row.len() / self.states as usize) as u32,
+            self.states.next_multiple_of(32).min(MOST_THREADS),
+        )
     }
 
     /// How many beliefs of a batch can be looked at together.
