@@ -10,11 +10,11 @@ use warpkov_kernels::launch::Device;
 
 use super::dispatch::Precision;
 use super::generate::{Error, Kind, Uniform};
+use super::maximise::Pseudocounts;
 use super::model::Hmm;
 use super::recursions::Recursions;
 use super::sample::sample;
 use super::sequences::Sequences;
-use super::train::{self, maximise};
 use crate::backend::Precise;
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::hmm::{Batch, Limits, Scan};
@@ -53,7 +53,7 @@ pub enum Operation {
     Viterbi,
     /// Expected counts, on the device.
     EStep,
-    /// A whole step of training: expected counts, the model that they make most likely, and its tables on the device.
+    /// A whole step of training: expected counts, and the model that they make most likely, which the device goes on with.
     BaumWelch,
 }
 
@@ -143,7 +143,7 @@ pub enum BenchError {
     Gpu(#[from] CudaError),
 }
 
-/// Measures an operation. Sequences are cut as `scan` says. Recursions are launched all at once from a recording; steps of training go on from one another.
+/// Measures an operation. Sequences are cut as `scan` says. What is asked for is launched all at once from a recording; steps of training go on from one another.
 ///
 /// # Errors
 /// Those of the GPU, other than that its memory does not suffice.
@@ -180,21 +180,14 @@ fn time<T: Precise>(
 ) -> Result<Times, CudaError> {
     let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
     batch.set_models(std::slice::from_ref(&work.model))?;
-    if operation == Operation::BaumWelch {
-        let mut model = work.model.clone();
-        let mut step = || {
-            for expected in batch.expect()? {
-                maximise(&mut model, &expected, &train::Options::default());
-            }
-            batch.set_models(std::slice::from_ref(&model))
-        };
-        step()?;
-        return repeat(gpu, runs, step);
-    }
     let mut launch = || match operation {
         Operation::Forward => batch.score(),
         Operation::Viterbi => batch.decode(),
-        Operation::EStep | Operation::BaumWelch => batch.count(),
+        Operation::EStep => batch.count(),
+        Operation::BaumWelch => {
+            batch.count()?;
+            batch.maximise(&Pseudocounts::default())
+        }
     };
     // The first run takes the memory that all others use.
     launch()?;

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use warpkov_kernels::emulator::Emulator;
 
+use super::maximise::Pseudocounts;
 use super::model::Hmm;
 use super::recursions::{Decoded, Expected, Recursions};
 use super::sequences::Sequences;
@@ -153,5 +154,17 @@ where
 
     fn expect(&mut self) -> Result<Vec<Expected>, SolveError> {
         Ok(self.0.expect()?)
+    }
+
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
+        Ok(self.0.e_step()?)
+    }
+
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), SolveError> {
+        Ok(self.0.m_step(pseudocounts, floor)?)
+    }
+
+    fn models(&mut self) -> Result<Vec<Hmm>, SolveError> {
+        Ok(self.0.models()?)
     }
 }

@@ -5,7 +5,8 @@
 //! | [`model`], [`sequences`] | what is given |
 //! | [`recursions`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
 //! | [`dispatch`] | where that is |
-//! | [`train`] | the loop of Baum and Welch over that trait, and how good a model is |
+//! | [`maximise`] | the model that expected counts make most likely: the M step of Baum and Welch |
+//! | [`train`] | their loop over that trait, and how good a model is |
 //! | [`sample`], [`generate`] | sequences from models, models from few parameters |
 //! | [`io`], [`plot`] | files and pictures |
 //! | [`mod@bench`] | times on a GPU |
@@ -14,6 +15,7 @@ pub mod bench;
 pub mod dispatch;
 pub mod generate;
 pub mod io;
+pub mod maximise;
 pub mod model;
 pub mod plot;
 pub mod recursions;

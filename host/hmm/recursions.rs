@@ -16,6 +16,7 @@
 //! device may [cut](crate::backend::device::hmm::Scan) long sequences into pieces, which takes sums in another order and changes last
 //! digits. It looks at the whole batch, if it is not told what to do.
 
+use super::maximise::Pseudocounts;
 use super::model::Hmm;
 
 /// No state: that of a path that is not possible.
@@ -50,11 +51,30 @@ pub trait Recursions {
     /// Those of the device.
     fn viterbi(&mut self) -> Result<Vec<Decoded>, Self::Error>;
 
-    /// Expected counts over all sequences: the E step of Baum and Welch.
+    /// Expected counts over all sequences.
     ///
     /// # Errors
     /// Those of the device.
     fn expect(&mut self) -> Result<Vec<Expected>, Self::Error>;
+
+    /// The E step of training: ln P(O) of each sequence. Expected counts stay where they are, for [`m_step`](Self::m_step).
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
+
+    /// The [M step](super::maximise): goes on to the models that the counts of the last [`e_step`](Self::e_step) make most likely, whose
+    /// covariances have eigenvalues of at least `floor`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Self::Error>;
+
+    /// The models, as they are after all M steps. A device has them in its own precision, and so are they then.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn models(&mut self) -> Result<Vec<Hmm>, Self::Error>;
 }
 
 /// The most probable path of each sequence, argmax over q of P(O, q). Of equal ones the path whose last state is the lowest;

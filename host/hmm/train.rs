@@ -1,32 +1,16 @@
 //! Training: expectation-maximisation after Baum and Welch, of one or several models in one batch.
 //!
-//! An M step takes the expected counts to the model that they make most likely: πᵢ ∝ Σ γ₁(i), Aᵢⱼ ∝ Σₜ ξₜ(i, j) over
-//! t < T, with endᵢ ∝ Σ γ_T(i) beside them where states end, Bⱼₒ ∝ Σ γₜ(j) over oₜ = o, and weighted means and covariances.
-//! Each sequence's counts are divided by its own likelihood, and the last step has no part in A (Rahimi's erratum to Rabiner's
-//! tutorial). With pseudocounts c, a Dirichlet prior, the objective is ln P(O) + Σ c ln p, and c is added to each count. What is
-//! 0 stays 0, with pseudocounts too, and what no sequence visits stays as it is.
-//!
-//! The objective never falls, and this is checked. Covariances have eigenvalues of at least a floor, which is the best that
-//! the counts allow under this condition.
+//! An E step counts what is expected of the hidden paths, and an [M step](super::maximise) goes on to the model that the counts make
+//! most likely. Each sequence's counts are divided by its own likelihood, and the last step has no part in A (Rahimi's erratum to
+//! Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the objective is ln P(O) + Σ c ln p. It never falls, and this is checked.
 
 use std::ops::ControlFlow;
 
-use rayon::prelude::*;
-
-use super::model::{Covariances, Emissions, Hmm};
-use super::recursions::{Expected, Recursions, Statistics};
+pub use super::maximise::Pseudocounts;
+use super::maximise::floored;
+use super::model::{Emissions, Hmm};
+use super::recursions::Recursions;
 use super::sequences::Sequences;
-
-/// What is added to the expected counts, each 0 or more.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pseudocounts {
-    /// To those of π.
-    pub start: f64,
-    /// To those of A and of ends.
-    pub transitions: f64,
-    /// To those of B.
-    pub emissions: f64,
-}
 
 /// How to train.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -155,26 +139,34 @@ pub fn train<R: Recursions + ?Sized>(
     options: &Options,
     observe: &mut dyn FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Trained, Error<R::Error>> {
-    let floored = |mut model: Hmm| {
-        if let Emissions::Gaussian { dimensions, covariances, .. } = &mut model.emissions {
-            raise(covariances, *dimensions as usize, options.floor);
-        }
-        model
+    let run = |model| Run {
+        model: floored(model, options.floor),
+        log_likelihoods: Vec::new(),
+        objectives: Vec::new(),
+        converged: false,
     };
-    let run =
-        |model| Run { model: floored(model), log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false };
     let mut runs: Vec<Run> = models.into_iter().map(run).collect();
     let mut status = Status::Iterations;
+    // Which of the models are with the recursions, where each of them goes on.
+    let mut active: Vec<usize> = Vec::new();
     for iteration in 0..=options.iterations {
-        let mut active: Vec<&mut Run> = runs.iter_mut().filter(|run| !run.converged).collect();
-        let models: Vec<Hmm> = active.iter().map(|run| run.model.clone()).collect();
-        recursions.set_models(&models).map_err(Error::Backend)?;
-        let expected = recursions.expect().map_err(Error::Backend)?;
-        for (run, expected) in active.iter_mut().zip(&expected) {
-            if let Some(at) = expected.log_likelihoods.iter().position(|log| !log.is_finite()) {
+        let left: Vec<usize> = (0..runs.len()).filter(|&index| !runs[index].converged).collect();
+        if left != active {
+            let models: Vec<Hmm> = left.iter().map(|&index| runs[index].model.clone()).collect();
+            recursions.set_models(&models).map_err(Error::Backend)?;
+            active = left;
+        }
+        let found = recursions.e_step().map_err(Error::Backend)?;
+        if !options.pseudocounts.none() {
+            // The prior is of the models as they are.
+            take(recursions, &active, &mut runs)?;
+        }
+        for (&index, log_likelihoods) in active.iter().zip(&found) {
+            if let Some(at) = log_likelihoods.iter().position(|log| !log.is_finite()) {
                 return Err(Error::Impossible { sequence: at + 1 });
             }
-            let log_likelihood: f64 = expected.log_likelihoods.iter().sum();
+            let run = &mut runs[index];
+            let log_likelihood: f64 = log_likelihoods.iter().sum();
             let objective = log_likelihood + log_prior(&run.model, &options.pseudocounts);
             let before = run.objectives.last().copied();
             run.log_likelihoods.push(log_likelihood);
@@ -186,20 +178,26 @@ pub fn train<R: Recursions + ?Sized>(
                 run.converged = objective - from <= options.tolerance * from.abs();
             }
         }
-        if iteration < options.iterations {
-            active.par_iter_mut().zip(&expected).filter(|(run, _)| !run.converged).for_each(|(run, expected)| {
-                maximise(&mut run.model, expected, options);
-            });
-        }
-        let left = active.iter().filter(|run| !run.converged).count();
+        let left = active.iter().filter(|&&index| !runs[index].converged).count();
         let objective = runs.iter().map(Run::objective).fold(f64::NEG_INFINITY, f64::max);
         let stop = observe(&Round { iteration, active: left, objective }).is_break();
-        if left == 0 {
+        let last = stop || left == 0 || iteration == options.iterations;
+        if last || left < active.len() {
+            take(recursions, &active, &mut runs)?;
+        }
+        if last {
+            if stop && left > 0 && iteration < options.iterations {
+                status = Status::Interrupted;
+            }
             break;
         }
-        if stop && iteration < options.iterations {
-            status = Status::Interrupted;
-            break;
+        recursions.m_step(&options.pseudocounts, options.floor).map_err(Error::Backend)?;
+        if left < active.len() {
+            // Those that have converged stay what they were.
+            let on: Vec<Hmm> = recursions.models().map_err(Error::Backend)?;
+            let moved = active.iter().zip(on).filter(|(index, _)| !runs[**index].converged);
+            let moved: Vec<(usize, Hmm)> = moved.map(|(&index, model)| (index, model)).collect();
+            moved.into_iter().for_each(|(index, model)| runs[index].model = model);
         }
     }
     let mut best = 0;
@@ -211,6 +209,13 @@ pub fn train<R: Recursions + ?Sized>(
         Some(run) if run.converged => Ok(Trained { best, status: Status::Converged, runs }),
         Some(_) => Ok(Trained { best, status, runs }),
     }
+}
+
+/// The models that are with the recursions, as they are there.
+fn take<R: Recursions + ?Sized>(recursions: &mut R, active: &[usize], runs: &mut [Run]) -> Result<(), Error<R::Error>> {
+    let models = recursions.models().map_err(Error::Backend)?;
+    active.iter().zip(models).for_each(|(&index, model)| runs[index].model = model);
+    Ok(())
 }
 
 /// Akaike's information criterion, 2 k − 2 ln P(O), of k free parameters.
@@ -239,137 +244,4 @@ fn log_prior(model: &Hmm, counts: &Pseudocounts) -> f64 {
         + part(counts.transitions, &model.transitions)
         + part(counts.transitions, model.end.as_deref().unwrap_or_default())
         + emitted
-}
-
-/// The M step.
-pub(super) fn maximise(model: &mut Hmm, expected: &Expected, options: &Options) {
-    let Pseudocounts { start, transitions, emissions } = options.pseudocounts;
-    let n = model.start.len();
-    normalise(&mut model.start, &expected.start, start, None);
-    let rows = model.transitions.chunks_exact_mut(n).zip(expected.transitions.chunks_exact(n));
-    for (state, (row, counts)) in rows.enumerate() {
-        let end = model.end.as_mut().map(|end| (&mut end[state], expected.end[state]));
-        normalise(row, counts, transitions, end);
-    }
-    match (&mut model.emissions, &expected.emissions) {
-        (Emissions::Categorical { symbols, probs }, Statistics::Categorical(counts)) => {
-            let v = *symbols as usize;
-            for (row, counts) in probs.chunks_exact_mut(v).zip(counts.chunks_exact(v)) {
-                normalise(row, counts, emissions, None);
-            }
-        }
-        (Emissions::Gaussian { dimensions, means, covariances }, Statistics::Gaussian { weights, sums, squares }) => {
-            let d = *dimensions as usize;
-            for (state, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight >= f64::MIN_POSITIVE) {
-                let shift: Vec<f64> = sums[state * d..][..d].iter().map(|sum| sum / weight).collect();
-                means[state * d..][..d].iter_mut().zip(&shift).for_each(|(mean, shift)| *mean += shift);
-                match covariances {
-                    Covariances::Diagonal(variances) => {
-                        for k in 0..d {
-                            variances[state * d + k] = squares[state * d + k] / weight - shift[k] * shift[k];
-                        }
-                    }
-                    Covariances::Full(matrices) => {
-                        for (place, entry) in matrices[state * d * d..][..d * d].iter_mut().enumerate() {
-                            let square = squares[state * d * d + place] / weight;
-                            *entry = square - shift[place / d] * shift[place % d];
-                        }
-                    }
-                }
-            }
-            raise(covariances, d, options.floor);
-        }
-        // Statistics are of the kind that the model is.
-        _ => {}
-    }
-}
-
-/// The distribution that is in proportion to counts, and to that of the end, where it is not 0; if there are any.
-fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: f64, end: Option<(&mut f64, f64)>) {
-    let count = |prob: f64, count: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
-    let last = end.as_ref().map_or(0.0, |(prob, ended)| count(**prob, *ended));
-    let total = probs.iter().zip(counts).map(|(&prob, &counted)| count(prob, counted)).sum::<f64>() + last;
-    if total < f64::MIN_POSITIVE {
-        return;
-    }
-    probs.iter_mut().zip(counts).for_each(|(prob, &counted)| *prob = count(*prob, counted) / total);
-    if let Some((prob, _)) = end {
-        *prob = last / total;
-    }
-}
-
-/// Raises eigenvalues of covariances to the floor.
-fn raise(covariances: &mut Covariances, d: usize, floor: f64) {
-    match covariances {
-        Covariances::Diagonal(variances) => variances.iter_mut().for_each(|variance| *variance = variance.max(floor)),
-        Covariances::Full(matrices) => matrices.par_chunks_exact_mut(d * d).for_each(|matrix| clip(matrix, d, floor)),
-    }
-}
-
-/// Raises the eigenvalues of a symmetric matrix of `d` rows to `floor`, by Jacobi's rotations.
-fn clip(matrix: &mut [f64], d: usize, floor: f64) {
-    let (mut a, mut v) = (matrix.to_vec(), vec![0.0; d * d]);
-    (0..d).for_each(|i| v[i * d + i] = 1.0);
-    let norm = a.iter().map(|x| x * x).sum::<f64>().sqrt();
-    // Convergence is quadratic; more sweeps than this are never needed.
-    for _ in 0..50 {
-        let off = |a: &[f64]| (0..d * d).filter(|at| at / d != at % d).map(|at| a[at] * a[at]).sum::<f64>().sqrt();
-        if off(&a) <= f64::EPSILON * norm {
-            break;
-        }
-        for p in 0..d {
-            for q in p + 1..d {
-                if a[p * d + q] != 0.0 {
-                    rotate(&mut a, &mut v, d, p, q);
-                }
-            }
-        }
-    }
-    // What is above the floor anyway keeps its bits.
-    if (0..d).all(|k| a[k * d + k] >= floor) {
-        return;
-    }
-    for i in 0..d {
-        for j in 0..=i {
-            let sum = (0..d).map(|k| v[i * d + k] * a[k * d + k].max(floor) * v[j * d + k]).sum();
-            (matrix[i * d + j], matrix[j * d + i]) = (sum, sum);
-        }
-    }
-}
-
-/// Makes a(p, q) zero (Golub and Van Loan, *Matrix Computations*, 8.5).
-fn rotate(a: &mut [f64], v: &mut [f64], d: usize, p: usize, q: usize) {
-    let tau = (a[q * d + q] - a[p * d + p]) / (2.0 * a[p * d + q]);
-    let t = tau.signum() / (tau.abs() + tau.hypot(1.0));
-    let c = 1.0 / t.hypot(1.0);
-    let s = t * c;
-    for k in 0..d {
-        let (x, y) = (a[k * d + p], a[k * d + q]);
-        (a[k * d + p], a[k * d + q]) = (c * x - s * y, s * x + c * y);
-    }
-    for k in 0..d {
-        let (x, y) = (a[p * d + k], a[q * d + k]);
-        (a[p * d + k], a[q * d + k]) = (c * x - s * y, s * x + c * y);
-    }
-    for k in 0..d {
-        let (x, y) = (v[k * d + p], v[k * d + q]);
-        (v[k * d + p], v[k * d + q]) = (c * x - s * y, s * x + c * y);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn eigenvalues_are_raised_to_the_floor() {
-        // Eigenvalues 3 and −1 of (1, 1)/√2 and (1, −1)/√2.
-        let mut matrix = [1.0, 2.0, 2.0, 1.0];
-        clip(&mut matrix, 2, 1.0);
-        let expected = [2.0, 1.0, 1.0, 2.0];
-        assert!(matrix.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-15), "{matrix:?}");
-        let before = matrix;
-        clip(&mut matrix, 2, 0.5);
-        assert_eq!(matrix, before);
-    }
 }

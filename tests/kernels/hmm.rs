@@ -4,6 +4,7 @@ use warpkov::backend::Precise;
 use warpkov::backend::cpu::hmm::Batch as OnCpu;
 use warpkov::backend::device::hmm::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
+use warpkov::hmm::maximise::Pseudocounts;
 use warpkov::hmm::model::{Emissions, Hmm, Names};
 use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics};
 use warpkov::hmm::sample::sample;
@@ -29,6 +30,8 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_one_by_one::f64", one_by_one::<f64, _>);
     suite.add("hmm_ties::f32", ties::<f32, _>);
     suite.add("hmm_ties::f64", ties::<f64, _>);
+    suite.add("hmm_maximise::f32", maximise::<f32, _>);
+    suite.add("hmm_maximise::f64", maximise::<f64, _>);
     suite.add("hmm_gaussian::f32", gaussian::<f32, _>);
     suite.add("hmm_gaussian::f64", gaussian::<f64, _>);
     suite.add("hmm_scan::f32", scan::<f32, _>);
@@ -306,6 +309,87 @@ fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         for ((got, expected), model) in all.iter().zip(on_cpu(&models, &drawn.sequences)).zip(&models) {
             agree::<T>(got, &expected, model, &drawn.sequences)
                 .map_err(|error| format!("N = {states}, D = {dimensions}: {}", error.message().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Two steps of training, of models with and without ends: those of the CPU, from the counts that each way of counting leaves.
+fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(21);
+    let (whole, tolerance) = (Limits::default(), if T::WIDE { 1e-11 } else { 1e-3 });
+    let long: &[usize] = &[3, 1, 17, 2, 9];
+    let cases: [(usize, usize, Limits, &[usize]); 7] = [
+        (3, 2, whole, long),
+        (12, 5, whole, long),
+        (12, 700, whole, &[5, 20, 1]),
+        (9, 4, Limits { pieces: Some(4), ..whole }, long),
+        (30, 4, Limits { trellis: 192 * 30, ..whole }, long),
+        (40, 3, whole, &[4, 1, 9]),
+        (if scale > 1 { 300 } else { 130 }, 3, whole, &[3, 1, 4]),
+    ];
+    for (n, symbols, limits, lengths) in cases {
+        let mut models = vec![random.hmm(n, symbols, false), random.hmm(n, symbols, true)];
+        // Nobody comes to the last state of the first model: what it does stays as it is.
+        let last = n - 1;
+        let without_last = |row: &mut [f64]| {
+            row[last] = 0.0;
+            let sum: f64 = row.iter().sum();
+            row.iter_mut().for_each(|prob| *prob /= sum);
+        };
+        without_last(&mut models[0].start);
+        models[0].transitions.chunks_exact_mut(n).take(last).for_each(without_last);
+        let kept = models[0].transitions[last * n..].to_vec();
+        let sequences = random.observed(lengths, symbols);
+        let priors: &[f64] = if n < 64 || scale > 1 { &[0.0, 0.25] } else { &[0.0] };
+        for &prior in priors {
+            let pseudocounts = Pseudocounts { start: prior, transitions: 2.0 * prior, emissions: 3.0 * prior };
+            let mut expected = OnCpu::<f64>::new(&sequences);
+            let mut got = Batch::<T, D>::new(device, &sequences, limits)?;
+            let Ok(()) = expected.set_models(&models);
+            got.set_models(&models)?;
+            for _ in 0..2 {
+                let Ok(logs) = expected.e_step();
+                for (got, expected) in got.e_step()?.iter().zip(logs) {
+                    close("ln P(O)", got, &expected, tolerance, tolerance)?;
+                }
+                let Ok(()) = expected.m_step(&pseudocounts, 1e-6);
+                got.m_step(&pseudocounts, 1e-6)?;
+            }
+            let Ok(expected_models) = expected.models();
+            let trained = got.models()?;
+            for (got, expected) in trained.iter().zip(&expected_models) {
+                let what = |what: &str| format!("N = {n}, V = {symbols}, pseudocount {prior}: {what}");
+                close(&what("π"), &got.start, &expected.start, tolerance, 0.0)?;
+                close(&what("A"), &got.transitions, &expected.transitions, tolerance, 0.0)?;
+                same(&what("ends"), &[got.end.is_some()], &[expected.end.is_some()])?;
+                if let (Some(got), Some(expected)) = (&got.end, &expected.end) {
+                    close(&what("end"), got, expected, tolerance, 0.0)?;
+                }
+                if let (Emissions::Categorical { probs: got, .. }, Emissions::Categorical { probs: expected, .. }) =
+                    (&got.emissions, &expected.emissions)
+                {
+                    close(&what("B"), got, expected, tolerance, 0.0)?;
+                }
+                let zeros = |probs: &[f64]| probs.iter().map(|prob| *prob == 0.0).collect::<Vec<_>>();
+                if T::WIDE {
+                    same(&what("zeros"), &zeros(&got.transitions), &zeros(&expected.transitions))?;
+                }
+                got.clone().validated()?;
+            }
+            if prior == 0.0 {
+                close("a state without counts", &trained[0].transitions[last * n..], &kept, 1e-6, 0.0)?;
+            }
+            // What is done next is done by the models of now.
+            let Ok(decoded) = expected.viterbi();
+            for (got, expected) in got.viterbi()?.iter().zip(decoded) {
+                close("ln P(path, O)", &got.scores, &expected.scores, tolerance, tolerance)?;
+            }
+            let Ok(counts) = expected.expect();
+            for (got, expected) in got.expect()?.iter().zip(counts) {
+                let all = tolerance * sequences.steps() as f64;
+                close("ξ", &got.transitions, &expected.transitions, all, 0.0)?;
+            }
         }
     }
     Ok(())

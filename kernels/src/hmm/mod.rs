@@ -29,6 +29,7 @@
 //! | [`trace`] | > 32 | the most probable path, backwards |
 //! | [`scan`] | ≤ 64 | few and long sequences in pieces, by products of matrices |
 //! | [`counts`] | any | Σ ξ as one product over all rows, and sums over rows |
+//! | [`maximise`] | any | the model that the counts make most likely |
 //! | [`slices`] | any | the step in its parts, each a kernel: to read, and to compare |
 //!
 //! Source: L. R. Rabiner, "A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition", 1989, with
@@ -63,6 +64,7 @@ pub mod backward;
 pub mod counts;
 pub mod forward;
 pub mod gaussian;
+pub mod maximise;
 pub mod scan;
 pub mod slices;
 pub mod step;

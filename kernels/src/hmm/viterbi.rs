@@ -23,7 +23,7 @@ pub const NO_STATE: u32 = u32::MAX;
 /// Lanes of [`viterbi_warp`] for a sequence: each has two states, or one where ln A would not fit in registers.
 #[must_use]
 pub const fn lanes_of(states: usize) -> usize {
-    if states < 32 { states / 2 } else { states }
+    if states < 16 { states / 2 } else { states }
 }
 
 /// From row to row of δ in shared memory: groups of lanes read from all banks.

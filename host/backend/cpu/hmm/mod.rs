@@ -11,6 +11,7 @@ use self::chain::Chain;
 use self::statistics::Sums;
 use self::sweeps::LogProduct;
 use super::super::Precise;
+use crate::hmm::maximise::{Pseudocounts, maximise};
 use crate::hmm::model::Hmm;
 use crate::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions};
 use crate::hmm::sequences::Sequences;
@@ -42,6 +43,8 @@ pub struct Batch<'s, T> {
     groups: Vec<Group>,
     trellis: usize,
     models: Vec<Chain<T>>,
+    /// Of the last E step.
+    expected: Vec<Expected>,
 }
 
 /// Sequences side by side, the longest first.
@@ -96,7 +99,7 @@ impl<'s, T: Precise> Batch<'s, T> {
         let mut members: Vec<usize> = (0..sequences.len()).collect();
         members.sort_by_key(|&member| std::cmp::Reverse(sequences.range(member).len()));
         let groups = members.chunks(GROUP).map(|members| Group::new(sequences, members)).collect();
-        Self { sequences, groups, trellis: bytes, models: Vec::new() }
+        Self { sequences, groups, trellis: bytes, models: Vec::new(), expected: Vec::new() }
     }
 
     /// What `of` says of each group, by models.
@@ -230,5 +233,23 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             total.expected(chain, self.in_order(logs.into_iter().flatten()))
         };
         Ok(self.models.par_iter().map(of_model).collect())
+    }
+
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+        self.expected = self.expect()?;
+        Ok(self.expected.iter().map(|expected| expected.log_likelihoods.clone()).collect())
+    }
+
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
+        self.models.par_iter_mut().zip(&self.expected).for_each(|(chain, expected)| {
+            let mut model = chain.model.clone();
+            maximise(&mut model, expected, pseudocounts, floor);
+            *chain = Chain::new(&model);
+        });
+        Ok(())
+    }
+
+    fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {
+        Ok(self.models.iter().map(|chain| chain.model.clone()).collect())
     }
 }

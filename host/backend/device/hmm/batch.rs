@@ -1,37 +1,27 @@
-//! The recursions over a batch, by the kernels that the number of states has.
+//! The recursions over a batch.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use warpkov_kernels::hmm::backward::{backward_block, backward_warp, counts_len, want, warp_shared};
-use warpkov_kernels::hmm::counts::{
-    PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_parts, sum_rows, sum_threads,
-};
-use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
-use warpkov_kernels::hmm::scan::{
-    self, join_pieces, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators,
-    piece_paths, piece_scores, piece_starts, pin_pieces,
-};
-use warpkov_kernels::hmm::step::{
-    self, THREADS, backward_step, forward_end, forward_start, forward_step, level_rows, place_rows, viterbi_step,
-};
-use warpkov_kernels::hmm::trace::trace;
-use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
+use rayon::prelude::*;
+use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
+use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
+use warpkov_kernels::hmm::maximise::{EMISSION_THREADS, maximise_emissions, maximise_transitions};
+use warpkov_kernels::hmm::scan::{self, join_pieces};
+use warpkov_kernels::hmm::viterbi;
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
 use super::gaussian::{Gaussians, vectors};
+use super::launch::{Launch, OnDevice, PARTS, Wanted, Work};
 use super::model::{Models, Way, symbols};
 use super::packing::{Lists, Packing, Window};
 use super::pieces::Pieces;
 use crate::backend::Precise;
 use crate::backend::device::pomdp::buffers::Scratch;
+use crate::hmm::maximise::{Pseudocounts, maximise};
 use crate::hmm::model::Hmm;
 use crate::hmm::recursions::{Decoded, Expected, Recursions, Statistics};
 use crate::hmm::sequences::Sequences;
-
-/// Blocks of the backward recursion at most, each with a part of the sums.
-const PARTS: u32 = 2048;
 
 /// Parts of moments at most.
 const MOMENT_PARTS: u32 = 64;
@@ -88,6 +78,8 @@ pub struct Batch<'d, T: Precise, D: Device> {
 /// The models that are set.
 struct Set<T: Precise, D: Device> {
     hosts: Vec<Hmm>,
+    /// Whether tables have gone on from those of `hosts`, by M steps.
+    ahead: bool,
     way: Way,
     states: u32,
     stride: usize,
@@ -108,572 +100,46 @@ impl<T: Precise, D: Device> Set<T, D> {
     }
 }
 
-/// [`Lists`] on a device.
-struct OnDevice<D: Device> {
-    order: D::Buffer<u32>,
-    chunk: D::Buffer<u32>,
-    list: D::Buffer<u32>,
-    chunks: u32,
-    count: u32,
+/// Where expected counts lie, in elements: from those of a model to those of the next, and from there.
+struct Places {
+    /// Whether γ was summed in lists, and is not beside the sums of pairs.
+    in_lists: bool,
+    /// From the Σ α̂ᵀ û of a model, N rows of a stride, to that of the next.
+    pairs_pitch: usize,
+    /// The same of the other counts, which are rows of a stride.
+    counts_pitch: usize,
+    start: usize,
+    end: usize,
+    /// The first symbol's; those of others follow.
+    symbols: usize,
 }
 
-/// Memory that is used again.
-struct Work<T: Precise, D: Device> {
-    forward_carry: Scratch<T, D>,
-    backward_carry: Scratch<T, D>,
-    checkpoints: Vec<Scratch<T, D>>,
-    alpha: Scratch<T, D>,
-    gamma: Scratch<T, D>,
-    pairs: Scratch<T, D>,
-    exponents: Scratch<i32, D>,
-    likelihoods: Scratch<f64, D>,
-    again: Scratch<f64, D>,
-    parts: Scratch<f64, D>,
-    moment_parts: Scratch<f64, D>,
-    moments: Scratch<f64, D>,
-    sums: Scratch<f64, D>,
-    chunks: Scratch<f64, D>,
-    listed: Scratch<f64, D>,
-    pointers: Scratch<u32, D>,
-    path: Scratch<u32, D>,
-    scores: Scratch<f64, D>,
-    /// Of pieces: operators, what their rows are scaled by, what they begin with and what is behind them; of sequences, likelihoods.
-    operators: Scratch<f64, D>,
-    scales: Scratch<f64, D>,
-    starts: Scratch<T, D>,
-    behind: Scratch<T, D>,
-    totals: Scratch<f64, D>,
-    /// Of pieces: maps of states, and states between them.
-    lasts: Scratch<u32, D>,
-    firsts: Scratch<u32, D>,
-    bounds: Scratch<u32, D>,
-}
-
-impl<T: Precise, D: Device> Work<T, D> {
-    fn new(device: &D) -> Result<Self, D::Error> {
-        Ok(Self {
-            forward_carry: Scratch::new(device)?,
-            backward_carry: Scratch::new(device)?,
-            checkpoints: Vec::new(),
-            alpha: Scratch::new(device)?,
-            gamma: Scratch::new(device)?,
-            pairs: Scratch::new(device)?,
-            exponents: Scratch::new(device)?,
-            likelihoods: Scratch::new(device)?,
-            again: Scratch::new(device)?,
-            parts: Scratch::new(device)?,
-            moment_parts: Scratch::new(device)?,
-            moments: Scratch::new(device)?,
-            sums: Scratch::new(device)?,
-            chunks: Scratch::new(device)?,
-            listed: Scratch::new(device)?,
-            pointers: Scratch::new(device)?,
-            path: Scratch::new(device)?,
-            scores: Scratch::new(device)?,
-            operators: Scratch::new(device)?,
-            scales: Scratch::new(device)?,
-            starts: Scratch::new(device)?,
-            behind: Scratch::new(device)?,
-            totals: Scratch::new(device)?,
-            lasts: Scratch::new(device)?,
-            firsts: Scratch::new(device)?,
-            bounds: Scratch::new(device)?,
-        })
-    }
-}
-
-/// Calls a kernel with the constants that a value stands for.
-macro_rules! instance {
-    ($value:expr; $($pattern:pat => $kernel:ident::<$($constant:tt),*>),*; $arguments:tt) => {
-        match $value {
-            $($pattern => instance!(@ $kernel::<$($constant),*> $arguments),)*
-            _ => unreachable!("a stride that no kernel has"),
-        }
-    };
-    (@ $kernel:ident::<$($constant:tt),*> ($($argument:expr),*)) => {
-        $kernel::<T, $($constant,)* D>($($argument),*)
-    };
-}
-
-/// What all launches are told.
-struct Launch<'a, T: Precise, D: Device> {
-    device: &'a D,
-    way: Way,
-    count: u32,
-    states: u32,
-    stride: usize,
-    sequences: u32,
-    symbols: u32,
-    rows: u32,
-    plain: u32,
-    lengths: &'a D::Buffer<u32>,
-    base: &'a D::Buffer<u32>,
-    symbol: &'a D::Buffer<u32>,
-    models: &'a Models<T, D>,
-    packing: &'a Packing,
-    pieces: Option<&'a Pieces<D>>,
-}
-
-impl<T: Precise, D: Device> Launch<'_, T, D> {
-    /// A grid of `x` blocks for each model.
-    fn shape(&self, x: u32, threads: u32) -> Shape {
-        Shape::new(Dim3 { x, y: self.count, z: 1 }, threads)
-    }
-
-    /// Sequences of all models.
-    fn cells(&self) -> usize {
-        self.count as usize * self.sequences as usize
-    }
-
-    fn groups(&self) -> u32 {
-        self.sequences.div_ceil(8)
-    }
-
-    /// α̂ of a window; stored, where `store`; with a π of its own for each sequence, where there are `starts`.
-    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
-    fn forward(
-        &self,
-        steps: &Range<u32>,
-        window: u32,
-        store: bool,
-        starts: Option<&D::Buffer<T>>,
-        carry: &mut D::Buffer<T>,
-        alpha: &mut D::Buffer<T>,
-        exponents: &mut D::Buffer<i32>,
-        likelihoods: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
-        let Models { start, transitions, table, end, .. } = models;
-        let own = u32::from(starts.is_some());
-        let start = starts.unwrap_or(start);
-        let (way, shape) = match self.way {
-            Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
-            Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
-            Way::Step => {
-                return self.forward_steps(steps, window, store, carry, alpha, exponents, likelihoods);
-            }
+impl Places {
+    fn new<T: Precise, D: Device>(set: &Set<T, D>, wanted: Wanted) -> Self {
+        let (stride, counted) = (set.stride, set.counted() as usize);
+        let pairs_pitch = match set.way {
+            Way::Warp { .. } => counts_len(stride, wanted.slots as usize),
+            _ => stride * stride,
         };
-        // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
-        unsafe {
-            instance!((way, store);
-                (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
-                (2, false) => forward_warp::<2, false>, (2, true) => forward_warp::<2, true>,
-                (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
-                (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
-                (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
-                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, own, lengths, base, symbol, start,
-                 transitions, table, end, carry, alpha, exponents, likelihoods))
+        match wanted.want == want::BOTH {
+            true => Self {
+                in_lists: true,
+                pairs_pitch,
+                counts_pitch: (counted + 2) * stride,
+                start: counted * stride,
+                end: (counted + 1) * stride,
+                symbols: 0,
+            },
+            false => Self {
+                in_lists: false,
+                pairs_pitch,
+                counts_pitch: pairs_pitch,
+                start: stride * stride,
+                end: (stride + 1) * stride,
+                symbols: (stride + 2) * stride,
+            },
         }
     }
-
-    /// The grid of a step of `live` sequences.
-    fn tiles(&self, live: u32) -> Shape {
-        let tiles = live.div_ceil(step::ROWS) * (self.stride as u32 / step::COLUMNS);
-        self.shape(tiles, step::THREADS).with_shared(step::step_shared(T::WIDE))
-    }
-
-    /// Sequences that have step `t`.
-    fn live(&self, t: u32) -> u32 {
-        let base = &self.packing.base;
-        if t as usize + 1 < base.len() { base[t as usize + 1] - base[t as usize] } else { 0 }
-    }
-
-    /// [`forward`](Self::forward), a launch for each step. The last M rows of `alpha` hold what was carried here; where nothing is stored,
-    /// steps take turns in the first 2·M.
-    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
-    fn forward_steps(
-        &self,
-        steps: &Range<u32>,
-        window: u32,
-        store: bool,
-        carry: &mut D::Buffer<T>,
-        alpha: &mut D::Buffer<T>,
-        exponents: &mut D::Buffer<i32>,
-        likelihoods: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
-        let Models { start, transitions, table, end, .. } = models;
-        let stride = self.stride as u32;
-        let origin = self.packing.base[steps.start as usize];
-        let place = |t: u32| if store { self.packing.base[t as usize] - origin } else { t % 2 * sequences };
-        let carried = window - sequences;
-        // SAFETY: the packing is of valid sequences, tables have the kernels' stride, and the window's rows have room.
-        unsafe {
-            if steps.start > 0 {
-                let shape = self.shape(self.live(steps.start - 1), THREADS);
-                place_rows(device, shape, stride, 0, sequences, carried, window, carry, alpha)?;
-            }
-            for t in steps.clone() {
-                let (live, now) = (self.live(t), place(t));
-                if t == 0 {
-                    let shape = self.shape(live, 32);
-                    forward_start(
-                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, exponents,
-                    )?;
-                } else {
-                    let before = if t == steps.start { carried } else { place(t - 1) };
-                    forward_step(
-                        device,
-                        self.tiles(live),
-                        self.packing.base[t as usize],
-                        live,
-                        stride,
-                        symbols,
-                        before,
-                        now,
-                        window,
-                        rows,
-                        self.plain,
-                        symbol,
-                        transitions,
-                        table,
-                        alpha,
-                        exponents,
-                    )?;
-                }
-                let on = self.live(t + 1);
-                if on < live {
-                    let shape = self.shape(live - on, 32);
-                    forward_end(
-                        device,
-                        shape,
-                        t,
-                        stride,
-                        sequences,
-                        on,
-                        now,
-                        window,
-                        rows,
-                        base,
-                        end,
-                        alpha,
-                        exponents,
-                        likelihoods,
-                    )?;
-                }
-            }
-            let on = self.live(steps.end);
-            if on > 0 {
-                let (shape, last) = (self.shape(on, THREADS), place(steps.end - 1));
-                place_rows(device, shape, stride, last, window, 0, sequences, alpha, carry)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// [`backward`](Self::backward), a launch for each step. The last M rows of `pairs` hold what is carried on.
-    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
-    fn backward_steps(
-        &self,
-        window: &Window,
-        capacity: u32,
-        likelihoods: &D::Buffer<f64>,
-        exponents: &D::Buffer<i32>,
-        alpha: &D::Buffer<T>,
-        carry: &mut D::Buffer<T>,
-        gamma: &mut D::Buffer<T>,
-        pairs: &mut D::Buffer<T>,
-    ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, symbol, models, .. } = *self;
-        let Models { transposed, table, end, .. } = models;
-        let (stride, carried) = (self.stride as u32, capacity - sequences);
-        let (from, until) = (window.steps.start, window.steps.end);
-        let place = |t: u32| self.packing.base[t as usize] - window.rows.start;
-        let last = self.packing.steps().end - 1;
-        // SAFETY: as in `forward_steps`.
-        unsafe {
-            if until <= last {
-                let shape = self.shape(self.live(until), THREADS);
-                place_rows(device, shape, stride, 0, sequences, place(until - 1), capacity, carry, pairs)?;
-            }
-            for t in (from..until).rev() {
-                let (live, now) = (self.live(t), if t == from { carried } else { place(t - 1) });
-                backward_step(
-                    device,
-                    self.tiles(live),
-                    self.packing.base[t as usize],
-                    live,
-                    self.live(t + 1),
-                    stride,
-                    sequences,
-                    symbols,
-                    place(t),
-                    now,
-                    place(t),
-                    capacity,
-                    rows,
-                    self.plain,
-                    symbol,
-                    transposed,
-                    table,
-                    end,
-                    likelihoods,
-                    alpha,
-                    exponents,
-                    gamma,
-                    pairs,
-                )?;
-            }
-            if from > 0 {
-                let shape = self.shape(self.live(from), THREADS);
-                place_rows(device, shape, stride, carried, capacity, 0, sequences, pairs, carry)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// ûₜ and γₜ of a window, or parts of the counts.
-    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
-    fn backward(
-        &self,
-        window: &Window,
-        capacity: u32,
-        wanted: Wanted,
-        more: bool,
-        likelihoods: &D::Buffer<f64>,
-        exponents: &D::Buffer<i32>,
-        alpha: &D::Buffer<T>,
-        carry: &mut D::Buffer<T>,
-        gamma: &mut D::Buffer<T>,
-        pairs: &mut D::Buffer<T>,
-        parts: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
-        let Models { transitions, table, end, .. } = models;
-        let (from, until) = (window.steps.start, window.steps.end);
-        // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
-        unsafe {
-            match self.way {
-                Way::Warp { tiles } => {
-                    let slots = wanted.slots;
-                    let shared = warp_shared(tiles, size_of::<T>(), slots as usize) as u32;
-                    let shape = self.shape(self.groups().min(PARTS), 32).with_shared(shared);
-                    instance!((tiles, wanted.want);
-                        (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
-                        (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
-                        (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
-                        (*device, shape, *sequences, *symbols, slots, from, until, capacity, *rows, u32::from(more), lengths,
-                         base, symbol, transitions, table, end, likelihoods, alpha, exponents, carry, gamma, parts))
-                }
-                Way::Block { per } => {
-                    let shape = self.shape(*sequences, 16 * per as u32);
-                    let with_pairs = wanted.want != want::POSTERIORS;
-                    instance!((per, with_pairs);
-                        (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,
-                        (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
-                        (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
-                         transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
-                }
-                Way::Step => self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs),
-            }
-        }
-    }
-
-    /// Σ over the rows of a window: ξ in parts from `pairs`, where they are not counted yet, and γ in lists.
-    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
-    fn count(
-        &self,
-        window: &Window,
-        capacity: u32,
-        splits: u32,
-        more: bool,
-        lists: &OnDevice<D>,
-        alpha: &D::Buffer<T>,
-        gamma: &D::Buffer<T>,
-        pairs: Option<&D::Buffer<T>>,
-        parts: &mut D::Buffer<f64>,
-        chunks: &mut D::Buffer<f64>,
-        listed: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
-        let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
-        let threads = stride.next_multiple_of(32).min(512);
-        let list_count = lists.count;
-        // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
-        unsafe {
-            if let Some(pairs) = pairs {
-                let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
-                let split = capacity.div_ceil(splits).next_multiple_of(16);
-                let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
-                let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
-                pair_product(device, shape, stride, rows, capacity, split, more, alpha, pairs, parts)?;
-            }
-            if lists.chunks > 0 {
-                let shape = self.shape(lists.chunks, threads);
-                sum_rows(device, shape, stride, capacity, &lists.chunk, &lists.order, gamma, chunks)?;
-            }
-            sum_chunks(device, self.shape(list_count, threads), stride, lists.chunks, more, &lists.list, chunks, listed)
-        }
-    }
-
-    /// Paths and scores.
-    fn decode(
-        &self,
-        logs: &Models<T, D>,
-        delta: &mut D::Buffer<T>,
-        pointers: &mut D::Buffer<u32>,
-        path: &mut D::Buffer<u32>,
-        scores: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, lengths, base, symbol, .. } = self;
-        let Models { start, transitions, transposed, table, end } = logs;
-        // SAFETY: as in `forward`; δ and paths have room for all rows.
-        unsafe {
-            match self.way {
-                Way::Warp { .. } => {
-                    let together = 32 / viterbi::lanes_of(self.stride) as u32;
-                    let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
-                    let shape = self.shape(sequences.div_ceil(together), 32).with_shared(shared);
-                    return instance!(self.stride;
-                        8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
-                        (*device, shape, *sequences, *symbols, *rows, lengths, base, symbol, start, transitions, table, end,
-                         pointers, path, scores));
-                }
-                Way::Block { per } => {
-                    let shape = self.shape(*sequences, 16 * per as u32);
-                    instance!(per;
-                        16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
-                        (*device, shape, *symbols, *rows, lengths, base, symbol, start, transitions, table, delta))?;
-                }
-                Way::Step => {
-                    let stride = self.stride as u32;
-                    for t in self.packing.steps() {
-                        let (live, first) = (self.live(t), self.packing.base[t as usize]);
-                        viterbi_step(
-                            *device,
-                            self.tiles(live),
-                            first,
-                            live,
-                            self.packing.base[t.saturating_sub(1) as usize],
-                            stride,
-                            *symbols,
-                            *rows,
-                            symbol,
-                            start,
-                            transitions,
-                            table,
-                            delta,
-                        )?;
-                        if t % PERIOD == PERIOD - 1 {
-                            level_rows(*device, self.shape(live, 32), stride, first, *rows, delta)?;
-                        }
-                    }
-                }
-            }
-            let (shape, stride) = (self.shape(*sequences, 32), self.stride as u32);
-            instance!(usize::from(self.stride > 128); 0 => trace::<1>, 1 => trace::<4>;
-                (*device, shape, *sequences, stride, *symbols, *rows, 0, lengths, base, symbol, start, transposed, table, end,
-                 delta, path, scores))
-        }
-    }
-
-    /// Operators of all pieces, and what each begins with; and likelihoods of sequences.
-    fn piece_starts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
-        let Self { device, count, states, stride, sequences, symbols, lengths, base, symbol, models, .. } = *self;
-        let Models { start, transitions, table, end, .. } = models;
-        let Work { operators, scales, starts, totals, .. } = work;
-        let cells = self.cells() * stride;
-        let (operators, scales) = (operators.of(device, cells * stride)?, scales.of(device, cells)?);
-        let starts = starts.of(device, cells)?;
-        let of_sequences = pieces.sequences();
-        let totals = totals.of(device, 2 * count as usize * of_sequences)?;
-        let (chain, link) = (&pieces.on_device.chain, &pieces.on_device.link);
-        let tiles = stride / 8;
-        let blocks = (sequences * states.div_ceil(8)).div_ceil(scan::GROUPS);
-        let shape = self.shape(blocks, scan::THREADS).with_shared(operators_shared(tiles));
-        // SAFETY: the packing is of valid pieces, tables have the kernels' stride, and there is room for all pieces.
-        unsafe {
-            instance!(tiles;
-                1 => piece_operators::<1>, 2 => piece_operators::<2>, 4 => piece_operators::<4>, 8 => piece_operators::<8>;
-                (device, shape, sequences, states, symbols, pieces.steps, lengths, base, symbol, transitions, table,
-                 operators, scales))?;
-            let shape = self.shape(of_sequences as u32, 4 * stride as u32);
-            instance!(stride;
-                8 => piece_starts::<8>, 16 => piece_starts::<16>, 32 => piece_starts::<32>, 64 => piece_starts::<64>;
-                (device, shape, sequences, states, chain, link, start, end, operators, scales, starts, totals))
-        }
-    }
-
-    /// What is behind each piece, once [`piece_starts`](Self::piece_starts) has made the operators.
-    fn piece_ends(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
-        let Self { device, states, stride, sequences, models, .. } = *self;
-        let Work { operators, scales, starts, behind, .. } = work;
-        let behind = behind.of(device, self.cells() * stride)?;
-        let (operators, scales, starts) = (operators.get(), scales.get(), starts.get());
-        let (chain, link, end) = (&pieces.on_device.chain, &pieces.on_device.link, &models.end);
-        let shape = self.shape(pieces.sequences() as u32, 4 * stride as u32);
-        // SAFETY: as in `piece_starts`.
-        unsafe {
-            instance!(stride;
-                8 => piece_ends::<8>, 16 => piece_ends::<16>, 32 => piece_ends::<32>, 64 => piece_ends::<64>;
-                (device, shape, sequences, states, chain, link, end, operators, scales, starts, behind))
-        }
-    }
-
-    /// Paths and scores of all pieces.
-    fn decode_pieces(&self, pieces: &Pieces<D>, logs: &Models<T, D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
-        let Self { device, count, states, stride, sequences, symbols, rows, lengths, base, symbol, .. } = *self;
-        let Models { start, transitions, transposed, table, end } = logs;
-        let Work { operators, scales, starts, behind, alpha, path, scores, lasts, firsts, bounds, .. } = work;
-        let (cells, all) = (self.cells(), count as usize * rows as usize);
-        let (operators, scales) = (operators.of(device, cells * stride * stride)?, scales.of(device, cells * stride)?);
-        let (starts, ends) = (starts.of(device, cells * stride)?, behind.of(device, cells * stride)?);
-        let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
-        let (bounds, scores) = (bounds.of(device, 2 * cells)?, scores.of(device, cells)?);
-        let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
-        let (chain, link, own_lengths) = (&pieces.on_device.chain, &pieces.on_device.link, &pieces.on_device.lengths);
-        let (of_sequences, until, width) = (pieces.sequences() as u32, pieces.steps, stride as u32);
-        // SAFETY: as in `piece_starts`; δ and paths have room for all rows.
-        unsafe {
-            if pieces.open > 0 {
-                let shape = self.shape(pieces.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
-                instance!(stride;
-                    8 => piece_maxima::<8>, 16 => piece_maxima::<16>, 32 => piece_maxima::<32>, 64 => piece_maxima::<64>;
-                    (device, shape, sequences, states, symbols, until, base, symbol, transitions, table, operators, scales))?;
-            }
-            let shape = self.shape(of_sequences, 4 * width);
-            instance!(stride;
-                8 => piece_scores::<8>, 16 => piece_scores::<16>, 32 => piece_scores::<32>, 64 => piece_scores::<64>;
-                (device, shape, sequences, states, chain, link, start, operators, scales, starts))?;
-            let threads = width.max(32);
-            let shape = self.shape(sequences.div_ceil(threads / width), threads);
-            instance!(stride;
-                8 => piece_paths::<8>, 16 => piece_paths::<16>, 32 => piece_paths::<32>, 64 => piece_paths::<64>;
-                (device, shape, sequences, symbols, until, rows, lengths, base, symbol, transitions, table, end, starts,
-                 delta, lasts, firsts))?;
-            let shape = self.shape(of_sequences, 32);
-            link_pieces(device, shape, sequences, width, chain, link, lasts, firsts, bounds)?;
-            let shape = self.shape(sequences, 32);
-            pin_pieces(device, shape, width, until, lengths, bounds, start, transitions, end, starts, ends)?;
-            trace::<T, 1, D>(
-                device,
-                shape,
-                sequences,
-                width,
-                symbols,
-                rows,
-                1,
-                own_lengths,
-                base,
-                symbol,
-                starts,
-                transposed,
-                table,
-                ends,
-                delta,
-                path,
-                scores,
-            )
-        }
-    }
-}
-
-/// What a backward kernel is asked for.
-#[derive(Clone, Copy)]
-struct Wanted {
-    /// As in [`want`].
-    want: u32,
-    /// Symbols that it counts.
-    slots: u32,
 }
 
 impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
@@ -770,6 +236,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// Those of the device.
     pub fn decode(&mut self) -> Result<(), D::Error> {
         let device = self.device;
+        self.refresh()?;
         if let Some(set) = self.set.as_mut().filter(|set| set.logs.is_none()) {
             let mut logs = Models::upload(device, &set.hosts, set.stride, f64::NEG_INFINITY, f64::ln)?;
             if let Some(table) = set.log_table.take() {
@@ -933,12 +400,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let symbols = set.counted();
         let tiles = (stride / TILE).pow(2).max(1) as u32;
         let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
-        let (pieces, len) = if in_warps {
-            (self.packing.sequences().div_ceil(8).min(PARTS), counts_len(stride, wanted.slots as usize))
-        } else {
-            (splits, stride * stride)
-        };
-        let in_lists = wanted.want == want::BOTH;
+        let pieces = if in_warps { self.packing.sequences().div_ceil(8).min(PARTS) } else { splits };
+        let Places { in_lists, pairs_pitch: len, .. } = Places::new(set, wanted);
         if in_lists {
             self.prepare_lists(&windows, symbols)?;
         }
@@ -998,6 +461,103 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
+    /// Launches the M step by what [`count`](Self::count) has left there, which the tables of symbols go on to. Nothing where no models are
+    /// set, or where vectors are emitted.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn maximise(&mut self, pseudocounts: &Pseudocounts) -> Result<(), D::Error> {
+        let (device, wanted) = (self.device, self.counting());
+        let Some(set) = self.set.as_mut().filter(|set| set.gaussians.is_none()) else { return Ok(()) };
+        let Places { in_lists, pairs_pitch, counts_pitch, start, end, symbols } = Places::new(set, wanted);
+        let (states, stride) = (set.states, set.stride as u32);
+        let Models { start: first, end: last, ends, transitions, transposed, table } = &mut set.models;
+        let pairs = self.work.sums.get();
+        let counts = if in_lists { self.work.listed.get() } else { pairs };
+        let shape = |x: u32, threads: u32| Shape::new(Dim3 { x, y: set.hosts.len() as u32, z: 1 }, threads);
+        let threads = stride.next_multiple_of(32).min(256);
+        // SAFETY: tables have the stride that counts have, and these lie in the places that are named.
+        unsafe {
+            maximise_transitions(
+                device,
+                shape(states + 1, threads),
+                states,
+                stride,
+                pseudocounts.start,
+                pseudocounts.transitions,
+                pairs_pitch as u64,
+                pairs,
+                counts_pitch as u64,
+                start as u64,
+                end as u64,
+                counts,
+                ends,
+                first,
+                transitions,
+                transposed,
+                last,
+            )?;
+            maximise_emissions(
+                device,
+                shape(stride.div_ceil(32), EMISSION_THREADS),
+                stride,
+                set.symbols,
+                pseudocounts.emissions,
+                counts_pitch as u64,
+                symbols as u64,
+                counts,
+                table,
+            )?;
+        }
+        (set.ahead, set.logs) = (true, None);
+        Ok(())
+    }
+
+    /// Sees to it that `hosts` are the models of the tables.
+    fn refresh(&mut self) -> Result<(), D::Error> {
+        match &mut self.set {
+            Some(set) if set.ahead => {
+                set.models.read(self.device, set.stride, &mut set.hosts)?;
+                set.ahead = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Expected counts that are on the device, by models that `hosts` are.
+    fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, D::Error> {
+        let Some(set) = &self.set else { return Ok(Vec::new()) };
+        let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
+        let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
+        let mut sums = vec![0.0; count * places.pairs_pitch];
+        self.device.download(self.work.sums.get(), &mut sums)?;
+        let mut listed = vec![0.0; if places.in_lists { count * places.counts_pitch } else { 0 }];
+        self.device.download(self.work.listed.get(), &mut listed)?;
+        let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
+        let mut moments = vec![0.0; count * moments_len];
+        self.device.download(self.work.moments.get(), &mut moments)?;
+        let counts = if places.in_lists { &listed } else { &sums };
+        let mut log_likelihoods = log_likelihoods.into_iter();
+        let expected = set.hosts.iter().enumerate().map(|(k, model)| {
+            let pairs = &sums[k * places.pairs_pitch..];
+            let row = |first: usize| &counts[k * places.counts_pitch + first..][..n];
+            let xi = (0..n * n).map(|at| pairs[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64());
+            let by_symbol = (0..n * slots).map(|at| row(places.symbols + at % slots * stride)[at / slots]);
+            Expected {
+                log_likelihoods: log_likelihoods.next().unwrap_or_default(),
+                start: row(places.start).to_vec(),
+                transitions: xi.collect(),
+                end: row(places.end).to_vec(),
+                emissions: match &set.gaussians {
+                    Some(gaussians) => gaussians.statistics(&moments[k * moments_len..], n, stride),
+                    None => Statistics::Categorical(by_symbol.collect()),
+                },
+            }
+        });
+        Ok(expected.collect())
+    }
+
     /// ln P(O) by the likelihoods that are on the device.
     fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
         let packed = self.packing.lengths.len();
@@ -1051,6 +611,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         self.set = None;
         let mut set = Set {
             hosts: models.to_vec(),
+            ahead: false,
             way,
             states,
             stride,
@@ -1124,45 +685,31 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
     }
 
     fn expect(&mut self) -> Result<Vec<Expected>, D::Error> {
+        self.refresh()?;
         self.count()?;
         let log_likelihoods = self.read_likelihoods()?;
-        let Some(set) = &self.set else { return Ok(Vec::new()) };
-        let (n, stride, wanted) = (set.states as usize, set.stride, self.counting());
-        let (count, slots) = (set.hosts.len(), set.counted() as usize);
-        let len = match set.way {
-            Way::Warp { .. } => counts_len(stride, wanted.slots as usize),
-            _ => stride * stride,
-        };
-        let mut sums = vec![0.0; count * len];
-        self.device.download(self.work.sums.get(), &mut sums)?;
-        let in_lists = wanted.want == want::BOTH;
-        // The lists: one for each symbol, and those of starts and ends.
-        let listed_len = (slots + 2) * stride;
-        let mut listed = vec![0.0; if in_lists { count * listed_len } else { 0 }];
-        self.device.download(self.work.listed.get(), &mut listed)?;
-        let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
-        let mut moments = vec![0.0; count * moments_len];
-        self.device.download(self.work.moments.get(), &mut moments)?;
-        let expected = set.hosts.iter().zip(log_likelihoods).enumerate().map(|(k, (model, log_likelihoods))| {
-            let sums = &sums[k * len..][..len];
-            let row = |place: usize| match in_lists {
-                true => &listed[k * listed_len + place * stride..][..n],
-                // Starts and ends come before symbols here.
-                false => &sums[(stride + (place + 2) % (slots + 2)) * stride..][..n],
-            };
-            let xi = (0..n * n).map(|at| sums[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64());
-            let by_symbol = (0..n * slots).map(|at| row(at % slots)[at / slots]);
-            Expected {
-                log_likelihoods,
-                start: row(slots).to_vec(),
-                transitions: xi.collect(),
-                end: row(slots + 1).to_vec(),
-                emissions: match &set.gaussians {
-                    Some(gaussians) => gaussians.statistics(&moments[k * moments_len..], n, stride),
-                    None => Statistics::Categorical(by_symbol.collect()),
-                },
-            }
-        });
-        Ok(expected.collect())
+        self.read_counts(log_likelihoods)
+    }
+
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+        self.count()?;
+        self.read_likelihoods()
+    }
+
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), D::Error> {
+        if self.set.as_ref().is_none_or(|set| set.gaussians.is_none()) {
+            return self.maximise(pseudocounts);
+        }
+        // Moments of states are few: their eigenvalues are found on the host.
+        let expected = self.read_counts(Vec::new())?;
+        let mut models = self.models()?;
+        let pairs = models.par_iter_mut().zip(&expected);
+        pairs.for_each(|(model, expected)| maximise(model, expected, pseudocounts, floor));
+        self.set_models(&models)
+    }
+
+    fn models(&mut self) -> Result<Vec<Hmm>, D::Error> {
+        self.refresh()?;
+        Ok(self.set.as_ref().map_or_else(Vec::new, |set| set.hosts.clone()))
     }
 }

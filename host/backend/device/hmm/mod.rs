@@ -2,6 +2,7 @@
 
 mod batch;
 mod gaussian;
+mod launch;
 mod model;
 mod packing;
 mod pieces;

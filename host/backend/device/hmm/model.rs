@@ -1,7 +1,7 @@
 //! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
 
 use warpkov_kernels::hmm::{TILE, step};
-use warpkov_kernels::launch::Device;
+use warpkov_kernels::launch::{Buffer, Device};
 
 use crate::backend::Precise;
 use crate::hmm::model::{Emissions, Hmm};
@@ -51,6 +51,8 @@ pub struct Models<T: Precise, D: Device> {
     /// π, and end or 1.
     pub start: D::Buffer<T>,
     pub end: D::Buffer<T>,
+    /// Whether a model has ends: 1 or 0.
+    pub ends: D::Buffer<u32>,
     /// A, and Aᵀ.
     pub transitions: D::Buffer<T>,
     pub transposed: D::Buffer<T>,
@@ -82,6 +84,7 @@ impl<T: Precise, D: Device> Models<T, D> {
         Ok(Self {
             start: padded(1, 1, &|model, _, j| model.start[j])?,
             end: padded(1, 1, &|model, _, j| model.end.as_ref().map_or(1.0, |end| end[j]))?,
+            ends: device.upload(&models.iter().map(|model| u32::from(model.end.is_some())).collect::<Vec<_>>())?,
             transitions: padded(stride, n, &|model, i, j| model.transitions[i * n + j])?,
             transposed: padded(stride, n, &|model, i, j| model.transitions[j * n + i])?,
             table: padded(symbols, symbols, &|model, v, j| match &model.emissions {
@@ -89,6 +92,46 @@ impl<T: Precise, D: Device> Models<T, D> {
                 Emissions::Gaussian { .. } => outside,
             })?,
         })
+    }
+}
+
+impl<T: Precise, D: Device> Models<T, D> {
+    /// The probabilities of models of symbols, in place of those that `hosts` have. In f32 rows are scaled to sum to 1 in f64.
+    pub fn read(&self, device: &D, stride: usize, hosts: &mut [Hmm]) -> Result<(), D::Error> {
+        let all = |buffer: &D::Buffer<T>| {
+            let mut found = vec![T::ZERO; buffer.len()];
+            device.download(buffer, &mut found)?;
+            Ok(found)
+        };
+        let (start, transitions, end, table) =
+            (all(&self.start)?, all(&self.transitions)?, all(&self.end)?, all(&self.table)?);
+        for (k, model) in hosts.iter_mut().enumerate() {
+            let n = model.start.len();
+            let take = |probs: &mut [f64], of: &dyn Fn(usize) -> T| {
+                probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at).to_f64());
+            };
+            let scale = |probs: &mut [f64], last: Option<&mut f64>| {
+                let total = probs.iter().sum::<f64>() + last.as_deref().copied().unwrap_or(0.0);
+                if !T::WIDE && total > 0.0 {
+                    probs.iter_mut().chain(last).for_each(|prob| *prob /= total);
+                }
+            };
+            take(&mut model.start, &|i| start[k * stride + i]);
+            scale(&mut model.start, None);
+            take(&mut model.transitions, &|at| transitions[(k * stride + at / n) * stride + at % n]);
+            if let Some(ends) = &mut model.end {
+                take(ends, &|i| end[k * stride + i]);
+            }
+            for (i, row) in model.transitions.chunks_exact_mut(n).enumerate() {
+                scale(row, model.end.as_mut().map(|end| &mut end[i]));
+            }
+            if let Emissions::Categorical { symbols, probs } = &mut model.emissions {
+                let v = *symbols as usize;
+                take(probs, &|at| table[(k * v + at % v) * stride + at / v]);
+                probs.chunks_exact_mut(v).for_each(|row| scale(row, None));
+            }
+        }
+        Ok(())
     }
 }
 

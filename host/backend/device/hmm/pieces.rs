@@ -5,10 +5,17 @@ use std::ops::Range;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use warpkov_kernels::hmm::scan;
+use warpkov_kernels::hmm::scan::{
+    self, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators, piece_paths,
+    piece_scores, piece_starts, pin_pieces,
+};
+use warpkov_kernels::hmm::trace::trace;
 use warpkov_kernels::launch::Device;
 
+use super::launch::{Launch, Work, instance};
+use super::model::Models;
 use super::packing::Packing;
+use crate::backend::Precise;
 use crate::hmm::sequences::Sequences;
 
 /// Steps of a piece. It does not depend on the sequence: so what is said of a sequence does not depend on others that are cut with it.
@@ -124,6 +131,113 @@ impl<D: Device> Pieces<D> {
         let range = |pair: &[u32]| -> Range<usize> { pair[0] as usize..pair[1] as usize };
         let sum = |pair: &[u32]| self.chain[range(pair)].iter().map(|&m| of_pieces[m as usize]).sum();
         self.link.windows(2).map(sum).collect()
+    }
+}
+
+impl<T: Precise, D: Device> Launch<'_, T, D> {
+    /// Operators of all pieces, and what each begins with; and likelihoods of sequences.
+    pub(super) fn piece_starts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+        let Self { device, count, states, stride, sequences, symbols, lengths, base, symbol, models, .. } = *self;
+        let Models { start, transitions, table, end, .. } = models;
+        let Work { operators, scales, starts, totals, .. } = work;
+        let cells = self.cells() * stride;
+        let (operators, scales) = (operators.of(device, cells * stride)?, scales.of(device, cells)?);
+        let starts = starts.of(device, cells)?;
+        let of_sequences = pieces.sequences();
+        let totals = totals.of(device, 2 * count as usize * of_sequences)?;
+        let (chain, link) = (&pieces.on_device.chain, &pieces.on_device.link);
+        let tiles = stride / 8;
+        let blocks = (sequences * states.div_ceil(8)).div_ceil(scan::GROUPS);
+        let shape = self.shape(blocks, scan::THREADS).with_shared(operators_shared(tiles));
+        // SAFETY: the packing is of valid pieces, tables have the kernels' stride, and there is room for all pieces.
+        unsafe {
+            instance!(tiles;
+                1 => piece_operators::<1>, 2 => piece_operators::<2>, 4 => piece_operators::<4>, 8 => piece_operators::<8>;
+                (device, shape, sequences, states, symbols, pieces.steps, lengths, base, symbol, transitions, table,
+                 operators, scales))?;
+            let shape = self.shape(of_sequences as u32, 4 * stride as u32);
+            instance!(stride;
+                8 => piece_starts::<8>, 16 => piece_starts::<16>, 32 => piece_starts::<32>, 64 => piece_starts::<64>;
+                (device, shape, sequences, states, chain, link, start, end, operators, scales, starts, totals))
+        }
+    }
+
+    /// What is behind each piece, once [`piece_starts`](Self::piece_starts) has made the operators.
+    pub(super) fn piece_ends(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+        let Self { device, states, stride, sequences, models, .. } = *self;
+        let Work { operators, scales, starts, behind, .. } = work;
+        let behind = behind.of(device, self.cells() * stride)?;
+        let (operators, scales, starts) = (operators.get(), scales.get(), starts.get());
+        let (chain, link, end) = (&pieces.on_device.chain, &pieces.on_device.link, &models.end);
+        let shape = self.shape(pieces.sequences() as u32, 4 * stride as u32);
+        // SAFETY: as in `piece_starts`.
+        unsafe {
+            instance!(stride;
+                8 => piece_ends::<8>, 16 => piece_ends::<16>, 32 => piece_ends::<32>, 64 => piece_ends::<64>;
+                (device, shape, sequences, states, chain, link, end, operators, scales, starts, behind))
+        }
+    }
+
+    /// Paths and scores of all pieces.
+    pub(super) fn decode_pieces(
+        &self,
+        pieces: &Pieces<D>,
+        logs: &Models<T, D>,
+        work: &mut Work<T, D>,
+    ) -> Result<(), D::Error> {
+        let Self { device, count, states, stride, sequences, symbols, rows, lengths, base, symbol, .. } = *self;
+        let Models { start, transitions, transposed, table, end, .. } = logs;
+        let Work { operators, scales, starts, behind, alpha, path, scores, lasts, firsts, bounds, .. } = work;
+        let (cells, all) = (self.cells(), count as usize * rows as usize);
+        let (operators, scales) = (operators.of(device, cells * stride * stride)?, scales.of(device, cells * stride)?);
+        let (starts, ends) = (starts.of(device, cells * stride)?, behind.of(device, cells * stride)?);
+        let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
+        let (bounds, scores) = (bounds.of(device, 2 * cells)?, scores.of(device, cells)?);
+        let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
+        let (chain, link, own_lengths) = (&pieces.on_device.chain, &pieces.on_device.link, &pieces.on_device.lengths);
+        let (of_sequences, until, width) = (pieces.sequences() as u32, pieces.steps, stride as u32);
+        // SAFETY: as in `piece_starts`; δ and paths have room for all rows.
+        unsafe {
+            if pieces.open > 0 {
+                let shape = self.shape(pieces.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
+                instance!(stride;
+                    8 => piece_maxima::<8>, 16 => piece_maxima::<16>, 32 => piece_maxima::<32>, 64 => piece_maxima::<64>;
+                    (device, shape, sequences, states, symbols, until, base, symbol, transitions, table, operators, scales))?;
+            }
+            let shape = self.shape(of_sequences, 4 * width);
+            instance!(stride;
+                8 => piece_scores::<8>, 16 => piece_scores::<16>, 32 => piece_scores::<32>, 64 => piece_scores::<64>;
+                (device, shape, sequences, states, chain, link, start, operators, scales, starts))?;
+            let threads = width.max(32);
+            let shape = self.shape(sequences.div_ceil(threads / width), threads);
+            instance!(stride;
+                8 => piece_paths::<8>, 16 => piece_paths::<16>, 32 => piece_paths::<32>, 64 => piece_paths::<64>;
+                (device, shape, sequences, symbols, until, rows, lengths, base, symbol, transitions, table, end, starts,
+                 delta, lasts, firsts))?;
+            let shape = self.shape(of_sequences, 32);
+            link_pieces(device, shape, sequences, width, chain, link, lasts, firsts, bounds)?;
+            let shape = self.shape(sequences, 32);
+            pin_pieces(device, shape, width, until, lengths, bounds, start, transitions, end, starts, ends)?;
+            trace::<T, 1, D>(
+                device,
+                shape,
+                sequences,
+                width,
+                symbols,
+                rows,
+                1,
+                own_lengths,
+                base,
+                symbol,
+                starts,
+                transposed,
+                table,
+                ends,
+                delta,
+                path,
+                scores,
+            )
+        }
     }
 }
 

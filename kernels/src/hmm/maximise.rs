@@ -1,0 +1,145 @@
+//! The M step of Baum and Welch: the model that expected counts make most likely, where the counts are.
+//!
+//! > πᵢ ∝ Σ γ₁(i) + c,  Aᵢⱼ ∝ Σ ξ(i, j) + c,  endᵢ ∝ Σ γ_T(i) + c beside Aᵢⱼ,  Bⱼᵥ ∝ Σ γ(j) over oₜ = v + c
+//!
+//! with pseudocounts c of a Dirichlet prior. What is 0 stays 0, with pseudocounts too, and a row without counts stays as it is. The next
+//! E step takes the tables from here: nothing leaves the device.
+
+use crate::device::{Global, GlobalMut, Real, block, kernel, thread, warp};
+use crate::shared_array;
+
+/// A row without as much stays as it is.
+const LEAST: f64 = f64::MIN_POSITIVE;
+
+/// Warps of a block of [`maximise_emissions`].
+const WARPS: u32 = 8;
+
+/// Threads of a block of [`maximise_emissions`].
+pub const EMISSION_THREADS: u32 = 32 * WARPS;
+
+/// What p ∝ count + c is in proportion to: nothing, where p is 0.
+#[inline(always)]
+fn weight(prob: f64, count: f64, pseudocount: f64) -> f64 {
+    if prob > 0.0 { count + pseudocount } else { 0.0 }
+}
+
+/// A, its transpose, the ends, and π, of the counts Σ α̂ᵀ û, which are Σ ξ once A is applied element by element, and of those of starts
+/// and ends.
+///
+/// *Thread mapping*: a block per state, and one for π; the grid's y is the model; a thread per state. *Shared memory*: 33 words, static.
+/// *Barriers*: three. *Deterministic*: yes. *Safety*: blocks have whole warps and the grid `states + 1` of them; tables have `stride` states for
+/// each model; of each model `pairs` has `stride` rows of as many and lies `pairs_pitch` elements from that of the next one; of `counts`,
+/// which lie `counts_pitch` apart, those of starts and ends have `stride` elements from `first_start` and `first_final` on; `ends` says of each
+/// model whether states end.
+#[kernel(T = [f32, f64])]
+pub fn maximise_transitions<T: Real>(
+    states: u32,
+    stride: u32,
+    pseudocount_start: f64,
+    pseudocount: f64,
+    pairs_pitch: u64,
+    pairs: Global<f64>,
+    counts_pitch: u64,
+    first_start: u64,
+    first_final: u64,
+    counts: Global<f64>,
+    ends: Global<u32>,
+    start: GlobalMut<T>,
+    transitions: GlobalMut<T>,
+    transposed: GlobalMut<T>,
+    end: GlobalMut<T>,
+) {
+    let whole = shared_array!(maximise_total: f64; 1);
+    let (i, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
+    let (n, width, t) = (states as usize, stride as usize, thread::thread_idx_x());
+    let counts_of = |first: u64, j: usize| counts.get(model * counts_pitch as usize + first as usize + j);
+    let for_start = i == n;
+    let has_end = ends.get(model) != 0 && !for_start;
+    let (own, row) = (model * width, (model * width + i) * width);
+    let weight_of = |j: usize| {
+        if for_start {
+            weight(start.get(own + j).to_f64(), counts_of(first_start, j), pseudocount_start)
+        } else {
+            let prob = transitions.get(row + j).to_f64();
+            weight(prob, prob * pairs.get(model * pairs_pitch as usize + i * width + j), pseudocount)
+        }
+    };
+    let last = if has_end { weight(end.get(own + i).to_f64(), counts_of(first_final, i), pseudocount) } else { 0.0 };
+    let mut sum = if t == 0 { last } else { 0.0 };
+    let mut j = t as usize;
+    while j < n {
+        sum += weight_of(j);
+        j += thread::block_dim_x() as usize;
+    }
+    let sum = block::reduce(sum, 0.0, |a, b| a + b);
+    if t == 0 {
+        whole.set(0, sum);
+    }
+    // Everyone has read the end of the state by now, which its first thread replaces.
+    thread::sync_threads();
+    let total = whole.get(0);
+    if total < LEAST {
+        return;
+    }
+    j = t as usize;
+    while j < n {
+        let prob = T::from_f64(weight_of(j) / total);
+        if for_start {
+            start.set(own + j, prob);
+        } else {
+            transitions.set(row + j, prob);
+            transposed.set((own + j) * width + i, prob);
+        }
+        j += thread::block_dim_x() as usize;
+    }
+    if t == 0 && has_end {
+        end.set(own + i, T::from_f64(last / total));
+    }
+}
+
+/// B, of the counts of symbols: rows of `stride` states from `first` on, one for each symbol, as in the table.
+///
+/// *Thread mapping*: a block per 32 states, the grid's y the model; a lane per state, and of 8 warps warp w takes the symbols w, w + 8, ….
+/// *Shared memory*: 256 words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`EMISSION_THREADS`] threads; `table` and
+/// `counts` have `symbols` rows of `stride` elements for each model, and counts lie `counts_pitch` apart.
+#[kernel(T = [f32, f64])]
+pub fn maximise_emissions<T: Real>(
+    stride: u32,
+    symbols: u32,
+    pseudocount: f64,
+    counts_pitch: u64,
+    first: u64,
+    counts: Global<f64>,
+    table: GlobalMut<T>,
+) {
+    let sums = shared_array!(emission_sums: f64; 256);
+    let (lane, id, model) = (warp::lane_id(), warp::warp_id(), thread::block_idx_y() as usize);
+    let j = 32 * thread::block_idx_x() + lane;
+    let at = |v: u32| (model * symbols as usize + v as usize) * stride as usize + j as usize;
+    let weight_of = |v: u32| {
+        let counted = model * counts_pitch as usize + first as usize + v as usize * stride as usize + j as usize;
+        weight(table.get(at(v)).to_f64(), counts.get(counted), pseudocount)
+    };
+    let mut sum = 0.0;
+    let mut v = if j < stride { id } else { symbols };
+    while v < symbols {
+        sum += weight_of(v);
+        v += WARPS;
+    }
+    sums.set(32 * id + lane, sum);
+    thread::sync_threads();
+    let mut total = 0.0;
+    let mut other = 0;
+    while other < WARPS {
+        total += sums.get(32 * other + lane);
+        other += 1;
+    }
+    if j >= stride || total < LEAST {
+        return;
+    }
+    v = id;
+    while v < symbols {
+        table.set(at(v), T::from_f64(weight_of(v) / total));
+        v += WARPS;
+    }
+}
