@@ -42,12 +42,14 @@ pub struct Shape {
     pub shared_bytes: u32,
     /// The device may take fewer blocks in x: as many as it holds at one time.
     pub resident: bool,
+    /// The grid may begin before what was asked for before it is done: see [`grid`](crate::device::grid).
+    pub overlapping: bool,
 }
 
 impl Shape {
     /// `blocks` blocks of `threads` threads each, without dynamic shared memory.
     pub fn new(blocks: impl Into<Dim3>, threads: impl Into<Dim3>) -> Self {
-        Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0, resident: false }
+        Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0, resident: false, overlapping: false }
     }
 
     /// Enough blocks of `threads` threads to have one thread for each of `elements` (at least one block).
@@ -63,6 +65,12 @@ impl Shape {
     /// Blocks beyond that would wait for the first to end. Fewer of them that do more each start once, and reduce once.
     pub fn grid_stride(elements: u64, threads: u32) -> Self {
         Self { resident: true, ..Self::cover(elements, threads) }
+    }
+
+    /// The same shape for a grid that may begin before the launch before it is done. The kernel has to [wait](crate::device::grid::wait)
+    /// itself: the *Safety* sections of those that do say so.
+    pub fn overlapping(self) -> Self {
+        Self { overlapping: true, ..self }
     }
 
     /// The same shape with `bytes` of dynamic shared memory per block.

@@ -20,7 +20,7 @@ use serde::Serialize;
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Arg, Buffer, Call, Device};
 
-use super::driver::{self, Driver, Handle};
+use super::driver::{self, Driver, Handle, LaunchConfig};
 use super::error::{CudaError, check, from_cust};
 use super::module::{Baseline, Entry, Module, choose};
 
@@ -349,6 +349,21 @@ impl Core {
         if call.shape.resident {
             let threads = block.x * block.y * block.z;
             grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
+        }
+        // Device code of older GPUs does not wait itself.
+        let overlapping = call.shape.overlapping && self.baseline.sm >= 90;
+        if let Some(launch) = self.driver.launch_kernel_ex.filter(|_| overlapping) {
+            let config = LaunchConfig {
+                grid: [grid.x, grid.y, grid.z],
+                block: [block.x, block.y, block.z],
+                shared_bytes: call.shape.shared_bytes,
+                stream: self.stream(),
+                attributes: &driver::OVERLAPPING,
+                attribute_count: 1,
+            };
+            // SAFETY: as below; the launch and its attribute are laid out as the driver has them, and are there until it returns.
+            let code = unsafe { launch(&config, function.handle, parameters.as_mut_ptr(), ptr::null_mut()) };
+            return check("cuLaunchKernelEx", code);
         }
         // SAFETY: cuLaunchKernel takes one pointer per parameter, to as many bytes as the parameter has: number and
         // sizes were checked against the device code, and none exceeds the eight bytes of a value. It copies them

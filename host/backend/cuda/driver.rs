@@ -70,6 +70,32 @@ fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub struct LaunchConfig {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared_bytes: u32,
+    pub stream: Handle,
+    pub attributes: *const LaunchAttribute,
+    pub attribute_count: u32,
+}
+
+/// `CUlaunchAttribute`, of which the value is an integer.
+#[repr(C, align(8))]
+pub struct LaunchAttribute {
+    pub id: u32,
+    pub padding: u32,
+    pub value: u32,
+    pub rest: [u32; 15],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, allowed.
+pub const OVERLAPPING: LaunchAttribute = LaunchAttribute { id: 6, padding: 0, value: 1, rest: [0; 15] };
+
+/// `cuLaunchKernelEx`.
+pub type LaunchKernelEx = unsafe extern "C" fn(*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void) -> u32;
+
 macro_rules! driver {
     ($($(#[$doc:meta])* $field:ident = $symbol:ident($($arg:ty),*);)*) => {
         /// Driver functions with codes as integers: what cust lacks, and what a trampoline cannot forward.
@@ -77,6 +103,8 @@ macro_rules! driver {
         /// All of them are documented in NVIDIA's *CUDA Driver API*.
         pub struct Driver {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg),*) -> u32,)*
+            /// (launch, function, parameters, extra): from CUDA 11.8 on.
+            pub launch_kernel_ex: Option<LaunchKernelEx>,
         }
 
         impl Driver {
@@ -88,6 +116,8 @@ macro_rules! driver {
                         $field: *unsafe { library.get(stringify!($symbol)) }
                             .map_err(|_| format!("the driver is too old: it lacks {}", stringify!($symbol)))?,
                     )*
+                    // SAFETY: as above.
+                    launch_kernel_ex: unsafe { library.get("cuLaunchKernelEx") }.ok().map(|function| *function),
                 })
             }
         }

@@ -6,6 +6,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`thread`] | who am I: indices and dimensions; barriers and fences |
+//! | [`grid`] | launches that overlap |
 //! | [`global`] | views of device memory: plain, streaming and vector accesses |
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans among 32 lanes |
@@ -33,6 +34,7 @@ pub mod atomic;
 pub mod block;
 pub mod copy;
 pub mod global;
+pub mod grid;
 pub mod half;
 pub mod math;
 pub mod mma;

@@ -8,7 +8,7 @@
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
 use crate::device::mma::Multiply;
-use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, copy, kernel, shared, thread, warp};
+use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, copy, grid, kernel, shared, thread, warp};
 use crate::hmm::{high, scale, vanishes};
 
 /// Columns of a tile.
@@ -62,7 +62,8 @@ impl Tile {
     }
 
     /// Calls `multiply` with both factors of each step of the product, as they lie in shared memory: rows from row `x_first`
-    /// of `x` on, of which `rows` count, and `matrix` from element `first` on.
+    /// of `x` on, of which `rows` count, and `matrix` from element `first` on. The first parts of the matrix are on their way before the grid
+    /// [waits](grid::wait) for the launch that makes `x`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn product<T: Word>(
@@ -77,8 +78,8 @@ impl Tile {
         let memory = shared::dynamic_shared_mem::<T>();
         let (stride, width) = (self.stride as usize, Shared::<T>::IN_16_BYTES);
         let stage_of = |step: u32| memory.split(step % STAGES * stage_len(T::WIDE)).1.split(ROWS * LEFT);
-        let stage = |step: u32| {
-            let (of_x, of_matrix) = stage_of(step);
+        let stage_rows = |step: u32| {
+            let (of_x, _) = stage_of(step);
             let k = step * DEPTH;
             let mut at = thread::thread_idx_x();
             while at < ROWS * DEPTH / width {
@@ -88,7 +89,11 @@ impl Tile {
                 of_x.copy16(r * LEFT + c, x, row * stride + (k + c) as usize);
                 at += THREADS;
             }
-            at = thread::thread_idx_x();
+        };
+        let stage_matrix = |step: u32| {
+            let (_, of_matrix) = stage_of(step);
+            let k = step * DEPTH;
+            let mut at = thread::thread_idx_x();
             while at < DEPTH * COLUMNS / width {
                 let (r, c) = (at / (COLUMNS / width), at % (COLUMNS / width) * width);
                 let from = first + (k + r) as usize * stride + (self.column + c) as usize;
@@ -100,7 +105,16 @@ impl Tile {
         let mut step = 0;
         while step < STAGES - 1 {
             if step < steps {
-                stage(step);
+                stage_matrix(step);
+            }
+            step += 1;
+        }
+        grid::wait();
+        grid::launch_dependents();
+        step = 0;
+        while step < STAGES - 1 {
+            if step < steps {
+                stage_rows(step);
             }
             copy::commit();
             step += 1;
@@ -110,7 +124,8 @@ impl Tile {
             copy::wait::<{ STAGES - 2 }>();
             thread::sync_threads();
             if step + STAGES - 1 < steps {
-                stage(step + STAGES - 1);
+                stage_rows(step + STAGES - 1);
+                stage_matrix(step + STAGES - 1);
             }
             copy::commit();
             let (of_x, of_matrix) = stage_of(step);
@@ -229,8 +244,8 @@ fn place() -> (u32, u32, u32, u32) {
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the
 /// states, and then of the columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32
-/// states, and two. *Deterministic*: yes. *Safety*: blocks have [`THREADS`] threads; `stride` is a multiple of [`COLUMNS`];
-/// `live` > 0.
+/// states, and two. *Deterministic*: yes. *Overlapping*: α̂ alone may be that of the launch before. *Safety*: blocks have [`THREADS`] threads;
+/// `stride` is a multiple of [`COLUMNS`]; `live` > 0.
 #[kernel(T = [f32, f64])]
 pub fn forward_step<T: Multiply>(
     first: u32,
@@ -363,7 +378,8 @@ pub fn forward_end<T: Real>(
 /// step behind from row `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on.
 /// Where `plain` is not 0, f32 counts with 11 bits.
 ///
-/// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Safety*: as there.
+/// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Overlapping*: û of the step behind alone
+/// may be of the launch before. *Safety*: as there.
 #[kernel(T = [f32, f64])]
 pub fn backward_step<T: Multiply>(
     first: u32,
@@ -414,6 +430,8 @@ pub fn backward_step<T: Multiply>(
         let pair_first = model * window as usize + behind as usize;
         let (parts, _) = tensor_product(tile, pairs, pair_first, on, transposed, model * n * n, plain > 0);
         sums = combined(parts, |x, y| x + y);
+    } else {
+        grid::wait();
     }
     each!(HALF < 2, {
         let m = m[HALF];
@@ -436,7 +454,8 @@ pub fn backward_step<T: Multiply>(
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it and a quarter of the
 /// states, and then per 4 columns. *Shared memory*: [`step_shared`], dynamic. *Barriers*: one per 32 states, and two.
-/// *Deterministic*: yes. *Safety*: as [`forward_step`]; where `first` is 0 nothing is before.
+/// *Deterministic*: yes. *Overlapping*: δ of the step before alone may be of the launch before; where `first` is 0 it may not. *Safety*: as
+/// [`forward_step`]; where `first` is 0 nothing is before.
 #[kernel(T = [f32, f64])]
 pub fn viterbi_step<T: Real>(
     first: u32,

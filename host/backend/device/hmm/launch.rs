@@ -237,7 +237,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     let before = if t == steps.start { carried } else { place(t - 1) };
                     forward_step(
                         device,
-                        self.tiles(live),
+                        self.tiles(live).overlapping(),
                         self.packing.base[t as usize],
                         live,
                         stride,
@@ -311,9 +311,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             }
             for t in (from..until).rev() {
                 let (live, now) = (self.live(t), if t == from { carried } else { place(t - 1) });
+                let shape = self.tiles(live);
                 backward_step(
                     device,
-                    self.tiles(live),
+                    if t + 1 < until { shape.overlapping() } else { shape },
                     self.packing.base[t as usize],
                     live,
                     self.live(t + 1),
@@ -461,9 +462,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     let stride = self.stride as u32;
                     for t in self.packing.steps() {
                         let (live, first) = (self.live(t), self.packing.base[t as usize]);
+                        let shape = if t > 0 { self.tiles(live).overlapping() } else { self.tiles(live) };
                         viterbi_step(
                             *device,
-                            self.tiles(live),
+                            shape,
                             first,
                             live,
                             self.packing.base[t.saturating_sub(1) as usize],
