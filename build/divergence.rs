@@ -2,7 +2,8 @@
 //!
 //! The threads of a block must arrive at one and the same barrier. Where a branch may send them different ways, and a
 //! different barrier stands on each, the block may hang. One barrier on one side is what sources do on purpose: all threads
-//! leave early on a flag that all of them read.
+//! leave early on a flag that all of them read. The same holds for the lanes of a warp and what a whole warp does; but warps may go
+//! different ways, by a number that one lane has given to all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,8 @@ use crate::ptx::Entry;
 #[derive(Default)]
 struct Block<'a> {
     label: Option<&'a str>,
-    /// The lines of the barriers in it.
-    barriers: Vec<usize>,
+    /// The lines of what a whole block, and of what a whole warp, must meet at in it.
+    meetings: [Vec<usize>; 2],
     writes: Vec<Write<'a>>,
     /// The conditional branch, or jump through a table, at its end.
     branch: Option<Branch<'a>>,
@@ -31,6 +32,15 @@ struct Write<'a> {
     from: Vec<&'a str>,
     /// Whether threads get different values from equal operands.
     divergent: bool,
+    /// Whether all lanes of a warp get what one of them has.
+    broadcast: bool,
+}
+
+/// Threads that meet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Block,
+    Warp,
 }
 
 /// One line for every pair of barriers on the two sides of a divergent branch.
@@ -38,13 +48,19 @@ pub fn duplicated_barriers(entry: &Entry<'_>) -> Vec<String> {
     let blocks = blocks(entry);
     let joins = immediate_postdominators(&blocks);
     let sides: Vec<_> = (0..blocks.len()).map(|at| sides(&blocks, at, joins[at])).collect();
-    let tainted = tainted(&blocks, &sides);
+    let of = |group| duplicated(entry, &blocks, &sides, group);
+    [Group::Block, Group::Warp].into_iter().flat_map(of).collect()
+}
+
+/// Those of the meetings of a group.
+fn duplicated(entry: &Entry<'_>, blocks: &[Block<'_>], sides: &[Vec<BTreeSet<usize>>], group: Group) -> Vec<String> {
+    let tainted = tainted(blocks, sides, group);
     let mut faults = Vec::new();
-    for (block, sides) in blocks.iter().zip(&sides) {
+    for (block, sides) in blocks.iter().zip(sides) {
         let Some(branch) = block.branch.as_ref().filter(|branch| tainted.contains(branch.predicate)) else { continue };
         // Blocks on both sides are common code, which the threads meet in again.
         let first = |side: &BTreeSet<usize>, other: &BTreeSet<usize>| {
-            side.difference(other).find_map(|&at| blocks[at].barriers.first().copied())
+            side.difference(other).find_map(|&at| blocks[at].meetings[group as usize].first().copied())
         };
         let mut pairs = (0..sides.len()).flat_map(|at| sides[at + 1..].iter().map(move |right| (&sides[at], right)));
         if let Some((a, b)) = pairs.find_map(|(left, right)| first(left, right).zip(first(right, left))) {
@@ -98,8 +114,8 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             let guard = guard.trim_start_matches('!');
             let (opcode, operands) = code.trim().split_once(char::is_whitespace).unwrap_or((code, ""));
             let last = blocks.len() - 1;
-            if is_barrier(opcode) {
-                blocks[last].barriers.push(line);
+            if let Some(group) = meeting(opcode) {
+                blocks[last].meetings[group as usize].push(line);
             }
             if let Some((index, table)) = operands.split_once(',').filter(|_| opcode.starts_with("brx")) {
                 jumps[last] = tables.get(table.trim()).cloned().unwrap_or_default();
@@ -129,9 +145,11 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
     blocks
 }
 
-/// Instructions that a whole block, or a whole warp, must meet at. `bar.warp.sync` names its threads, and is none of them.
-fn is_barrier(opcode: &str) -> bool {
-    ["bar.sync", "bar.red", "barrier.", "mma.sync", "wmma.", "ldmatrix"].iter().any(|start| opcode.starts_with(start))
+/// Who must meet at an instruction, if anyone must. `bar.warp.sync` names its threads.
+fn meeting(opcode: &str) -> Option<Group> {
+    let starts = |with: &[&str]| with.iter().any(|start| opcode.starts_with(start));
+    let block = starts(&["bar.sync", "bar.red", "barrier."]).then_some(Group::Block);
+    block.or_else(|| starts(&["mma.sync", "wmma.", "ldmatrix"]).then_some(Group::Warp))
 }
 
 fn write<'a>(opcode: &str, operands: &'a str, guard: &'a str) -> Option<Write<'a>> {
@@ -148,15 +166,18 @@ fn write<'a>(opcode: &str, operands: &'a str, guard: &'a str) -> Option<Write<'a
     let divergent = (opcode.starts_with("ld.") && !opcode.starts_with("ld.param"))
         || ["atom.", "activemask", "elect."].iter().any(|start| opcode.starts_with(start))
         || from.iter().any(|register| own.iter().any(|special| register.starts_with(special)));
-    Some(Write { to: registers(result).collect(), from, divergent })
+    // The lane is the second operand behind the result.
+    let lane = rest.trim_start_matches(',').split(',').nth(1).map(str::trim);
+    let broadcast = opcode.starts_with("shfl.sync.idx") && lane.is_some_and(|lane| lane.parse::<u32>().is_ok());
+    Some(Write { to: registers(result).collect(), from, divergent, broadcast })
 }
 
 fn registers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "%_.$".contains(c))).filter(|word| word.starts_with('%'))
 }
 
-/// The registers that may differ between the threads of a block.
-fn tainted<'a>(blocks: &[Block<'a>], sides: &[Vec<BTreeSet<usize>>]) -> BTreeSet<&'a str> {
+/// The registers that may differ between the threads of a group.
+fn tainted<'a>(blocks: &[Block<'a>], sides: &[Vec<BTreeSet<usize>>], group: Group) -> BTreeSet<&'a str> {
     let mut count = BTreeMap::new();
     for register in blocks.iter().flat_map(|block| &block.writes).flat_map(|write| &write.to) {
         *count.entry(*register).or_insert(0) += 1;
@@ -165,7 +186,8 @@ fn tainted<'a>(blocks: &[Block<'a>], sides: &[Vec<BTreeSet<usize>>]) -> BTreeSet
     loop {
         let before = tainted.len();
         for write in blocks.iter().flat_map(|block| &block.writes) {
-            if write.divergent || write.from.iter().any(|register| tainted.contains(register)) {
+            let same = group == Group::Warp && write.broadcast;
+            if !same && (write.divergent || write.from.iter().any(|register| tainted.contains(register))) {
                 tainted.extend(&write.to);
             }
         }

@@ -157,6 +157,22 @@ fn follows_jump_tables() {
 }
 
 #[test]
+fn lets_warps_part_by_what_one_lane_has_told_the_others() {
+    let by_warp = |lane: &str| {
+        format!(
+            "\tmov.u32 %r1, %tid.x;\n\tshr.u32 %r2, %r1, 5;\n\tshfl.sync.idx.b32 %r3, %r2, {lane}, 31, -1;\n\t\
+             setp.eq.b32 %p1, %r3, 0;"
+        )
+    };
+    let matrices =
+        |lane: &str| two_barriers(&by_warp(lane), "%p1").replace("bar.sync 0", "mma.sync.aligned.m16n8k8 {%f1}, {%f2}");
+    assert_eq!(body_faults(&matrices("0")), [""; 0]);
+    assert_one(&body_faults(&matrices("%r1")), "different barriers");
+    // A block has to meet all the same.
+    assert_one(&body_faults(&two_barriers(&by_warp("0"), "%p1")), "different barriers");
+}
+
+#[test]
 fn accepts_barriers_of_named_threads() {
     let halves = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "bar.warp.sync 1431655765");
     assert_eq!(body_faults(&halves), [""; 0]);

@@ -31,6 +31,16 @@ pub fn warp_id() -> u32 {
     thread::index_in_block() / SIZE
 }
 
+/// [`warp_id`], from one lane for all: compilers see that a branch on it sends whole warps one way or another.
+///
+/// *Takes part*: all 32 lanes.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn warp_role() -> u32 {
+    shuffle(FULL, warp_id(), 0)
+}
+
 /// Waits for the lanes of `mask`, and makes what they wrote to memory visible to each other (`__syncwarp`).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

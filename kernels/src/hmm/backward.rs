@@ -22,21 +22,37 @@ pub mod want {
     pub const BOTH: u32 = 2;
 }
 
-/// The `TILES` of which A and Σ ξ do not fit in the registers together: A is in shared memory then.
-const WIDE: usize = 4;
+/// Threads of a block of [`backward_warp`]: a warp goes back through time, one sums pairs behind it, and one γ.
+#[must_use]
+pub const fn warp_threads(wanted: u32) -> u32 {
+    if wanted == want::POSTERIORS { 32 } else { 96 }
+}
+
+/// Steps that go from warp to warp together: as many as lanes have a sequence.
+const CHUNK: u32 = 4;
 
 /// From row to row of a tile in shared memory: lanes that read a column of it meet different banks.
-const fn pitch(tiles: usize) -> usize {
-    8 * tiles + 4
+const fn pitch(tiles: usize) -> u32 {
+    8 * tiles as u32 + 4
+}
+
+/// Words of the tiles of a step: α̂, û of the step behind and γ, of 8 sequences; and what is observed there.
+const fn step_len(tiles: usize) -> u32 {
+    3 * 8 * pitch(tiles) + 8
 }
 
 /// Shared memory of a block of [`backward_warp`] in bytes, for elements of `element` bytes and `slots` symbols.
 #[must_use]
-pub const fn warp_shared(tiles: usize, element: usize, slots: usize) -> usize {
-    let factor = if tiles == WIDE { 32 * 2 * tiles * tiles } else { 0 };
-    let doubles = factor + 8 * slots * 8 * tiles + 2 * 8 * pitch(tiles);
-    8 * doubles + STAGES as usize * 8 * 8 * tiles * element
+pub const fn warp_shared(tiles: usize, element: usize, slots: usize, wanted: u32) -> usize {
+    let chunks = if wanted == want::POSTERIORS { 0 } else { 2 * CHUNK * step_len(tiles) };
+    8 * (chunks as usize + 32 * slots) + STAGES as usize * 8 * 8 * tiles * element
 }
+
+/// No symbol: of a sequence that does not have the step.
+const NOTHING: u32 = u32::MAX;
+
+/// Beside the symbol of a last step.
+const LAST: u32 = 1 << 31;
 
 /// Elements of a block's part of the counts: Σ ξ without A, N × N; Σ γ₁ and Σ γ_T, N each; Σ γ by symbol, `slots` × N.
 #[must_use]
@@ -44,26 +60,20 @@ pub const fn counts_len(states: usize, slots: usize) -> usize {
     states * (states + 2 + slots)
 }
 
-/// The sum over the 8 rows of a warp.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn over_rows(x: f64) -> f64 {
-    let x = x + warp::shuffle_xor(warp::FULL, x, 4);
-    let x = x + warp::shuffle_xor(warp::FULL, x, 8);
-    x + warp::shuffle_xor(warp::FULL, x, 16)
-}
-
-/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores.
+/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores; and what is counted of them by two others.
 ///
 /// Results, as `WANT` asks: `gamma[row − base[from]]`; and `parts[block]`, the block's [part of the counts](counts_len), to which it is added
 /// where `more` is not 0.
 ///
-/// Sums over sequences are products too, ξ += α̂ᵀ û; their factors have sequences across, for which tiles go through shared memory.
-/// Each lane adds γ by symbol to cells of its own.
+/// A step waits for the one behind it, and sums wait for nothing: the first warp hands α̂, û and γ on, some steps at a time, and goes on
+/// while the others add up those before. Sums over sequences are products too, ξ += α̂ᵀ û, whose factors have sequences across. γ is added
+/// by symbol to cells of its own for every lane, which has a state of each group of sequences.
 ///
-/// *Thread mapping*: that of [`forward_warp`](super::forward::forward_warp). *Shared memory*: [`warp_shared`], dynamic. *Barriers*:
-/// none; warps synchronise. *Deterministic*: yes, for one grid. *Safety*: as there; `gamma` has `window` rows for each model if it is
-/// asked for; `slots` is V or more, or 0 where counts of symbols are not asked for; `parts` has a part for each model and block.
+/// *Thread mapping*: the first warp is that of [`forward_warp`](super::forward::forward_warp), the second has the same 8 sequences, the third a
+/// lane per state, in 4/`TILES` groups of sequences. *Shared memory*: [`warp_shared`], dynamic. *Barriers*: one per 4 steps, where
+/// counts are asked for. *Deterministic*: yes, for one grid. *Safety*: as there, but blocks have [`warp_threads`]; `gamma` has `window` rows
+/// for each model if it is asked for; `slots` is V or more, or 0 where counts of symbols are not asked for; `parts` has a part for each
+/// model and block.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4], WANT = [0, 1, 2])]
 pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     sequences: u32,
@@ -89,39 +99,35 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
 ) {
     let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
-    let pitch = pitch(TILES) as u32;
+    let pitch = pitch(TILES);
+    let counted = WANT != want::POSTERIORS;
+    // Which warp this is.
+    let role = warp::warp_role();
+    let (recursive, pairing) = (role == 0, role == 1);
     let memory = shared::dynamic_shared_mem::<f64>();
-    let (factors, memory) = memory.split(if TILES == WIDE { (64 * TILES * TILES) as u32 } else { 0 });
-    let (cells, memory) = memory.split(8 * slots * states as u32);
-    let (tile_a, memory) = memory.split(8 * pitch);
-    let (tile_u, memory) = memory.split(8 * pitch);
+    let (chunks, memory) = memory.split(if counted { 2 * CHUNK * step_len(TILES) } else { 0 });
+    let (cells, memory) = memory.split(32 * slots);
     let ring = memory.cast::<T>();
-    let cell = |v: u32, n: usize, c: usize| (g * slots + v) * states as u32 + 8 * n as u32 + 2 * t + c as u32;
+    // The tiles of a step, and what is observed there: of two chunks, one after the other.
+    let tile = |step: u32, which: u32| chunks.split(step % (2 * CHUNK) * step_len(TILES)).1.split(which * 8 * pitch).1;
+    let observed = |step: u32| tile(step, 3).cast::<u32>();
 
-    let a = factor::<T, TILES>(transitions, model * states * states, 1, states);
-    let kept = |n: usize, c: usize, m: usize| ((2 * n + c) * TILES + m) as u32 * warp::SIZE + warp::lane_id();
-    let in_registers = TILES != WIDE || WANT == want::POSTERIORS;
-    if !in_registers {
-        for n in 0..TILES {
-            for c in 0..2 {
-                for m in 0..TILES {
-                    factors.set(kept(n, c, m), a[n][c][m]);
-                }
-            }
-        }
-    }
+    // What a warp keeps: the first one A, and the second one Σ ξ.
+    let mut kept = if recursive {
+        factor::<T, TILES>(transitions, model * states * states, 1, states)
+    } else {
+        [[[0.0; 2]; TILES]; TILES]
+    };
     let end = part::<T, TILES>(end, model * states);
     let origin = base.get(from as usize);
-    let mut xi = [[[0.0; 2]; TILES]; TILES];
-    let (mut starts, mut ends) = ([[0.0; 2]; TILES], [[0.0; 2]; TILES]);
-    if WANT == want::COUNTS {
+    let (mut starts, mut ends) = (0.0, 0.0);
+    // Sequences that the third warp has beside each other, and which of them a lane has, and which state.
+    let groups = warp::SIZE / states as u32;
+    let (of_group, state) = (warp::lane_id() / states as u32, warp::lane_id() % states as u32);
+    if WANT == want::COUNTS && !recursive && !pairing {
         let mut v = 0;
         while v < slots {
-            for n in 0..TILES {
-                for c in 0..2 {
-                    cells.set(cell(v, n, c), 0.0);
-                }
-            }
+            cells.set(32 * v + warp::lane_id(), 0.0);
             v += 1;
         }
     }
@@ -149,9 +155,9 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         let emission = |v: u32| part::<T, TILES>(table, (model * symbols as usize + v as usize) * states);
         let slot_of = |step: u32| (step % STAGES * 8 + g) * states as u32 + 2 * TILES as u32 * t;
         // Each lane copies what it reads itself.
-        let stage = |step: u32| {
+        let stage = |step: u32, row: u32| {
             if step < length {
-                let row = model * window as usize + (row_of(step) - origin) as usize;
+                let row = model * window as usize + (row - origin) as usize;
                 for n in 0..TILES as u32 {
                     ring.copy::<2>(
                         slot_of(step) + 2 * n,
@@ -161,150 +167,185 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 }
             }
         };
-        let stop = longest.min(until);
-        let mut k = 1;
-        while k < STAGES {
-            if stop >= from + k {
-                stage(stop - k);
-            }
-            copy::commit();
-            k += 1;
-        }
         // A block of sequences that the window does not reach has nothing to do.
-        let mut step = stop;
-        if stop > from {
-            let mut symbols_ahead = Ahead::<4>::new(stop - 1, false, load);
-            let mut exponents_ahead = Ahead::<4>::new(stop - 1, false, load_exponent);
-            let mut next = symbols_ahead.get(stop - 1);
-            let mut next_b = emission(next);
-            while step > from {
-                step -= 1;
-                copy::wait::<{ STAGES - 2 }>();
-                let (v, b) = (next, next_b);
-                let e = exponents_ahead.get(step) as i32;
-                if step > from {
-                    symbols_ahead.go_to(step - 1, false, load);
-                    exponents_ahead.go_to(step - 1, false, load_exponent);
-                    next = symbols_ahead.get(step - 1);
-                    next_b = emission(next);
-                }
-                let mut beta =
-                    multiply(u, |n, c, m| if in_registers { a[n][c][m] } else { factors.get(kept(n, c, m)) });
-                if step + 1 == length {
-                    beta = end.map(|pair| pair.map(|x| x * inverse));
-                }
-                let alive = step < length;
-                let mut alpha_now = [[0.0; 2]; TILES];
-                if alive {
-                    for n in 0..TILES {
-                        let [x, y] = ring.get2(slot_of(step) + 2 * n as u32);
-                        alpha_now[n] = [x.to_f64(), y.to_f64()];
-                    }
-                }
-                if step >= from + STAGES - 1 {
-                    stage(step - (STAGES - 1));
+        let stop = longest.min(until);
+        let last = stop.saturating_sub(1);
+        let chunks = if stop > from { last / CHUNK - from / CHUNK + 1 } else { 0 };
+        // The steps of a chunk, the last ones first: from this one on, and before that one.
+        let range = |done: u32| {
+            let low = (last / CHUNK - done) * CHUNK;
+            (from.max(low), stop.min(low + CHUNK))
+        };
+        if recursive {
+            let mut k = 1;
+            while k < STAGES {
+                if stop >= from + k {
+                    stage(stop - k, row_of(stop - k));
                 }
                 copy::commit();
+                k += 1;
+            }
+        }
+        let mut symbols_ahead = Ahead::<4>::new(last, false, load);
+        let mut exponents_ahead = Ahead::<4>::new(last, false, load_exponent);
+        let mut next = symbols_ahead.get(last);
+        let mut next_b = emission(next);
 
-                if WANT != want::POSTERIORS {
-                    warp::sync_warp(warp::FULL);
-                    for n in 0..TILES {
-                        for c in 0..2 {
-                            let at = g * pitch + 8 * n as u32 + 2 * t + c as u32;
-                            tile_a.set(at, alpha_now[n][c]);
-                            tile_u.set(at, u[n][c]);
+        let mut done = 0;
+        while done < chunks + u32::from(counted) {
+            if recursive && done < chunks {
+                let (low, mut step) = range(done);
+                let symbols_beyond = Ahead::<4>::beyond(low, false, load);
+                let exponents_beyond = Ahead::<4>::beyond(low, false, load_exponent);
+                while step > low {
+                    step -= 1;
+                    copy::wait::<{ STAGES - 2 }>();
+                    let (v, b) = (next, next_b);
+                    // Known long before it is needed.
+                    let coming = step.saturating_sub(STAGES - 1).max(from);
+                    let (row, row_coming) = (row_of(step), row_of(coming));
+                    let e = exponents_ahead.get(step) as i32;
+                    if step > from {
+                        next = symbols_ahead.peek(step - 1, false);
+                        next_b = emission(next);
+                    }
+                    let mut beta = multiply(u, &kept);
+                    let (alive, is_last) = (step < length, step + 1 == length);
+                    if is_last {
+                        beta = end.map(|pair| pair.map(|x| x * inverse));
+                    }
+                    let mut alpha_now = [[0.0; 2]; TILES];
+                    if alive {
+                        for n in 0..TILES {
+                            let [x, y] = ring.get2(slot_of(step) + 2 * n as u32);
+                            alpha_now[n] = [x.to_f64(), y.to_f64()];
                         }
                     }
-                    warp::sync_warp(warp::FULL);
-                    for half in 0..2 {
-                        let (mut left, mut right) = ([0.0; TILES], [0.0; TILES]);
-                        for n in 0..TILES {
-                            let at = (4 * half + t) * pitch + 8 * n as u32 + g;
-                            left[n] = tile_a.get(at);
-                            right[n] = tile_u.get(at);
+                    if step >= from + STAGES - 1 {
+                        stage(coming, row_coming);
+                    }
+                    copy::commit();
+
+                    let factor = f64::from_bits(((1023 - e) as u64) << 52);
+                    let mut gamma_now = [[0.0; 2]; TILES];
+                    for n in 0..TILES {
+                        for c in 0..2 {
+                            let x = alpha_now[n][c];
+                            let lives = alive && !vanishes::<T>(x);
+                            gamma_now[n][c] = if lives { x * beta[n][c] } else { 0.0 };
+                            if counted {
+                                let at = g * pitch + 2 * TILES as u32 * t + 2 * n as u32 + c as u32;
+                                tile(step, 0).set(at, x);
+                                tile(step, 1).set(at, u[n][c]);
+                                tile(step, 2).set(at, gamma_now[n][c]);
+                            }
+                            u[n][c] = if lives { stored::<T>(beta[n][c] * (b[n][c] * factor)) } else { 0.0 };
                         }
-                        for i in 0..TILES {
-                            for j in 0..TILES {
-                                xi[i][j] = mma::f64_8x8x4(left[i], right[j], xi[i][j]);
+                    }
+                    if counted && t == 0 {
+                        let symbol = if slots > 0 { v } else { 0 };
+                        observed(step).set(
+                            g,
+                            if !alive {
+                                NOTHING
+                            } else if is_last {
+                                symbol | LAST
+                            } else {
+                                symbol
+                            },
+                        );
+                    }
+                    if WANT != want::COUNTS && alive {
+                        let row = model * window as usize + (row - origin) as usize;
+                        set_part::<T, TILES>(gamma, row * states, gamma_now);
+                    }
+                }
+                symbols_ahead.turn(symbols_beyond);
+                exponents_ahead.turn(exponents_beyond);
+            } else if !recursive && done > 0 {
+                let (low, mut step) = range(done - 1);
+                while step > low {
+                    step -= 1;
+                    if pairing {
+                        for half in 0..2 {
+                            let (mut left, mut right) = ([0.0; TILES], [0.0; TILES]);
+                            for n in 0..TILES {
+                                let at = (4 * half + t) * pitch + 8 * n as u32 + g;
+                                left[n] = tile(step, 0).get(at);
+                                right[n] = tile(step, 1).get(at);
+                            }
+                            for i in 0..TILES {
+                                for j in 0..TILES {
+                                    kept[i][j] = mma::f64_8x8x4(left[i], right[j], kept[i][j]);
+                                }
                             }
                         }
-                    }
-                }
-
-                let mut gamma_now = [[0.0; 2]; TILES];
-                let factor = f64::from_bits(((1023 - e) as u64) << 52);
-                for n in 0..TILES {
-                    for c in 0..2 {
-                        let x = alpha_now[n][c];
-                        let lives = alive && !vanishes::<T>(x);
-                        gamma_now[n][c] = if lives { x * beta[n][c] } else { 0.0 };
-                        u[n][c] = if lives { stored::<T>(beta[n][c] * (b[n][c] * factor)) } else { 0.0 };
-                    }
-                }
-                if WANT != want::COUNTS && alive {
-                    let row = model * window as usize + (row_of(step) - origin) as usize;
-                    set_part::<T, TILES>(gamma, row * states, gamma_now);
-                }
-                if WANT == want::COUNTS && slots > 0 {
-                    for n in 0..TILES {
-                        for c in 0..2 {
-                            let at = cell(v, n, c);
-                            cells.set(at, cells.get(at) + gamma_now[n][c]);
-                        }
-                    }
-                }
-                if WANT != want::POSTERIORS {
-                    for n in 0..TILES {
-                        for c in 0..2 {
-                            starts[n][c] += if step == 0 { gamma_now[n][c] } else { 0.0 };
-                            ends[n][c] += if step + 1 == length { gamma_now[n][c] } else { 0.0 };
+                    } else {
+                        let mut q = of_group;
+                        while q < 8 {
+                            let (x, v) = (tile(step, 2).get(q * pitch + state), observed(step).get(q));
+                            if v != NOTHING {
+                                starts += if step == 0 { x } else { 0.0 };
+                                ends += if v & LAST != 0 { x } else { 0.0 };
+                                if WANT == want::COUNTS && slots > 0 {
+                                    let at = 32 * (v & !LAST) + warp::lane_id();
+                                    cells.set(at, cells.get(at) + x);
+                                }
+                            }
+                            q += groups;
                         }
                     }
                 }
             }
-            if from > 0 && length > from {
-                set_part::<T, TILES>(carry, place * states, u);
+            if counted {
+                thread::sync_threads();
             }
+            done += 1;
+        }
+        if recursive && from > 0 && length > from {
+            set_part::<T, TILES>(carry, place * states, u);
         }
         first += 8 * thread::grid_dim_x();
     }
 
-    if WANT != want::POSTERIORS {
+    if counted {
         let block = model * thread::grid_dim_x() as usize + thread::block_idx_x() as usize;
         let counts = block * counts_len(states, slots as usize);
         let put = |at: usize, x: f64| {
             let before = if more != 0 { parts.get(counts + at) } else { 0.0 };
             parts.set(counts + at, before + x);
         };
-        let state = |place: usize, n: usize| 2 * TILES * (place / 2) + 2 * n + place % 2;
-        for i in 0..TILES {
-            for j in 0..TILES {
-                for c in 0..2 {
-                    put(state(g as usize, i) * states + state(2 * t as usize + c, j), xi[i][j][c]);
+        // The sum of a state over groups of sequences.
+        let whole = |x: f64| {
+            let mut sum = x;
+            let mut mask = states as u32;
+            while mask < warp::SIZE {
+                sum += warp::shuffle_xor(warp::FULL, sum, mask);
+                mask *= 2;
+            }
+            sum
+        };
+        if pairing {
+            for i in 0..TILES {
+                for j in 0..TILES {
+                    for c in 0..2 {
+                        put((8 * i + g as usize) * states + 8 * j + 2 * t as usize + c, kept[i][j][c]);
+                    }
                 }
             }
-        }
-        each!(N < TILES, {
-            let first = [over_rows(starts[N][0]), over_rows(starts[N][1])];
-            let last = [over_rows(ends[N][0]), over_rows(ends[N][1])];
-            if g == 0 {
-                for c in 0..2 {
-                    put(states * states + state(2 * t as usize + c, N), first[c]);
-                    put(states * (states + 1) + state(2 * t as usize + c, N), last[c]);
+        } else if !recursive {
+            let put_row = |row: usize, x: f64| {
+                let sum = whole(x);
+                if of_group == 0 {
+                    put(row * states + state as usize, sum);
                 }
-            }
-        });
-        if WANT == want::COUNTS {
-            warp::sync_warp(warp::FULL);
-            let mut at = warp::lane_id();
-            while at < slots * states as u32 {
-                let mut sum = 0.0;
-                for group in 0..8 {
-                    sum += cells.get(group * slots * states as u32 + at);
-                }
-                let (v, q) = ((at / states as u32) as usize, (at % states as u32) as usize);
-                put(states * (states + 2 + v) + state(q % 8, q / 8), sum);
-                at += warp::SIZE;
+            };
+            put_row(states, starts);
+            put_row(states + 1, ends);
+            let mut v = 0;
+            while v < slots {
+                put_row(states + 2 + v as usize, cells.get(32 * v + warp::lane_id()));
+                v += 1;
             }
         }
     }

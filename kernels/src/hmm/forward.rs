@@ -8,9 +8,9 @@
 use crate::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 use crate::hmm::{Ahead, Part, carried, high, part, scale, set_part, stored};
 
-/// A, or Aᵀ, as the factor B of a warp's products: `[n][c][m]` is what the lane has of the 4 × 8 tile whose rows are the states
+/// A, or Aᵀ, as the factor B of a warp's products: `[n][m][c]` is what the lane has of the 4 × 8 tile whose rows are the states
 /// `[n][c]` of each part, and whose columns are tile m.
-pub(super) type Factor<const TILES: usize> = [[[f64; TILES]; 2]; TILES];
+pub(super) type Factor<const TILES: usize> = [[[f64; 2]; TILES]; TILES];
 
 /// The [factor](Factor) of the matrix at element `first`, of which row i, column j is at i·`row` + j·`column`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -22,12 +22,12 @@ pub(super) fn factor<T: Real, const TILES: usize>(
     column: usize,
 ) -> Factor<TILES> {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
-    let mut x = [[[0.0; TILES]; 2]; TILES];
+    let mut x = [[[0.0; 2]; TILES]; TILES];
     for n in 0..TILES {
         for c in 0..2 {
             for m in 0..TILES {
                 let (i, j) = (2 * TILES * t + 2 * n + c, 2 * TILES * (g / 2) + 2 * m + g % 2);
-                x[n][c][m] = matrix.get(first + i * row + j * column).to_f64();
+                x[n][m][c] = matrix.get(first + i * row + j * column).to_f64();
             }
         }
     }
@@ -40,12 +40,12 @@ pub(super) fn factor<T: Real, const TILES: usize>(
 /// columns of A stand for is free, as long as the rows of B stand for the same: so the two elements of D are two tiles of A.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: impl Fn(usize, usize, usize) -> f64) -> Part<TILES> {
+pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: &Factor<TILES>) -> Part<TILES> {
     let mut sums = [[0.0; 2]; TILES];
     for n in 0..TILES {
-        for c in 0..2 {
-            for m in 0..TILES {
-                sums[m] = mma::f64_8x8x4(x[n][c], factor(n, c, m), sums[m]);
+        for m in 0..TILES {
+            for c in 0..2 {
+                sums[m] = mma::f64_8x8x4(x[n][c], factor[n][m][c], sums[m]);
             }
         }
     }
@@ -125,29 +125,33 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let mut next = emission(ahead.get(from));
         let mut step = from;
         while step < stop {
-            let b = next;
-            if step + 1 < stop {
-                ahead.go_to(step + 1, true, load);
-                next = emission(ahead.get(step + 1));
-            }
-            let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
-            let y = if step == 0 { start } else { multiply(x, |n, c, m| a[n][c][m]) };
-            if step < length {
-                for n in 0..TILES {
-                    for c in 0..2 {
-                        x[n][c] = stored::<T>(y[n][c] * (b[n][c] * factor));
+            let beyond = Ahead::<4>::beyond(step, true, load);
+            let left_behind = stop.min(step / 4 * 4 + 4);
+            while step < left_behind {
+                let b = next;
+                let row = base.get(step as usize) + m;
+                if step + 1 < stop {
+                    next = emission(ahead.peek(step + 1, true));
+                }
+                let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
+                let y = if step == 0 { start } else { multiply(x, &a) };
+                if step < length {
+                    for n in 0..TILES {
+                        for c in 0..2 {
+                            x[n][c] = stored::<T>(y[n][c] * (b[n][c] * factor));
+                        }
+                    }
+                    exponent += f64::from(e);
+                    if STORE {
+                        set_part::<T, TILES>(alpha, (model * window as usize + (row - origin) as usize) * states, x);
+                        if t == 0 {
+                            exponents.set(model * rows as usize + row as usize, e);
+                        }
                     }
                 }
-                exponent += f64::from(e);
-                if STORE {
-                    let row = base.get(step as usize) + m;
-                    set_part::<T, TILES>(alpha, (model * window as usize + (row - origin) as usize) * states, x);
-                    if t == 0 {
-                        exponents.set(model * rows as usize + row as usize, e);
-                    }
-                }
+                step += 1;
             }
-            step += 1;
+            ahead.turn(beyond);
         }
 
         let mut sum = 0.0;

@@ -156,7 +156,11 @@ fn carried<T: Real, const TILES: usize>(view: GlobalMut<T>, row: usize) -> Part<
 }
 
 /// Numbers of the rows that a group of lanes follows through time, loaded long before they are needed: a lane of the group
-/// loads what one step needs, and `WIDTH` lanes share `WIDTH` steps.
+/// loads what one step needs, and `WIDTH` lanes share a *block* of `WIDTH` steps.
+///
+/// A register that is loaded must not be moved before it is there, or the move waits. Where steps are short, a loop over blocks asks for
+/// what is [beyond](Self::beyond), then goes through the steps of its block, and only then [turns](Self::turn); others
+/// [go](Self::go_to) step by step.
 #[derive(Clone, Copy)]
 struct Ahead<const WIDTH: usize> {
     now: u32,
@@ -167,31 +171,64 @@ struct Ahead<const WIDTH: usize> {
 impl<const WIDTH: usize> Ahead<WIDTH> {
     const LANES: u32 = WIDTH as u32;
 
+    /// What this lane loads of the block that is `blocks` behind that of step `t`, or before it.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of_block(t: u32, blocks: u32, up: bool, load: impl Fn(u32) -> u32) -> u32 {
+        let block = if up { (t / Self::LANES).wrapping_add(blocks) } else { (t / Self::LANES).wrapping_sub(blocks) };
+        load(block.wrapping_mul(Self::LANES).wrapping_add(warp::lane_id() % Self::LANES))
+    }
+
     /// From step `t` on, up or down; `load` gives the number of a step for this lane's sequence, or anything where it has none.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn new(t: u32, up: bool, load: impl Fn(u32) -> u32) -> Self {
-        let of = |blocks: u32| {
-            let block =
-                if up { (t / Self::LANES).wrapping_add(blocks) } else { (t / Self::LANES).wrapping_sub(blocks) };
-            load(block.wrapping_mul(Self::LANES).wrapping_add(warp::lane_id() % Self::LANES))
-        };
+        let of = |blocks: u32| Self::of_block(t, blocks, up, &load);
         Self { now: of(0), next: of(1), later: of(2) }
+    }
+
+    /// Whether a step is the first of its block.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn begins(t: u32, up: bool) -> bool {
+        t % Self::LANES == if up { 0 } else { Self::LANES - 1 }
+    }
+
+    /// What is to be known once the block of step `t` has been left behind: on its way.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn beyond(t: u32, up: bool, load: impl Fn(u32) -> u32) -> u32 {
+        Self::of_block(t, 3, up, load)
+    }
+
+    /// Leaves a block behind.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn turn(&mut self, beyond: u32) {
+        (self.now, self.next, self.later) = (self.next, self.later, beyond);
     }
 
     /// Goes on to step `t`, from the one before it or behind it.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn go_to(&mut self, t: u32, up: bool, load: impl Fn(u32) -> u32) {
-        if t % Self::LANES == if up { 0 } else { Self::LANES - 1 } {
-            let blocks = if up { (t / Self::LANES).wrapping_add(2) } else { (t / Self::LANES).wrapping_sub(2) };
-            (self.now, self.next) = (self.next, self.later);
-            self.later = load(blocks.wrapping_mul(Self::LANES).wrapping_add(warp::lane_id() % Self::LANES));
+        if Self::begins(t, up) {
+            let from = if up { t.wrapping_sub(1) } else { t.wrapping_add(1) };
+            self.turn(Self::beyond(from, up, load));
         }
     }
 
-    /// The number of step `t`, which it has gone to.
+    /// The number of step `t`, which is in this block.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn get(&self, t: u32) -> u32 {
-        warp::shuffle(warp::FULL, self.now, warp::lane_id() / Self::LANES * Self::LANES + t % Self::LANES)
+        Self::shared(self.now, t)
+    }
+
+    /// The number of step `t`, which is the one to go on to from a step of this block.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn peek(&self, t: u32, up: bool) -> u32 {
+        Self::shared(if Self::begins(t, up) { self.next } else { self.now }, t)
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn shared(of_lane: u32, t: u32) -> u32 {
+        warp::shuffle(warp::FULL, of_lane, warp::lane_id() / Self::LANES * Self::LANES + t % Self::LANES)
     }
 }

@@ -111,62 +111,66 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     let mut word = 0;
     let mut step = 0;
     while step < longest {
-        let b = next;
-        if step + 1 < longest {
-            ahead.go_to(step + 1, true, load);
-            next = emissions(ahead.get(step + 1));
-        }
-        let mut now = [T::NEG_INFINITY; 2];
-        if step == 0 {
-            for e in 0..each {
-                now[e] = log_start.get(model * STATES + first_state + e);
+        let beyond = Ahead::<4>::beyond(step, true, load);
+        let left_behind = longest.min(step / 4 * 4 + 4);
+        while step < left_behind {
+            let b = next;
+            if step + 1 < longest {
+                next = emissions(ahead.peek(step + 1, true));
             }
-        } else {
-            let row = deltas.split(step % 2 * half + group * pitch(STATES) as u32).1;
-            for e in 0..each {
-                row.set((first_state + e) as u32, delta[e]);
-            }
-            warp::sync_warp(warp::FULL);
-            // The best of the lower half of states, and of the upper.
-            let mut best = [[(T::NEG_INFINITY, 0); 2]; 2];
-            each!(Q < STATES / 4, {
-                let four = row.get4(4 * Q as u32);
-                let best = &mut best[Q / (STATES / 8)];
-                for (k, x) in four.iter().enumerate() {
-                    for e in 0..each {
-                        let x = *x + columns[4 * Q + k][e];
-                        if x > best[e].0 {
-                            best[e] = (x, 4 * Q as u32 + k as u32);
+            let mut now = [T::NEG_INFINITY; 2];
+            if step == 0 {
+                for e in 0..each {
+                    now[e] = log_start.get(model * STATES + first_state + e);
+                }
+            } else {
+                let row = deltas.split(step % 2 * half + group * pitch(STATES) as u32).1;
+                for e in 0..each {
+                    row.set((first_state + e) as u32, delta[e]);
+                }
+                warp::sync_warp(warp::FULL);
+                // The best of the lower half of states, and of the upper.
+                let mut best = [[(T::NEG_INFINITY, 0); 2]; 2];
+                each!(Q < STATES / 4, {
+                    let four = row.get4(4 * Q as u32);
+                    let best = &mut best[Q / (STATES / 8)];
+                    for (k, x) in four.iter().enumerate() {
+                        for e in 0..each {
+                            let x = *x + columns[4 * Q + k][e];
+                            if x > best[e].0 {
+                                best[e] = (x, 4 * Q as u32 + k as u32);
+                            }
                         }
                     }
+                });
+                for e in 0..each {
+                    let (x, from) = if best[1][e].0 > best[0][e].0 { best[1][e] } else { best[0][e] };
+                    now[e] = x;
+                    word |= from << (8 * (each as u32 * (step % together) + e as u32));
                 }
-            });
+            }
             for e in 0..each {
-                let (x, from) = if best[1][e].0 > best[0][e].0 { best[1][e] } else { best[0][e] };
-                now[e] = x;
-                word |= from << (8 * (each as u32 * (step % together) + e as u32));
+                now[e] += b[e];
+            }
+            if step % PERIOD == PERIOD - 1 {
+                let largest = warp::reduce_width(now[0].max(now[1]), lanes, T::max);
+                if largest > T::NEG_INFINITY {
+                    now = now.map(|x| x - largest);
+                }
+            }
+            if step < length {
+                delta = now;
+            }
+            step += 1;
+            if step % together == 0 || step == longest {
+                let start = (step - 1) / together * together;
+                if start < length {
+                    pointers.set(word_of(start), word);
+                }
+                word = 0;
             }
         }
-        for e in 0..each {
-            now[e] += b[e];
-        }
-        if step % PERIOD == PERIOD - 1 {
-            let largest = warp::reduce_width(now[0].max(now[1]), lanes, T::max);
-            if largest > T::NEG_INFINITY {
-                now = now.map(|x| x - largest);
-            }
-        }
-        if step < length {
-            delta = now;
-        }
-        step += 1;
-        if step % together == 0 || step == longest {
-            let start = (step - 1) / together * together;
-            if start < length {
-                pointers.set(word_of(start), word);
-            }
-            word = 0;
-        }
+        ahead.turn(beyond);
     }
 
     let mut best = (T::NEG_INFINITY, NO_STATE);

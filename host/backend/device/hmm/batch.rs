@@ -263,7 +263,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// What the backward recursion has to be asked for expected counts.
     fn counting(&self) -> Wanted {
         let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
-        let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize) <= CELLS;
+        let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize, want::COUNTS) <= CELLS;
         match set.way {
             Way::Warp { tiles } if set.gaussians.is_none() && self.pieces.is_none() && fits(tiles) => {
                 Wanted { want: want::COUNTS, slots: set.symbols }

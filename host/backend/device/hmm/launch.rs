@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use warpkov_kernels::hmm::backward::{backward_block, backward_warp, want, warp_shared};
+use warpkov_kernels::hmm::backward::{backward_block, backward_warp, want, warp_shared, warp_threads};
 use warpkov_kernels::hmm::counts::{PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_rows};
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
 use warpkov_kernels::hmm::step::{
@@ -370,8 +370,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             match self.way {
                 Way::Warp { tiles } => {
                     let slots = wanted.slots;
-                    let shared = warp_shared(tiles, size_of::<T>(), slots as usize) as u32;
-                    let shape = self.shape(self.groups().min(PARTS), 32).with_shared(shared);
+                    let shared = warp_shared(tiles, size_of::<T>(), slots as usize, wanted.want) as u32;
+                    let shape = self.shape(self.groups().min(PARTS), warp_threads(wanted.want)).with_shared(shared);
                     instance!((tiles, wanted.want);
                         (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
                         (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
