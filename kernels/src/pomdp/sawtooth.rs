@@ -32,24 +32,24 @@ const EARLIER: f64 = 1.0 + 1.0 / (1_u64 << 40) as f64;
 /// One that came later has to say a little more: so no two give way to each other.
 const LATER: f64 = 1.0 - 1.0 / (1_u64 << 20) as f64;
 
-/// What V\* is at most: by Q, at s·A + a, and at beliefs c.
+/// What V\* is at most: by Q, at s·A + a, and at `points` beliefs c. Kernels have parameters of the same names.
 #[derive(Clone, Copy)]
 struct Known<T> {
     actions: u32,
     informed: Global<f64>,
-    count: u32,
+    points: u32,
     /// Where each begins, and where the last ends.
-    ptr: Global<u32>,
-    state: Global<u32>,
-    prob: Global<T>,
+    point_ptr: Global<u32>,
+    point_state: Global<u32>,
+    point_prob: Global<T>,
     /// The likeliest state of each, and its probability.
     peak_state: Global<u32>,
     peak_prob: Global<T>,
     /// d.
     drop: Global<f64>,
-    /// When each was last the best, and what that is now.
-    used: GlobalMut<u32>,
+    /// When it is, and when each was last the best.
     now: u32,
+    used: GlobalMut<u32>,
 }
 
 /// The bound of a row and x·v, in every thread, and how many entries of points this thread looked at. The row is in x(s) = `x[first + s]`, and its states s are
@@ -60,7 +60,7 @@ struct Known<T> {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn bound_row<T: Real>(
-    points: Known<T>,
+    known: Known<T>,
     (x, first): (GlobalMut<f64>, usize),
     (count, state_of): (u32, impl Fn(u32) -> u32),
     base: f64,
@@ -72,12 +72,12 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let mut most = f64::NEG_INFINITY;
     let mut a = warp::warp_id();
-    while a < points.actions {
+    while a < known.actions {
         let mut sum = 0.0;
         let mut k = warp::lane_id();
         while k < count {
             let s = state_of(k) as usize;
-            sum = math::fma(x.get(first + s), points.informed.get(s * points.actions as usize + a as usize), sum);
+            sum = math::fma(x.get(first + s), known.informed.get(s * known.actions as usize + a as usize), sum);
             k += warp::SIZE;
         }
         most = warp::reduce(sum, |a, b| a + b).max(most);
@@ -92,7 +92,7 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
     // A point with many entries is looked at by a whole warp.
-    let together = points.count > 0 && points.ptr.get(points.count as usize) / points.count >= LONG;
+    let together = known.points > 0 && known.point_ptr.get(known.points as usize) / known.points >= LONG;
     let (group, lane, groups) = if together {
         (warp::warp_id(), warp::lane_id(), thread::block_dim_x() / warp::SIZE)
     } else {
@@ -100,7 +100,7 @@ fn bound_row<T: Real>(
     };
     let mut looked_at = 0;
     let mut i = group;
-    while i < points.count {
+    while i < known.points {
         looked_at += 1;
         let weight = if without == NO_POINT {
             1.0
@@ -111,15 +111,16 @@ fn bound_row<T: Real>(
         } else {
             LATER
         };
-        let drop = weight * points.drop.get(i as usize);
+        let drop = weight * known.drop.get(i as usize);
         // What a point has to lower the bound by to say more than is known.
         let needed = base - best;
         let ratio_of = |entry: u32| {
-            x.get(first + points.state.get(entry as usize) as usize) / points.prob.get(entry as usize).to_f64()
+            x.get(first + known.point_state.get(entry as usize) as usize)
+                / known.point_prob.get(entry as usize).to_f64()
         };
         let mut ratio =
-            x.get(first + points.peak_state.get(i as usize) as usize) / points.peak_prob.get(i as usize).to_f64();
-        let (mut entry, end) = (points.ptr.get(i as usize), points.ptr.get(i as usize + 1));
+            x.get(first + known.peak_state.get(i as usize) as usize) / known.peak_prob.get(i as usize).to_f64();
+        let (mut entry, end) = (known.point_ptr.get(i as usize), known.point_ptr.get(i as usize + 1));
         if together {
             while entry < end && -drop * ratio > needed {
                 // Loads do not wait for each other.
@@ -151,7 +152,7 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let least = common.get(1);
     if best <= least && winner != NO_POINT {
-        points.used.set(winner as usize, points.now);
+        known.used.set(winner as usize, known.now);
     }
     (least, base, looked_at)
 }
@@ -191,19 +192,8 @@ pub fn bound_successors<T: Real>(
     scores: GlobalMut<f64>,
     work: GlobalMut<u64>,
 ) {
-    let points = Known {
-        actions,
-        informed,
-        now,
-        count: points,
-        ptr: point_ptr,
-        state: point_state,
-        prob: point_prob,
-        peak_state,
-        peak_prob,
-        drop,
-        used,
-    };
+    let known =
+        Known { actions, informed, points, point_ptr, point_state, point_prob, peak_state, peak_prob, drop, now, used };
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut looked_at = 0;
     let mut code = thread::block_idx_x();
@@ -238,7 +228,7 @@ pub fn bound_successors<T: Real>(
                 chunk += thread::block_dim_x();
             }
             let state_of = |k: u32| list.get(first + k as usize);
-            let (bound, _, more) = bound_row(points, (x, first), (count, state_of), base, NO_POINT);
+            let (bound, _, more) = bound_row(known, (x, first), (count, state_of), base, NO_POINT);
             (score, looked_at) = (bound, looked_at + more);
             let mut k = t;
             while k < count {
@@ -286,19 +276,8 @@ pub fn bound_beliefs<T: Real>(
     bounds: GlobalMut<f64>,
     bases: GlobalMut<f64>,
 ) {
-    let points = Known {
-        actions,
-        informed,
-        now,
-        count: points,
-        ptr: point_ptr,
-        state: point_state,
-        prob: point_prob,
-        peak_state,
-        peak_prob,
-        drop,
-        used,
-    };
+    let known =
+        Known { actions, informed, points, point_ptr, point_state, point_prob, peak_state, peak_prob, drop, now, used };
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut row = thread::block_idx_x();
     while row < rows {
@@ -313,7 +292,7 @@ pub fn bound_beliefs<T: Real>(
             k += thread::block_dim_x();
         }
         let without = if themselves > 0 { row } else { NO_POINT };
-        let (bound, base, _) = bound_row(points, (x, first), (end - start, state_of), base, without);
+        let (bound, base, _) = bound_row(known, (x, first), (end - start, state_of), base, without);
         let mut k = t;
         while start + k < end {
             x.set(first + state_of(k) as usize, 0.0);
