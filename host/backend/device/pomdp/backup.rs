@@ -76,7 +76,7 @@ pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) gamma: f64,
     /// T, rows s·A + a; by columns, rows a·S + s'; and O.
     pub(super) transitions: Matrix<T, D>,
-    pub(super) columns: Matrix<T, D>,
+    columns: Matrix<T, D>,
     pub(super) seen: Matrix<T, D>,
     pub(super) reward: D::Buffer<T>,
     vectors: Vectors<T, D>,
@@ -105,7 +105,7 @@ pub(super) struct Work<T: Precise, D: Device> {
     rows: Scratch<u32, D>,
     col: Scratch<u32, D>,
     weight: Scratch<T, D>,
-    pub(super) dense: Scratch<T, D>,
+    dense: Scratch<T, D>,
     pub(super) predicted: Scratch<T, D>,
     used: Scratch<u8, D>,
     steps: Scratch<u32, D>,
@@ -429,6 +429,37 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
+    /// What the first `count` beliefs become by each action, in `work.predicted`, and what may be observed then, in `work.flags`
+    /// by code.
+    pub(super) fn predict(&mut self, beliefs: &Beliefs<T, D>, count: u32) -> Result<(), D::Error> {
+        let Self { device, states, actions, .. } = *self;
+        let codes = self.codes(count);
+        let cells = count as usize * states as usize;
+        let elements = u64::from(count.div_ceil(TOGETHER)) * u64::from(actions) * u64::from(states);
+        let (columns, o, Work { flags, dense, predicted, .. }) = (&self.columns, &self.seen, &mut self.work);
+        let (flags, dense) = (flags.cleared(device, codes)?, dense.cleared(device, cells)?);
+        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
+        unsafe {
+            densify(device, Shape::new(count, THREADS), states, row_ptr, state, prob, dense)?;
+            predict(
+                device,
+                Shape::cover(elements, THREADS),
+                states,
+                actions,
+                count,
+                dense,
+                &columns.row_ptr,
+                &columns.col,
+                &columns.val,
+                &o.row_ptr,
+                &o.col,
+                predicted.of(device, cells * actions as usize)?,
+                flags,
+            )
+        }
+    }
+
     /// Winners by code, and scores, one for each belief and action, through dense rows, as many at a time as there is room for;
     /// the number of rows.
     fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
@@ -437,31 +468,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let pairs = beliefs.count as usize * actions as usize;
         let groups = beliefs.count.div_ceil(TOGETHER) as usize;
         let elements = Shape::cover((groups * actions as usize * states as usize) as u64, THREADS);
-        let flags = self.work.flags.cleared(device, codes)?;
         self.work.counts.cleared(device, codes)?;
-        let dense = self.work.dense.cleared(device, beliefs.count as usize * states as usize)?;
-        let q = self.work.predicted.of(device, pairs * states as usize)?;
-        let (columns, o) = (&self.columns, &self.seen);
-        // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
-        unsafe {
-            let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
-            densify(device, Shape::new(beliefs.count, THREADS), states, row_ptr, state, prob, dense)?;
-            predict(
-                device,
-                elements,
-                states,
-                actions,
-                beliefs.count,
-                dense,
-                &columns.row_ptr,
-                &columns.col,
-                &columns.val,
-                &o.row_ptr,
-                &o.col,
-                q,
-                flags,
-            )?;
-        }
+        self.predict(beliefs, beliefs.count)?;
         let rows = self.compact(codes, codes)?;
         let at_a_time = self.rows_at_a_time::<E>();
         let mut first = 0;

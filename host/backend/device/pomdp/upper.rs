@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::belief_values;
-use warpkov_kernels::pomdp::project::{TOGETHER, densify, predict};
 use warpkov_kernels::pomdp::sawtooth::{bound_beliefs, bound_successors, place_points};
 
 use super::backup::{Backups, THREADS};
@@ -222,44 +221,24 @@ impl<T: Precise, D: Device> Upper<T, D> {
         (backups.limits.elements / PART / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
     }
 
-    /// What the first `count` beliefs are worth at most by each action, and by the best.
+    /// What the first `count` beliefs are worth at most by each action, in `work.values`.
     fn look_ahead(
         &mut self,
         backups: &mut Backups<'_, T, D>,
         beliefs: &Beliefs<T, D>,
         count: u32,
     ) -> Result<(), D::Error> {
+        backups.predict(beliefs, count)?;
         let (device, states, actions) = (backups.device, self.states, self.actions);
-        let codes = backups.codes(count);
-        let pairs = count * actions;
-        let Backups { columns, seen: o, reward, work, observations, gamma, .. } = backups;
-        let flags = work.flags.cleared(device, codes)?;
-        let dense = work.dense.cleared(device, count as usize * states as usize)?;
-        let q = work.predicted.of(device, pairs as usize * states as usize)?;
+        let (codes, pairs) = (backups.codes(count), count * actions);
+        let Backups { seen: o, reward, work, observations, gamma, .. } = backups;
+        let (q, flags) = (work.predicted.get(), work.flags.get());
         let (scores, values) = (work.scores.of(device, codes)?, work.values.of(device, pairs as usize)?);
-        let elements = u64::from(count.div_ceil(TOGETHER)) * u64::from(actions) * u64::from(states);
-        let (shape, threads, points) = (self.shape(codes), threads(states), &mut self.points);
-        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        let (shape, points) = (self.shape(codes), &mut self.points);
         device.clear(&mut self.work)?;
         // SAFETY: the model is valid, beliefs and points are of its states, and buffers have room for every code; rows are
         // zeros between uses.
         unsafe {
-            densify(device, Shape::new(count, threads), states, row_ptr, state, prob, dense)?;
-            predict(
-                device,
-                Shape::cover(elements, threads),
-                states,
-                actions,
-                count,
-                dense,
-                &columns.row_ptr,
-                &columns.col,
-                &columns.val,
-                &o.row_ptr,
-                &o.col,
-                q,
-                flags,
-            )?;
             bound_successors(
                 device,
                 shape,
@@ -290,19 +269,17 @@ impl<T: Precise, D: Device> Upper<T, D> {
             )?;
             belief_values(
                 device,
-                Shape::new(pairs, threads),
+                Shape::new(pairs, threads(states)),
                 actions,
                 *gamma,
-                row_ptr,
-                state,
-                prob,
+                &beliefs.row_ptr,
+                &beliefs.state,
+                &beliefs.prob,
                 reward,
                 *observations,
                 scores,
                 values,
-            )?;
-            let chosen = self.chosen.of(device, count as usize)?;
-            best_action(device, Shape::cover(u64::from(count), threads), actions, count, values, chosen)
+            )
         }
     }
 
@@ -327,9 +304,13 @@ impl<T: Precise, D: Device> Upper<T, D> {
         count: u32,
     ) -> Result<Vec<u32>, D::Error> {
         self.look_ahead(backups, beliefs, count)?;
+        let (device, values) = (backups.device, backups.work.values.get());
+        let (best, shape) = (self.chosen.of(device, count as usize)?, Shape::cover(u64::from(count), THREADS));
+        // SAFETY: there is a value for each belief and action.
+        unsafe { best_action(device, shape, self.actions, count, values, best)? };
         let mut chosen = vec![0; count as usize];
-        backups.device.download(self.chosen.get(), &mut chosen)?;
-        self.afford(backups.device, count)?;
+        device.download(best, &mut chosen)?;
+        self.afford(device, count)?;
         Ok(chosen)
     }
 
