@@ -289,7 +289,9 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(74);
     // More vectors than a block takes at a time; emulated, one batch of them is enough.
     let wide = (40, 2, 3, 5, 3, 530 * scale.min(3), 2 * scale);
-    for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES.into_iter().chain([wide]) {
+    // More beliefs than lie side by side, in more states than a block takes.
+    let many = (150, 2, 2, 4, 2, 3, 37);
+    for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES.into_iter().chain([wide, many]) {
         let model = random.pomdp(states, actions, observations, longest, seen);
         let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs, states, 40));
         let operands = Operands::new(&model, &vectors, &beliefs);

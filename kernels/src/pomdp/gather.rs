@@ -7,7 +7,9 @@
 //! An observation that cannot follow has no row, and i\* = 0, as of equal ones. The sum over o is the same from wherever s' was
 //! reached: [`expect`] computes it first.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread};
+use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, side_by_side};
+use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
+use crate::shared_array;
 
 /// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
 ///
@@ -90,10 +92,13 @@ pub fn belief_values<T: Real>(
     }
 }
 
-/// v(k, s') = Σₒ O(a, s', o) α_{i\*(b,a,o)}(s') for some beliefs b = `picked`(k) and their best actions a.
+/// v(k, s') = Σₒ O(a, s', o) α_{i\*(b,a,o)}(s') for some beliefs b = `picked`(k) and their best actions a, side by side as beliefs
+/// are by [`densify`](super::project::densify): at (⌊k/32⌋·S + s')·w + k mod 32 with w of [`side_by_side`].
 ///
-/// *Thread mapping*: one thread per belief and s'. *Safety*: `picked` has `count` beliefs below `beliefs`; `chosen` B elements
-/// below A; `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S; `expected` `count`·S.
+/// *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s', a warp per belief, a lane per s'; then the other way
+/// round. *Shared memory*: beliefs × s', which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have
+/// [`SIDE_THREADS`] threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; `picked` has `count` beliefs below `beliefs`; `chosen` B elements
+/// below A; `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S; `expected` ⌈`count`/32⌉·S·w.
 #[kernel(T = [f32, f64])]
 pub fn expect<T: Real>(
     states: u32,
@@ -109,28 +114,48 @@ pub fn expect<T: Real>(
     alpha: Global<T>,
     expected: GlobalMut<T>,
 ) {
-    let (states, pairs) = (states as usize, beliefs as usize * actions as usize);
-    let l = thread::index_1d() as usize;
-    if l < count as usize * states {
-        let (j, next) = (picked.get(l / states) as usize, l % states);
-        let a = chosen.get(j) as usize;
-        let pair = j * actions as usize + a;
-        let (mut seen, all) = (o_ptr.get(a * states + next), o_ptr.get(a * states + next + 1));
-        let mut sum = 0.0;
-        while seen < all {
-            let i = winners.get(o_col.get(seen as usize) as usize * pairs + pair) as usize;
-            let value = alpha.get(i * states + next).to_f64();
-            sum = math::fma(o_prob.get(seen as usize).to_f64(), value, sum);
-            seen += 1;
+    let tile = shared_array!(expect_tile: T; 1056);
+    let tiles = states.div_ceil(SIDE_STATES);
+    let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * SIDE_STATES);
+    let (in_group, side) = (SIDE.min(count - group * SIDE), side_by_side(count));
+    let (lane, next) = (warp::lane_id(), from + warp::lane_id());
+    let mut own = warp::warp_id();
+    while own < in_group {
+        let j = picked.get((group * SIDE + own) as usize);
+        let a = chosen.get(j as usize);
+        let pair = j * actions + a;
+        if next < states {
+            let column = a as usize * states as usize + next as usize;
+            let (mut seen, all) = (o_ptr.get(column), o_ptr.get(column + 1));
+            let mut sum = 0.0;
+            while seen < all {
+                let i = winners.get((o_col.get(seen as usize) * beliefs * actions + pair) as usize);
+                let value = alpha.get(i as usize * states as usize + next as usize).to_f64();
+                sum = math::fma(o_prob.get(seen as usize).to_f64(), value, sum);
+                seen += 1;
+            }
+            tile.set(own * PITCH + lane, T::from_f64(sum));
         }
-        expected.set(l, T::from_f64(sum));
+        own += SIDE_THREADS / warp::SIZE;
+    }
+    thread::sync_threads();
+    let mut own = warp::warp_id();
+    while own < SIDE_STATES.min(states - from) {
+        if lane < in_group {
+            let row = group as usize * states as usize + (from + own) as usize;
+            expected.set(row * side as usize + lane as usize, tile.get(lane * PITCH + own));
+        }
+        own += SIDE_THREADS / warp::SIZE;
     }
 }
 
 /// The vectors of some beliefs and their best actions: r(s, a) + γ Σ_{s'} T(s, a, s') v(k, s').
 ///
-/// *Thread mapping*: one thread per belief and state. *Safety*: `picked` has `count` beliefs; `chosen` B elements below A;
-/// `t_ptr` S·A + 1; `reward` S·A; `expected` and `out` `count`·S.
+/// *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s, group by group, so that a group's v stays in the cache; a
+/// warp per s, a lane per belief: those with the same action read the same rows side by side. Then the other way round. *Shared
+/// memory*: s × beliefs, which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
+/// threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; `picked` has `count` beliefs; `chosen` B elements below A; `t_ptr` S·A + 1; `reward`
+/// S·A; `expected` is that of [`expect`]; `out` has `count`·S elements.
 #[kernel(T = [f32, f64])]
 pub fn gather<T: Real>(
     states: u32,
@@ -146,18 +171,35 @@ pub fn gather<T: Real>(
     expected: Global<T>,
     out: GlobalMut<T>,
 ) {
-    let states = states as usize;
-    let l = thread::index_1d() as usize;
-    if l < count as usize * states {
-        let (k, s) = (l / states, l % states);
-        let row = s * actions as usize + chosen.get(picked.get(k) as usize) as usize;
-        let (mut entry, end) = (t_ptr.get(row), t_ptr.get(row + 1));
-        let mut sum = 0.0;
-        while entry < end {
-            let after = expected.get(k * states + t_col.get(entry as usize) as usize).to_f64();
-            sum = math::fma(t_prob.get(entry as usize).to_f64(), after, sum);
-            entry += 1;
+    let tile = shared_array!(gather_tile: T; 1056);
+    let tiles = states.div_ceil(SIDE_STATES);
+    let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * SIDE_STATES);
+    let (in_group, side) = (SIDE.min(count - group * SIDE), side_by_side(count));
+    let lane = warp::lane_id();
+    if lane < in_group {
+        let a = chosen.get(picked.get((group * SIDE + lane) as usize) as usize) as usize;
+        let mut own = warp::warp_id();
+        while own < SIDE_STATES.min(states - from) {
+            let row = (from + own) as usize * actions as usize + a;
+            let (mut entry, end) = (t_ptr.get(row), t_ptr.get(row + 1));
+            let mut sum = 0.0;
+            while entry < end {
+                let next = group as usize * states as usize + t_col.get(entry as usize) as usize;
+                let after = expected.get(next * side as usize + lane as usize).to_f64();
+                sum = math::fma(t_prob.get(entry as usize).to_f64(), after, sum);
+                entry += 1;
+            }
+            tile.set(own * PITCH + lane, T::from_f64(math::fma(gamma, sum, reward.get(row).to_f64())));
+            own += SIDE_THREADS / warp::SIZE;
         }
-        out.set(l, T::from_f64(math::fma(gamma, sum, reward.get(row).to_f64())));
+    }
+    thread::sync_threads();
+    let mut own = warp::warp_id();
+    while own < in_group {
+        if from + lane < states {
+            let k = (group * SIDE + own) as usize;
+            out.set(k * states as usize + (from + lane) as usize, tile.get(lane * PITCH + own));
+        }
+        own += SIDE_THREADS / warp::SIZE;
     }
 }

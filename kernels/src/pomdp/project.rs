@@ -1,22 +1,24 @@
 //! Projection: what each belief becomes, for each action and observation, in rows.
 //!
 //! *Mathematics*: row (j, a, o) holds p(s', o | bⱼ, a) = O(a, s', o) Σₛ T(s, a, s') bⱼ(s). Its number among all B·A·Ω is its
-//! *code*, o·(B·A) + j·A + a: rows of one observation are neighbours, which tend to be zero in the same states. Rows of observations that cannot follow are left out: of M rows that are left, row r has the code
-//! `row_code[r]`, and codes ascend.
+//! *code*, o·(B·A) + j·A + a: rows of one observation are neighbours, which tend to be zero in the same states. Rows of
+//! observations that cannot follow are left out: of M rows that are left, row r has the code `row_code[r]`, and codes ascend.
 //!
 //! *Sparse rows* in three steps: [`count_entries`]; offsets and row numbers by two exclusive [scans](crate::primitives::scan)
 //! ([`flag_rows`], [`compact_rows`]); [`fill_entries`]. A row has an entry for each way (s, s') to o that has a weight: s'
 //! may be there more than once, which no inner product minds.
 //!
 //! *Dense rows*: [`densify`] beliefs; [`predict`] Σₛ T(s, a, s') bⱼ(s) for each belief and action, and what may be observed;
-//! row numbers by a scan; [`expand`]. [`expand_beliefs`] makes
-//! rows of the beliefs themselves.
+//! row numbers by a scan; [`expand`]. [`expand_beliefs`] makes rows of the beliefs themselves. Transitions lead anywhere, so dense
+//! beliefs lie side by side: what follows a state is read of 32 of them at one time, where one alone would cost as many
+//! bytes of the cache. Predictions and rows are by belief, s' fastest, as the product wants them.
 //!
 //! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are compressed rows
 //! a·S + s'; beliefs are compressed rows.
 
 use super::product::{Factor, STEP, TILE};
 use crate::device::{Global, GlobalMut, Real, atomic, kernel, math, thread, warp};
+use crate::shared_array;
 
 /// Entries of each row, by code.
 ///
@@ -168,31 +170,100 @@ pub fn fill_entries<T: Real>(
     }
 }
 
-/// Beliefs as dense rows of S elements.
+/// Beliefs that lie side by side in a dense array.
+pub const SIDE: u32 = 32;
+
+/// How many do where there are so many beliefs: whole fours, and no more than there is use for.
+#[inline(always)]
+#[must_use]
+pub fn side_by_side(beliefs: u32) -> u32 {
+    SIDE.min(4 * beliefs.div_ceil(4))
+}
+
+/// Threads of a block that has beliefs side by side.
+pub const SIDE_THREADS: u32 = 256;
+
+/// States of a block of [`densify`].
+pub const DENSIFY_STATES: u32 = 128;
+
+/// States of a block whose threads change from states to beliefs side by side, or back.
+pub const SIDE_STATES: u32 = 32;
+
+/// From row to row of a tile in shared memory: one more than there are banks, so that a warp may read it either way.
+pub(super) const PITCH: u32 = 33;
+
+/// Beliefs as a dense array: in groups of 32, state by state, bⱼ(s) at (⌊j/32⌋·S + s)·w + j mod 32 with w of
+/// [`side_by_side`]; zeros for beliefs from B on in the last group.
 ///
-/// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: `belief_ptr` has an element per block and one
-/// more; `dense` has S zeros per block.
+/// *Thread mapping*: a block per group and [`DENSIFY_STATES`] states, a warp per four of its beliefs: it finds the first and the
+/// last entry of each with such a state, all at one time, then takes a lane per entry. *Shared memory*: states × beliefs, from
+/// where whole rows of beliefs are written. *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`] threads;
+/// the grid is ⌈B/32⌉·⌈S/128⌉; `belief_ptr` has B + 1 elements; states ascend in each belief; `dense` has
+/// ⌈B/32⌉·S·w elements.
 #[kernel(T = [f32, f64])]
 pub fn densify<T: Real>(
     states: u32,
+    beliefs: u32,
     belief_ptr: Global<u32>,
     belief_state: Global<u32>,
     belief_prob: Global<T>,
     dense: GlobalMut<T>,
 ) {
-    let j = thread::block_idx_x() as usize;
-    let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
-    while k < end {
-        dense.set(j * states as usize + belief_state.get(k as usize) as usize, belief_prob.get(k as usize));
-        k += thread::block_dim_x();
+    let tile = shared_array!(densify_tile: T; 4224);
+    let tiles = states.div_ceil(DENSIFY_STATES);
+    let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * DENSIFY_STATES);
+    let (lane, first, side) = (warp::lane_id(), 4 * warp::warp_id(), side_by_side(beliefs));
+    let mut place = thread::thread_idx_x();
+    while place < tile.len() {
+        tile.set(place, T::ZERO);
+        place += SIDE_THREADS;
+    }
+    // Lanes 0 to 3 find where the states begin, 4 to 7 where they end, and the others the same.
+    let (j, bound) = ((group * SIDE + first + lane % 4) as usize, from + lane / 4 % 2 * DENSIFY_STATES);
+    let (mut entry, mut end) = (0, 0);
+    if j < beliefs as usize {
+        (entry, end) = (belief_ptr.get(j), belief_ptr.get(j + 1));
+    }
+    while entry < end {
+        let middle = entry + (end - entry) / 2;
+        if belief_state.get(middle as usize) < bound {
+            entry = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    let entries = [0, 1, 2, 3].map(|k| (warp::shuffle(warp::FULL, entry, k), warp::shuffle(warp::FULL, entry, 4 + k)));
+    thread::sync_threads();
+    let mut passed = lane;
+    while passed < DENSIFY_STATES {
+        // Loads do not wait for each other.
+        let found = entries.map(|(start, end)| {
+            let entry = (start + passed) as usize;
+            let here = start + passed < end;
+            if here { Some((belief_state.get(entry), belief_prob.get(entry))) } else { None }
+        });
+        for (k, &found) in found.iter().enumerate() {
+            if let Some((state, prob)) = found {
+                tile.set((state - from) * PITCH + first + k as u32, prob);
+            }
+        }
+        passed += warp::SIZE;
+    }
+    thread::sync_threads();
+    let mut s = warp::warp_id();
+    while s < DENSIFY_STATES.min(states - from) {
+        let row = group as usize * states as usize + (from + s) as usize;
+        if lane < side {
+            dense.set(row * side as usize + lane as usize, tile.get(s * PITCH + lane));
+        }
+        s += SIDE_THREADS / warp::SIZE;
     }
 }
 
 /// Beliefs `first…` as the rows of a product, and 1 for each step of a tile that is not all zeros.
 ///
-/// *Thread mapping*: as in [`densify`]. *Safety*: `belief_ptr` has B + 1 elements, and there are `first` beliefs more than
-/// blocks at least; `rows` has a row of `stride` ≥ S zeros per block; `used` is as in [`expand`].
+/// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: `belief_ptr` has B + 1 elements, and there are
+/// `first` beliefs more than blocks at least; `rows` has a row of `stride` ≥ S zeros per block; `used` is as in [`expand`].
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand_beliefs<T: Real, E: Factor>(
     first: u32,
@@ -220,13 +291,13 @@ pub fn expand_beliefs<T: Real, E: Factor>(
     }
 }
 
-/// Beliefs that a thread of [`predict`] and [`expand`] takes, one after the other.
-pub const TOGETHER: u32 = 4;
-
-/// q(j, a, s') = Σₛ T(s, a, s') bⱼ(s), and 1 for each code that may be observed.
+/// q(j, a, s') = Σₛ T(s, a, s') bⱼ(s) at (j·A + a)·S + s', and 1 for each code that may be observed.
 ///
-/// *Thread mapping*: one thread per action, s' and [`TOGETHER`] beliefs, which share what it reads of T; those that see the same
-/// observation write the same, if it is not there yet. *Safety*: `dense` has B·S elements; `c_ptr` A·S + 1, columns of T; `o_ptr`
+/// *Thread mapping*: a block per group of 32 beliefs, action and [`SIDE_STATES`] s', group by group, so that a group's beliefs
+/// stay in the cache; a thread per s' and four beliefs, so that eight threads read a predecessor's row of 128 bytes (f32). Then a
+/// warp per belief, a lane per s'; those that see the same observation write the same, if it is not there yet. *Shared memory*:
+/// beliefs × s', which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
+/// threads; the grid is ⌈B/32⌉·A·⌈S/32⌉; `dense` is that of [`densify`]; `c_ptr` has A·S + 1 elements, columns of T; `o_ptr`
 /// A·S + 1; `q` B·A·S; `flags` B·A·Ω zeros.
 #[kernel(T = [f32, f64])]
 pub fn predict<T: Real>(
@@ -242,44 +313,52 @@ pub fn predict<T: Real>(
     q: GlobalMut<T>,
     flags: GlobalMut<u32>,
 ) {
-    let (states, actions) = (states as usize, actions as usize);
-    let (l, pairs) = (thread::index_1d() as usize, beliefs as usize * actions);
-    let (group, column) = (l / (actions * states), l % (actions * states));
-    if group < beliefs.div_ceil(TOGETHER) as usize {
-        let (first, a, next) = (group * TOGETHER as usize, column / states, column % states);
-        let count = (beliefs as usize - first).min(TOGETHER as usize);
-        let (mut entry, end) = (c_ptr.get(column), c_ptr.get(column + 1));
-        let mut sums = [0.0; TOGETHER as usize];
+    let tile = shared_array!(predict_tile: T; 1056);
+    let (tiles, block) = (states.div_ceil(SIDE_STATES), thread::block_idx_x());
+    let (group, a, from) = (block / (actions * tiles), block / tiles % actions, block % tiles * SIDE_STATES);
+    let (own, four, fours) = (thread::thread_idx_x() / 8, thread::thread_idx_x() % 8, side_by_side(beliefs) / 4);
+    let column = |next: u32| a as usize * states as usize + next as usize;
+    let mut sums = [0.0; 4];
+    if from + own < states && four < fours {
+        let (mut entry, end) = (c_ptr.get(column(from + own)), c_ptr.get(column(from + own) + 1));
         while entry < end {
-            let (from, prob) = (c_row.get(entry as usize) as usize, c_prob.get(entry as usize).to_f64());
-            for (k, sum) in sums.iter_mut().enumerate() {
-                if k < count {
-                    *sum = math::fma(prob, dense.get((first + k) * states + from).to_f64(), *sum);
-                }
-            }
+            let row = group as usize * states as usize + c_row.get(entry as usize) as usize;
+            let prob = c_prob.get(entry as usize).to_f64();
+            let here = dense.get4(row * fours as usize + four as usize);
+            sums = [0, 1, 2, 3].map(|k| math::fma(prob, here[k].to_f64(), sums[k]));
             entry += 1;
         }
-        let (start, end) = (o_ptr.get(column), o_ptr.get(column + 1));
-        for (k, &sum) in sums.iter().enumerate() {
-            if k < count {
-                let pair = (first + k) * actions + a;
-                q.set(pair * states + next, T::from_f64(sum));
-                let mut seen = if sum > 0.0 { start } else { end };
-                while seen < end {
-                    let code = o_col.get(seen as usize) as usize * pairs + pair;
-                    if flags.get(code) == 0 {
-                        flags.set(code, 1);
-                    }
-                    seen += 1;
+    }
+    for (k, &sum) in sums.iter().enumerate() {
+        tile.set((4 * four + k as u32) * PITCH + own, T::from_f64(sum));
+    }
+    thread::sync_threads();
+    let (lane, next) = (warp::lane_id(), from + warp::lane_id());
+    if next < states {
+        let (start, end) = (o_ptr.get(column(next)), o_ptr.get(column(next) + 1));
+        let mut own = warp::warp_id();
+        while own < SIDE.min(beliefs - group * SIDE) {
+            let (value, pair) = (tile.get(own * PITCH + lane), (group * SIDE + own) * actions + a);
+            q.set(pair as usize * states as usize + next as usize, value);
+            let mut seen = if value > T::ZERO { start } else { end };
+            while seen < end {
+                let code = (o_col.get(seen as usize) * beliefs * actions + pair) as usize;
+                if flags.get(code) == 0 {
+                    flags.set(code, 1);
                 }
+                seen += 1;
             }
+            own += SIDE_THREADS / warp::SIZE;
         }
     }
 }
 
+/// Beliefs that a thread of [`expand`] takes, so that they share what it reads of O.
+pub const TOGETHER: u32 = 4;
+
 /// Dense rows `first..first + count` of O(a, s', o) q(j, a, s'), and 1 for each step of a tile that is not all zeros.
 ///
-/// *Thread mapping*: as in [`predict`]. *Safety*: as there; `ranks` are row numbers by code; `rows` has `count` rows of `stride`
+/// *Thread mapping*: one thread per action, s' and [`TOGETHER`] beliefs. *Safety*: `q` and `o_ptr` are those of [`predict`]; `ranks` are row numbers by code; `rows` has `count` rows of `stride`
 /// ≥ S elements, all 0; `used` has `steps` zeros for each tile of [`TILE`] rows, one per step of [`STEP`] words.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand<T: Real, E: Factor>(

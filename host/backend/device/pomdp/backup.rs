@@ -10,7 +10,8 @@ use warpkov_kernels::pomdp::product::{
     note_winners,
 };
 use warpkov_kernels::pomdp::project::{
-    TOGETHER, compact_rows, count_entries, densify, expand, expand_beliefs, fill_entries, flag_rows, predict,
+    DENSIFY_STATES, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify, expand,
+    expand_beliefs, fill_entries, flag_rows, predict, side_by_side,
 };
 
 use super::beliefs::Beliefs;
@@ -76,7 +77,7 @@ pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) gamma: f64,
     /// T, rows s·A + a; by columns, rows a·S + s'; and O.
     pub(super) transitions: Matrix<T, D>,
-    columns: Matrix<T, D>,
+    pub(super) columns: Matrix<T, D>,
     pub(super) seen: Matrix<T, D>,
     pub(super) reward: D::Buffer<T>,
     vectors: Vectors<T, D>,
@@ -433,18 +434,18 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// by code.
     pub(super) fn predict(&mut self, beliefs: &Beliefs<T, D>, count: u32) -> Result<(), D::Error> {
         let Self { device, states, actions, .. } = *self;
-        let codes = self.codes(count);
-        let cells = count as usize * states as usize;
-        let elements = u64::from(count.div_ceil(TOGETHER)) * u64::from(actions) * u64::from(states);
+        let (codes, groups) = (self.codes(count), count.div_ceil(SIDE));
         let (columns, o, Work { flags, dense, predicted, .. }) = (&self.columns, &self.seen, &mut self.work);
-        let (flags, dense) = (flags.cleared(device, codes)?, dense.cleared(device, cells)?);
+        let flags = flags.cleared(device, codes)?;
+        let dense = dense.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
         let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
         // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
         unsafe {
-            densify(device, Shape::new(count, THREADS), states, row_ptr, state, prob, dense)?;
+            let shape = Shape::new(groups * states.div_ceil(DENSIFY_STATES), SIDE_THREADS);
+            densify(device, shape, states, count, row_ptr, state, prob, dense)?;
             predict(
                 device,
-                Shape::cover(elements, THREADS),
+                Shape::new(groups * actions * states.div_ceil(SIDE_STATES), SIDE_THREADS),
                 states,
                 actions,
                 count,
@@ -454,7 +455,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                 &columns.val,
                 &o.row_ptr,
                 &o.col,
-                predicted.of(device, cells * actions as usize)?,
+                predicted.of(device, (count * actions) as usize * states as usize)?,
                 flags,
             )
         }
@@ -466,8 +467,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Self { device, states, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
-        let groups = beliefs.count.div_ceil(TOGETHER) as usize;
-        let elements = Shape::cover((groups * actions as usize * states as usize) as u64, THREADS);
+        let groups = beliefs.count.div_ceil(TOGETHER);
+        let elements = Shape::cover(u64::from(groups) * u64::from(actions) * u64::from(states), THREADS);
         self.work.counts.cleared(device, codes)?;
         self.predict(beliefs, beliefs.count)?;
         let rows = self.compact(codes, codes)?;
@@ -602,9 +603,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Self { device, states, actions, gamma, .. } = *self;
         let Work { winners, chosen, expected, out, .. } = &mut self.work;
         let (t, o) = (&self.transitions, &self.seen);
-        let (count, elements) = (picked.len() as u32, picked.len() * states as usize);
-        let (picked, shape) = (device.upload(picked)?, Shape::cover(elements as u64, THREADS));
-        let (expected, out) = (expected.of(device, elements)?, out.of(device, elements)?);
+        let (count, groups) = (picked.len() as u32, (picked.len() as u32).div_ceil(SIDE));
+        let (picked, shape) = (device.upload(picked)?, Shape::new(groups * states.div_ceil(SIDE_STATES), SIDE_THREADS));
+        let expected = expected.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
+        let out = out.of(device, (count as usize) * states as usize)?;
         // SAFETY: every winner is a vector, every chosen action one of the model's.
         unsafe {
             expect(
