@@ -5,21 +5,24 @@
 //! > gₐᵇ(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{i\*(b,a,o)}(s')
 //!
 //! An observation that cannot follow has no row, and i\* = 0, as of equal ones. The sum over o is the same from wherever s' was
-//! reached: [`expect`] computes it first.
+//! reached: [`expect`] computes it first, and has beliefs lie side by side, since [`gather`] reads it wherever transitions lead.
 
-use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, side_by_side};
+use super::product::each;
+use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, side_by_side};
 use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
 use crate::shared_array;
 
 /// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
 ///
-/// *Thread mapping*: a block per belief and action, a thread per s'. *Shared memory*: what a block's reduction takes.
-/// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps, and there is one per pair; `q` has B·A·S elements;
-/// `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S; `scores` B·A.
+/// *Thread mapping*: a block per action and [`TOGETHER`] beliefs, which share what it reads of O, a thread per s'. *Shared
+/// memory*: what a block's reduction takes. *Barriers*: two per belief. *Deterministic*: yes. *Safety*: blocks have whole warps, and
+/// there is one per action and so many beliefs; `q` has B·A·S elements; `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S;
+/// `scores` B·A.
 #[kernel(T = [f32, f64])]
 pub fn worth<T: Real>(
     states: u32,
     actions: u32,
+    beliefs: u32,
     q: Global<T>,
     winners: Global<u32>,
     o_ptr: Global<u64>,
@@ -28,29 +31,38 @@ pub fn worth<T: Real>(
     alpha: Global<T>,
     scores: GlobalMut<f64>,
 ) {
-    let (pair, pairs) = (thread::block_idx_x() as usize, thread::grid_dim_x() as usize);
-    let (states, a) = (states as usize, pair % actions as usize);
-    let mut sum = 0.0;
-    let mut next = thread::thread_idx_x() as usize;
+    let pairs = beliefs * actions;
+    let (group, a) = (thread::block_idx_x() / actions, thread::block_idx_x() % actions);
+    // Where there are no more beliefs, the last takes their place.
+    let pair_of = [0, 1, 2, 3].map(|k| (group * TOGETHER + k).min(beliefs - 1) * actions + a);
+    let mut sums = [0.0; TOGETHER as usize];
+    let mut next = thread::thread_idx_x();
     while next < states {
-        let here = q.get(pair * states + next).to_f64();
-        if here > 0.0 {
-            let (mut seen, all) = (o_ptr.get(a * states + next), o_ptr.get(a * states + next + 1));
-            let mut expected = 0.0;
+        let column = a as usize * states as usize + next as usize;
+        // Loads do not wait for each other.
+        let (mut seen, all) = (o_ptr.get(column), o_ptr.get(column + 1));
+        let at = |row: u32| row as usize * states as usize + next as usize;
+        let here = pair_of.map(|pair| q.get(at(pair)));
+        if here.iter().any(|&here| here > T::ZERO) {
+            let mut expected = [0.0; TOGETHER as usize];
             while seen < all {
-                let i = winners.get(o_col.get(seen as usize) as usize * pairs + pair) as usize;
-                let value = alpha.get(i * states + next).to_f64();
-                expected = math::fma(o_prob.get(seen as usize).to_f64(), value, expected);
+                let (first, chance) = (o_col.get(seen as usize) * pairs, o_prob.get(seen as usize).to_f64());
+                let winner_of = pair_of.map(|pair| winners.get((first + pair) as usize));
+                // Where nothing is expected, what a vector has there that others read too.
+                let values = [0, 1, 2, 3].map(|k| alpha.get(at(if here[k] > T::ZERO { winner_of[k] } else { 0 })));
+                expected = [0, 1, 2, 3].map(|k| math::fma(chance, values[k].to_f64(), expected[k]));
                 seen += 1;
             }
-            sum = math::fma(here, expected, sum);
+            sums = [0, 1, 2, 3].map(|k| math::fma(here[k].to_f64(), expected[k], sums[k]));
         }
-        next += thread::block_size() as usize;
+        next += thread::block_size();
     }
-    let sum = block::reduce(sum, 0.0, |x, y| x + y);
-    if thread::thread_idx_x() == 0 {
-        scores.set(pair, sum);
-    }
+    each!(K in [0 1 2 3] {
+        let sum = block::reduce(sums[K], 0.0, |x, y| x + y);
+        if thread::thread_idx_x() == 0 {
+            scores.set(pair_of[K] as usize, sum);
+        }
+    });
 }
 
 /// b · gₐᵇ for each belief and action, where `scores` are `terms` numbers for each of them, whose sum is what is expected after.

@@ -254,6 +254,7 @@ pub fn list_steps(steps: u32, used: Global<u8>, list: GlobalMut<u32>) {
 macro_rules! each {
     ($name:ident in [$($value:literal)*] $body:block) => {$({ const $name: usize = $value; $body })*};
 }
+pub(super) use each;
 
 /// Asks for the copies of one step: rows `row…` of x and vectors `vector…`, words from `STEP·step` on of `words`.
 #[inline(always)]

@@ -358,8 +358,9 @@ pub const TOGETHER: u32 = 4;
 
 /// Dense rows `first..first + count` of O(a, s', o) q(j, a, s'), and 1 for each step of a tile that is not all zeros.
 ///
-/// *Thread mapping*: one thread per action, s' and [`TOGETHER`] beliefs. *Safety*: `q` and `o_ptr` are those of [`predict`]; `ranks` are row numbers by code; `rows` has `count` rows of `stride`
-/// ≥ S elements, all 0; `used` has `steps` zeros for each tile of [`TILE`] rows, one per step of [`STEP`] words.
+/// *Thread mapping*: a block per [`TOGETHER`] beliefs, action and as many s' as it has threads, group by group. *Safety*: the grid
+/// is ⌈B/4⌉·A·⌈S/threads⌉; `q` and `o_ptr` are those of [`predict`]; `ranks` are row numbers by code; `rows` has `count` rows of
+/// `stride` ≥ S elements, all 0; `used` has `steps` zeros for each tile of [`TILE`] rows, one per step of [`STEP`] words.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand<T: Real, E: Factor>(
     states: u32,
@@ -377,28 +378,32 @@ pub fn expand<T: Real, E: Factor>(
     steps: u32,
     used: GlobalMut<u8>,
 ) {
-    let (states, actions) = (states as usize, actions as usize);
-    let (l, pairs) = (thread::index_1d() as usize, beliefs as usize * actions);
-    let (group, column) = (l / (actions * states), l % (actions * states));
-    if group < beliefs.div_ceil(TOGETHER) as usize {
-        let (first_belief, a, next) = (group * TOGETHER as usize, column / states, column % states);
-        let last = (first_belief + TOGETHER as usize).min(beliefs as usize);
+    let (block, tiles) = (thread::block_idx_x(), states.div_ceil(thread::block_dim_x()));
+    let (group, a) = (block / (actions * tiles), block / tiles % actions);
+    let next = block % tiles * thread::block_dim_x() + thread::thread_idx_x();
+    if next < states {
+        let column = a as usize * states as usize + next as usize;
+        // Where there are no more beliefs, the last takes their place.
+        let pair_of = [0, 1, 2, 3].map(|k| (group * TOGETHER + k).min(beliefs - 1) * actions + a);
+        // Loads do not wait for each other.
+        let here = pair_of.map(|pair| q.get(pair as usize * states as usize + next as usize));
         let (mut seen, end) = (o_ptr.get(column), o_ptr.get(column + 1));
         while seen < end {
-            let (o, chance) = (o_col.get(seen as usize) as usize, o_prob.get(seen as usize).to_f64());
-            let mut j = first_belief;
-            while j < last {
-                let pair = j * actions + a;
-                let here = q.get(pair * states + next).to_f64();
-                let row = if here > 0.0 { ranks.get(o * pairs + pair).wrapping_sub(first) } else { count };
+            let (o, chance) = (o_col.get(seen as usize), o_prob.get(seen as usize).to_f64());
+            let rank_of = pair_of.map(|pair| ranks.get((o * beliefs * actions + pair) as usize));
+            // `count` stands for none of these rows.
+            let row_of =
+                [0, 1, 2, 3].map(|k| if here[k] > T::ZERO { rank_of[k].wrapping_sub(first).min(count) } else { count });
+            let step_of = row_of.map(|row| row / TILE as u32 * steps + next / (E::PER_WORD * STEP) as u32);
+            let used_of = [0, 1, 2, 3].map(|k| if row_of[k] < count { used.get(step_of[k] as usize) } else { 0 });
+            for (k, &row) in row_of.iter().enumerate() {
                 if row < count {
-                    rows.set(row as usize * stride as usize + next, E::of(E::BELIEF * here * chance));
-                    let step = row as usize / TILE * steps as usize + next / (E::PER_WORD * STEP);
-                    if used.get(step) == 0 {
-                        used.set(step, 1);
+                    let value = E::BELIEF * here[k].to_f64() * chance;
+                    rows.set(row as usize * stride as usize + next as usize, E::of(value));
+                    if used_of[k] == 0 {
+                        used.set(step_of[k] as usize, 1);
                     }
                 }
-                j += 1;
             }
             seen += 1;
         }

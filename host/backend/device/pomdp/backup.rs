@@ -26,6 +26,11 @@ use crate::pomdp::model::{Pomdp, by_columns};
 /// Threads of a block, where a kernel does not say.
 pub(super) const THREADS: u32 = 256;
 
+/// Threads of a block: no more than there are states, in whole warps.
+pub(super) fn threads(states: u32) -> u32 {
+    states.next_multiple_of(32).min(THREADS)
+}
+
 /// Of what its own backup is worth to it, the part that a belief is to have by the backups of others.
 const ENOUGH: f64 = 0.25;
 
@@ -468,7 +473,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
         let groups = beliefs.count.div_ceil(TOGETHER);
-        let elements = Shape::cover(u64::from(groups) * u64::from(actions) * u64::from(states), THREADS);
+        let elements = Shape::new(groups * actions * states.div_ceil(threads(states)), threads(states));
         self.work.counts.cleared(device, codes)?;
         self.predict(beliefs, beliefs.count)?;
         let rows = self.compact(codes, codes)?;
@@ -509,9 +514,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         unsafe {
             worth(
                 device,
-                Shape::new(pairs as u32, THREADS),
+                Shape::new(groups * actions, THREADS),
                 states,
                 actions,
+                beliefs.count,
                 predicted.get(),
                 winners.get(),
                 &o.row_ptr,

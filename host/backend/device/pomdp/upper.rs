@@ -7,7 +7,7 @@ use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::belief_values;
 use warpkov_kernels::pomdp::sawtooth::{bound_beliefs, bound_successors, place_points};
 
-use super::backup::{Backups, THREADS};
+use super::backup::{Backups, THREADS, threads};
 use super::beliefs::Beliefs;
 use super::buffers::Scratch;
 use crate::backend::Precise;
@@ -38,11 +38,6 @@ const MOST_THREADS: u32 = 512;
 
 /// Elements of them.
 const ELEMENTS: usize = 1 << 25;
-
-/// Threads of a block: no more than there are states, in whole warps.
-fn threads(states: u32) -> u32 {
-    states.next_multiple_of(32).min(THREADS)
-}
 
 /// What bounds V\* from above, with points in precision T.
 pub(super) struct Upper<T: Precise, D: Device> {
