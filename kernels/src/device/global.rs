@@ -54,6 +54,21 @@ impl Extent {
 struct Quad<T>([T; 4]);
 
 impl<T: Plain> Global<T> {
+    /// What lies from element `first` on. What a loop adds to every index is added once. [`get4`](Self::get4) asks for a multiple of 4.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn skip(self, first: usize) -> Self {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check(first, 0);
+        Self {
+            // SAFETY: `first` is in bounds: checked above, or promised by the launch.
+            ptr: unsafe { self.ptr.add(first) },
+            #[cfg(not(target_arch = "nvptx64"))]
+            extent: Extent { len: self.extent.len - first, ..self.extent },
+        }
+    }
+
     /// The element at `index`.
     #[inline(always)]
     #[must_use]

@@ -118,7 +118,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     } else {
         [[[0.0; 2]; TILES]; TILES]
     };
-    let end = part::<T, TILES>(end, model * states);
+    let table = table.skip(model * symbols as usize * states);
+    let end = part::<T, TILES>(end, model);
     let origin = base.get(from as usize);
     let (mut starts, mut ends) = (0.0, 0.0);
     // Sequences that the third warp has beside each other, and which of them a lane has, and which state.
@@ -152,7 +153,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         let load_exponent = |step: u32| {
             if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
         };
-        let emission = |v: u32| part::<T, TILES>(table, (model * symbols as usize + v as usize) * states);
+        let emission = |v: u32| part::<T, TILES>(table, v as usize);
         let slot_of = |step: u32| (step % STAGES * 8 + g) * states as u32 + 2 * TILES as u32 * t;
         // Each lane copies what it reads itself.
         let stage = |step: u32, row: u32| {
@@ -188,8 +189,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         }
         let mut symbols_ahead = Ahead::<4>::new(last, false, load);
         let mut exponents_ahead = Ahead::<4>::new(last, false, load_exponent);
-        let mut next = symbols_ahead.get(last);
-        let mut next_b = emission(next);
+        let mut v = symbols_ahead.get(last);
+        let mut b = emission(v);
 
         let mut done = 0;
         while done < chunks + u32::from(counted) {
@@ -200,15 +201,10 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 while step > low {
                     step -= 1;
                     copy::wait::<{ STAGES - 2 }>();
-                    let (v, b) = (next, next_b);
                     // Known long before it is needed.
                     let coming = step.saturating_sub(STAGES - 1).max(from);
                     let (row, row_coming) = (row_of(step), row_of(coming));
                     let e = exponents_ahead.get(step) as i32;
-                    if step > from {
-                        next = symbols_ahead.peek(step - 1, false);
-                        next_b = emission(next);
-                    }
                     let mut beta = multiply(u, &kept);
                     let (alive, is_last) = (step < length, step + 1 == length);
                     if is_last {
@@ -255,9 +251,12 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                             },
                         );
                     }
+                    // On its way while the next step is a product; to the same registers, which need no copy then.
+                    v = symbols_ahead.peek(step.wrapping_sub(1), false);
+                    b = emission(v);
                     if WANT != want::COUNTS && alive {
                         let row = model * window as usize + (row - origin) as usize;
-                        set_part::<T, TILES>(gamma, row * states, gamma_now);
+                        set_part::<T, TILES>(gamma, row, gamma_now);
                     }
                 }
                 symbols_ahead.turn(symbols_beyond);
@@ -281,18 +280,24 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                             }
                         }
                     } else {
-                        let mut q = of_group;
-                        while q < 8 {
-                            let (x, v) = (tile(step, 2).get(q * pitch + state), observed(step).get(q));
-                            if v != NOTHING {
+                        // All are asked for before the first is waited for.
+                        let mut all = [[(0.0, NOTHING); 2]; TILES];
+                        for n in 0..TILES {
+                            for c in 0..2 {
+                                let row = (2 * n + c) as u32 * groups + of_group;
+                                all[n][c] = (tile(step, 2).get(row * pitch + state), observed(step).get(row));
+                            }
+                        }
+                        for n in 0..TILES {
+                            for c in 0..2 {
+                                let (x, v) = all[n][c];
                                 starts += if step == 0 { x } else { 0.0 };
-                                ends += if v & LAST != 0 { x } else { 0.0 };
-                                if WANT == want::COUNTS && slots > 0 {
+                                ends += if v != NOTHING && v & LAST != 0 { x } else { 0.0 };
+                                if WANT == want::COUNTS && v != NOTHING {
                                     let at = 32 * (v & !LAST) + warp::lane_id();
                                     cells.set(at, cells.get(at) + x);
                                 }
                             }
-                            q += groups;
                         }
                     }
                 }
@@ -303,7 +308,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
             done += 1;
         }
         if recursive && from > 0 && length > from {
-            set_part::<T, TILES>(carry, place * states, u);
+            set_part::<T, TILES>(carry, place, u);
         }
         first += 8 * thread::grid_dim_x();
     }

@@ -100,7 +100,8 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let a = factor::<T, TILES>(transitions, model * states * states, states, 1);
     let starts = start;
-    let end = part::<T, TILES>(end, model * states);
+    let table = table.skip(model * symbols as usize * states);
+    let end = part::<T, TILES>(end, model);
     let origin = base.get(from as usize);
 
     let mut first = 8 * thread::block_idx_x();
@@ -110,7 +111,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let m = if there { first + g } else { first };
         let length = if there { lengths.get(m as usize) } else { 0 };
         let place = model * sequences as usize + m as usize;
-        let start = part::<T, TILES>(starts, if own == 0 { model } else { place } * states);
+        let start = part::<T, TILES>(starts, if own == 0 { model } else { place });
         let mut x = [[0.0; 2]; TILES];
         let mut exponent = 0.0;
         if from > 0 && length > from {
@@ -119,20 +120,16 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         }
 
         let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
-        let emission = |v: u32| part::<T, TILES>(table, (model * symbols as usize + v as usize) * states);
+        let emission = |v: u32| part::<T, TILES>(table, v as usize);
         let stop = longest.min(until);
         let mut ahead = Ahead::<4>::new(from, true, load);
-        let mut next = emission(ahead.get(from));
+        let mut b = emission(ahead.get(from));
         let mut step = from;
         while step < stop {
             let beyond = Ahead::<4>::beyond(step, true, load);
             let left_behind = stop.min(step / 4 * 4 + 4);
             while step < left_behind {
-                let b = next;
                 let row = base.get(step as usize) + m;
-                if step + 1 < stop {
-                    next = emission(ahead.peek(step + 1, true));
-                }
                 let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
                 let y = if step == 0 { start } else { multiply(x, &a) };
                 if step < length {
@@ -143,12 +140,14 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
                     }
                     exponent += f64::from(e);
                     if STORE {
-                        set_part::<T, TILES>(alpha, (model * window as usize + (row - origin) as usize) * states, x);
+                        set_part::<T, TILES>(alpha, model * window as usize + (row - origin) as usize, x);
                         if t == 0 {
                             exponents.set(model * rows as usize + row as usize, e);
                         }
                     }
                 }
+                // On its way while the next step is a product; to the same registers, which need no copy then.
+                b = emission(ahead.peek(step + 1, true));
                 step += 1;
             }
             ahead.turn(beyond);
@@ -162,7 +161,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         sum += warp::shuffle_xor(warp::FULL, sum, 2);
         if length > from {
             if length > until {
-                set_part::<T, TILES>(carry, place * states, x);
+                set_part::<T, TILES>(carry, place, x);
             }
             if t == 0 {
                 likelihoods.set(2 * place, sum);

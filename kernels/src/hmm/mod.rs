@@ -109,17 +109,17 @@ fn vanishes<T: Word>(x: f64) -> bool {
 /// The part of a row that a lane of a warp kernel has: `[n][c]` is state 2·`TILES`·t + 2n + c, for t = lane mod 4.
 type Part<const TILES: usize> = [[f64; 2]; TILES];
 
-/// The [part](Part) of a row that begins at element `first`.
+/// The [part](Part) of a row.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn part<T: Real, const TILES: usize>(view: Global<T>, first: usize) -> Part<TILES> {
-    let first = first + 2 * TILES * (warp::lane_id() % 4) as usize;
+fn part<T: Real, const TILES: usize>(view: Global<T>, row: usize) -> Part<TILES> {
+    let view = view.skip(2 * TILES * (warp::lane_id() % 4) as usize);
     let mut x = [[0.0; 2]; TILES];
     if TILES == 1 {
-        x[0] = [view.get(first).to_f64(), view.get(first + 1).to_f64()];
+        x[0] = [view.get(8 * row).to_f64(), view.get(8 * row + 1).to_f64()];
     } else {
         for n in 0..TILES / 2 {
-            let [a, b, c, d] = view.get4(first / 4 + n);
+            let [a, b, c, d] = view.get4(2 * TILES * row + n);
             x[2 * n] = [a.to_f64(), b.to_f64()];
             x[2 * n + 1] = [c.to_f64(), d.to_f64()];
         }
@@ -127,18 +127,19 @@ fn part<T: Real, const TILES: usize>(view: Global<T>, first: usize) -> Part<TILE
     x
 }
 
-/// Writes the [part](Part) of a row that begins at element `first`.
+/// Writes the [part](Part) of a row.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn set_part<T: Real, const TILES: usize>(view: GlobalMut<T>, first: usize, x: Part<TILES>) {
-    let first = first + 2 * TILES * (warp::lane_id() % 4) as usize;
+fn set_part<T: Real, const TILES: usize>(view: GlobalMut<T>, row: usize, x: Part<TILES>) {
+    let t = (warp::lane_id() % 4) as usize;
     let y = x.map(|pair| pair.map(T::from_f64));
     if TILES == 1 {
-        view.set(first, y[0][0]);
-        view.set(first + 1, y[0][1]);
+        view.set(8 * row + 2 * t, y[0][0]);
+        view.set(8 * row + 2 * t + 1, y[0][1]);
     } else {
         for n in 0..TILES / 2 {
-            view.set4(first / 4 + n, [y[2 * n][0], y[2 * n][1], y[2 * n + 1][0], y[2 * n + 1][1]]);
+            let four = [y[2 * n][0], y[2 * n][1], y[2 * n + 1][0], y[2 * n + 1][1]];
+            view.set4(2 * TILES * row + TILES / 2 * t + n, four);
         }
     }
 }

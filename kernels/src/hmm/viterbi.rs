@@ -11,7 +11,7 @@ use crate::device::{Global, GlobalMut, Real, block, copy, kernel, shared, thread
 use crate::hmm::Ahead;
 use crate::hmm::forward::scattered;
 
-/// Steps from one subtraction of the largest δ to the next.
+/// Steps from one subtraction of the largest δ to the next: blocks of four.
 pub const PERIOD: u32 = 32;
 
 /// Words of pointers that are on their way to shared memory, or there.
@@ -19,12 +19,6 @@ const STAGES: u32 = 8;
 
 /// No state: that of a path that is not possible.
 pub const NO_STATE: u32 = u32::MAX;
-
-/// Lanes of [`viterbi_warp`] for a sequence: each has two states, or one where ln A would not fit in registers.
-#[must_use]
-pub const fn lanes_of(states: usize) -> usize {
-    if states < 16 { states / 2 } else { states }
-}
 
 /// From row to row of δ in shared memory: groups of lanes read from all banks.
 const fn pitch(states: usize) -> usize {
@@ -34,22 +28,30 @@ const fn pitch(states: usize) -> usize {
 /// Shared memory of a block of [`viterbi_warp`] in bytes, for elements of `element` bytes.
 #[must_use]
 pub const fn warp_shared(states: usize, element: usize) -> usize {
-    element * (2 * (32 / lanes_of(states)) * pitch(states) + states * states)
+    element * (2 * (32 / states) * pitch(states) + states * states)
 }
 
-/// N ≤ `STATES`: whole sequences in groups of [`lanes_of`] lanes, forward and back.
+/// Steps whose pointers make a word.
+const WORD: u32 = 4;
+
+/// The larger of two numbers and where it comes from; of equal ones the first.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
+    if y.0 > x.0 { y } else { x }
+}
+
+/// N ≤ `STATES`: whole sequences in groups of `STATES` lanes, forward and back.
 ///
 /// Results: `path[row]`, and `scores[m]` = ln P(path, O), or [`NO_STATE`] and −∞.
 ///
-/// What leads to each maximum is stored in a byte: to follow bytes takes less than to find maxima again. Those of two or four steps
-/// make a word of a lane, which lies in the row of the first of them.
+/// What leads to each maximum is stored in a byte: to follow bytes takes less than to find maxima again. Those of four steps make a word
+/// of a lane, which lies in the row of the first of them.
 ///
-/// *Thread mapping*: [`lanes_of`] lanes per sequence, with their columns of ln A in registers; a warp per block. *Shared
-/// memory*: [`warp_shared`], dynamic; 256 words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the
-/// bits of a sequence do not depend on the others. *Safety*: blocks have 32 threads, the grid has one for 32 / lanes
-/// sequences; `lengths` descends, and has `sequences` elements; `base` has one more than `lengths[0]`; matrices have stride
-/// `STATES`, and −∞ where there is no state; `pointers` has `rows` rows of a word per lane for each model, `path` an element
-/// for each.
+/// *Thread mapping*: a lane per state, with its column of ln A in registers; a warp per block. *Shared memory*: [`warp_shared`], dynamic; 256
+/// words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the bits of a sequence do not depend on the others. *Safety*:
+/// blocks have 32 threads, the grid has one for 32 / `STATES` sequences; `lengths` descends, and has `sequences` elements; `base` has one more
+/// than `lengths[0]`; matrices have stride `STATES`, and −∞ where there is no state; `pointers` has `rows` rows of a word per lane for each
+/// model, `path` an element for each.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32])]
 pub fn viterbi_warp<T: Real, const STATES: usize>(
     sequences: u32,
@@ -67,23 +69,17 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     scores: GlobalMut<f64>,
 ) {
     let model = thread::block_idx_y() as usize;
-    let lanes = lanes_of(STATES) as u32;
-    // States of a lane, and steps of a word.
-    let each = STATES / lanes as usize;
-    let together = 4 / each as u32;
-    let (lane, group, l) = (warp::lane_id(), warp::lane_id() / lanes, warp::lane_id() % lanes);
-    let first_state = each * l as usize;
+    let lanes = STATES as u32;
+    let (lane, group, own) = (warp::lane_id(), warp::lane_id() / lanes, warp::lane_id() % lanes);
     let memory = shared::dynamic_shared_mem::<T>();
     let half = 32 / lanes * pitch(STATES) as u32;
     let (deltas, matrix) = memory.split(2 * half);
     let ring = crate::shared_array!(viterbi_ring: u32; 256);
-    let mut columns = [[T::ZERO; 2]; STATES];
+    let mut column = [T::ZERO; STATES];
     each!(I < STATES, {
-        for e in 0..each {
-            columns[I][e] = log_transitions.get((model * STATES + I) * STATES + first_state + e);
-            if group == 0 {
-                matrix.set((first_state + e) as u32 * STATES as u32 + I as u32, columns[I][e]);
-            }
+        column[I] = log_transitions.get((model * STATES + I) * STATES + own as usize);
+        if group == 0 {
+            matrix.set(own * lanes + I as u32, column[I]);
         }
     });
     warp::sync_warp(warp::FULL);
@@ -94,104 +90,74 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     let m = if there { first + group } else { first };
     let length = if there { lengths.get(m as usize) } else { 0 };
     let row_of = |step: u32| base.get(step as usize) + m;
-    let word_of = |step: u32| (model * rows as usize + row_of(step) as usize) * lanes as usize + l as usize;
+    let word_of = |step: u32| (model * rows as usize + row_of(step) as usize) * STATES + own as usize;
     let load = |step: u32| if step < length { symbol.get(row_of(step) as usize) } else { 0 };
-    let place = |v: u32| (model * symbols as usize + v as usize) * STATES;
-    let emissions = |v: u32| {
-        let mut b = [T::ZERO; 2];
-        for e in 0..each {
-            b[e] = log_table.get(place(v) + first_state + e);
-        }
-        b
-    };
+    let log_table = log_table.skip(model * symbols as usize * STATES);
+    let own_table = log_table.skip(own as usize);
+    let emission = |v: u32| own_table.get(v as usize * STATES);
+    let start = log_start.get(model * STATES + own as usize);
+    let parts = [0, half].map(|first| deltas.split(first + group * pitch(STATES) as u32).1);
 
     let mut ahead = Ahead::<4>::new(0, true, load);
-    let mut next = emissions(ahead.get(0));
-    let mut delta = [T::NEG_INFINITY; 2];
-    let mut word = 0;
-    let mut step = 0;
-    while step < longest {
-        let beyond = Ahead::<4>::beyond(step, true, load);
-        let left_behind = longest.min(step / 4 * 4 + 4);
-        while step < left_behind {
-            let b = next;
-            if step + 1 < longest {
-                next = emissions(ahead.peek(step + 1, true));
-            }
-            let mut now = [T::NEG_INFINITY; 2];
-            if step == 0 {
-                for e in 0..each {
-                    now[e] = log_start.get(model * STATES + first_state + e);
-                }
-            } else {
-                let row = deltas.split(step % 2 * half + group * pitch(STATES) as u32).1;
-                for e in 0..each {
-                    row.set((first_state + e) as u32, delta[e]);
-                }
+    let mut b = emission(ahead.get(0));
+    let mut delta = T::NEG_INFINITY;
+    // Four steps at a time. What follows the last step changes nothing.
+    let mut block = 0;
+    while block < longest {
+        let beyond = Ahead::<4>::beyond(block, true, load);
+        let mut word = 0;
+        each!(S < 4, {
+            let step = block + S as u32;
+            let mut now = start;
+            if S > 0 || block > 0 {
+                let row = parts[S % 2];
+                row.set(own, delta);
                 warp::sync_warp(warp::FULL);
-                // The best of the lower half of states, and of the upper.
-                let mut best = [[(T::NEG_INFINITY, 0); 2]; 2];
+                // The best of four neighbours, and of all before them: comparisons do not all wait for each other.
+                let mut best = (T::NEG_INFINITY, 0);
                 each!(Q < STATES / 4, {
                     let four = row.get4(4 * Q as u32);
-                    let best = &mut best[Q / (STATES / 8)];
-                    for (k, x) in four.iter().enumerate() {
-                        for e in 0..each {
-                            let x = *x + columns[4 * Q + k][e];
-                            if x > best[e].0 {
-                                best[e] = (x, 4 * Q as u32 + k as u32);
-                            }
-                        }
-                    }
+                    let sums = [0, 1, 2, 3].map(|k| (four[k] + column[4 * Q + k], (4 * Q + k) as u32));
+                    let of_four = better(better(sums[0], sums[1]), better(sums[2], sums[3]));
+                    best = if Q == 0 { of_four } else { better(best, of_four) };
                 });
-                for e in 0..each {
-                    let (x, from) = if best[1][e].0 > best[0][e].0 { best[1][e] } else { best[0][e] };
-                    now[e] = x;
-                    word |= from << (8 * (each as u32 * (step % together) + e as u32));
-                }
+                now = best.0;
+                word |= best.1 << (8 * S);
             }
-            for e in 0..each {
-                now[e] += b[e];
-            }
-            if step % PERIOD == PERIOD - 1 {
-                let largest = warp::reduce_width(now[0].max(now[1]), lanes, T::max);
+            now += b;
+            // On its way while the next step looks for maxima.
+            b = emission(ahead.peek(step + 1, true));
+            if S == 3 && step % PERIOD == PERIOD - 1 {
+                let largest = warp::reduce_width(now, lanes, T::max);
                 if largest > T::NEG_INFINITY {
-                    now = now.map(|x| x - largest);
+                    now = now - largest;
                 }
             }
             if step < length {
                 delta = now;
             }
-            step += 1;
-            if step % together == 0 || step == longest {
-                let start = (step - 1) / together * together;
-                if start < length {
-                    pointers.set(word_of(start), word);
-                }
-                word = 0;
-            }
+        });
+        if block < length {
+            pointers.set(word_of(block), word);
         }
         ahead.turn(beyond);
+        block += WORD;
     }
 
-    let mut best = (T::NEG_INFINITY, NO_STATE);
-    for e in 0..each {
-        let x = delta[e] + log_end.get(model * STATES + first_state + e);
-        if x > best.0 {
-            best = (x, (first_state + e) as u32);
-        }
-    }
-    let largest = warp::reduce_width(best.0, lanes, T::max);
-    let mut state = warp::reduce_width(if best.0 == largest { best.1 } else { NO_STATE }, lanes, u32::min);
+    let last = delta + log_end.get(model * STATES + own as usize);
+    let largest = warp::reduce_width(last, lanes, T::max);
+    let is_best = largest > T::NEG_INFINITY && last == largest;
+    let mut state = warp::reduce_width(if is_best { own } else { NO_STATE }, lanes, u32::min);
     let possible = state != NO_STATE;
 
     // A lane reads again what it wrote.
     thread::fence();
     let stage = |word: u32| {
-        if together * word < length {
-            ring.copy::<1>(word % STAGES * 32 + lane, pointers, word_of(together * word));
+        if WORD * word < length {
+            ring.copy::<1>(word % STAGES * 32 + lane, pointers, word_of(WORD * word));
         }
     };
-    let mut left = longest.div_ceil(together);
+    let mut left = longest.div_ceil(WORD);
     let mut k = 1;
     while k < STAGES {
         if left >= k {
@@ -207,34 +173,39 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
         }
         copy::commit();
         copy::wait::<{ STAGES - 1 }>();
-        let word = if together * left < length { ring.get(left % STAGES * 32 + lane) } else { 0 };
-        let mut step = together * left + together;
-        while step > together * left {
-            step -= 1;
-            let states = warp::shuffle(warp::FULL, word, group * lanes + state / each as u32 % lanes);
-            let from = states >> (8 * (each as u32 * (step % together) + state % each as u32)) & 0xff;
-            if step < length {
-                if l == 0 {
-                    path.set(model * rows as usize + row_of(step) as usize, state);
-                }
-                if possible && step > 0 {
-                    state = from;
-                }
+        let block = WORD * left;
+        let word = if block < length { ring.get(left % STAGES * 32 + lane) } else { 0 };
+        // The states of the four steps, from the last to the first.
+        let mut states = [state; 4];
+        each!(S < 4, {
+            let k = 3 - S;
+            let step = block + k as u32;
+            states[k] = state;
+            let from = warp::shuffle(warp::FULL, word, group * lanes + state % lanes) >> (8 * k) & 0xff;
+            if possible && step < length && step > 0 {
+                state = from;
             }
+        });
+        // Lane k of a group writes that of step k.
+        let step = block + own;
+        if own < WORD && step < length {
+            let pair = if own < 2 { [states[0], states[1]] } else { [states[2], states[3]] };
+            let state = if own % 2 == 0 { pair[0] } else { pair[1] };
+            path.set(model * rows as usize + row_of(step) as usize, state);
         }
     }
     warp::sync_warp(warp::FULL);
 
     // Terms of the score do not wait for each other: a lane of the group has every `lanes`-th.
     let mut score = 0.0;
-    let mut step = l;
+    let mut step = own;
     while possible && step < length {
         let at = model * rows as usize + row_of(step) as usize;
         let state = path.get(at);
-        score += log_table.get(place(symbol.get(row_of(step) as usize)) + state as usize).to_f64();
+        score += log_table.get(symbol.get(row_of(step) as usize) as usize * STATES + state as usize).to_f64();
         score += if step > 0 {
             let before = path.get(model * rows as usize + row_of(step - 1) as usize);
-            matrix.get(state * STATES as u32 + before).to_f64()
+            matrix.get(state * lanes + before).to_f64()
         } else {
             log_start.get(model * STATES + state as usize).to_f64()
         };
@@ -246,7 +217,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     warp::sync_warp(warp::FULL);
     let score = warp::reduce_width(score, lanes, |a, b| a + b);
     let score = if possible { score } else { f64::NEG_INFINITY };
-    if l == 0 && there {
+    if own == 0 && there {
         scores.set(model * sequences as usize + m as usize, score);
     }
 }

@@ -7,7 +7,6 @@ use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{EMISSION_THREADS, maximise_emissions, maximise_transitions};
 use warpkov_kernels::hmm::scan::{self, join_pieces};
-use warpkov_kernels::hmm::viterbi;
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
@@ -252,7 +251,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let rows = launch.count as usize * launch.rows as usize;
         let Work { alpha, pointers, path, scores, .. } = work;
         if let Way::Warp { .. } = launch.way {
-            pointers.of(device, rows * viterbi::lanes_of(launch.stride))?;
+            pointers.of(device, rows * launch.stride)?;
         } else {
             alpha.of(device, rows * launch.stride)?;
         }

@@ -444,7 +444,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         unsafe {
             match self.way {
                 Way::Warp { .. } => {
-                    let together = 32 / viterbi::lanes_of(self.stride) as u32;
+                    let together = 32 / self.stride as u32;
                     let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
                     let shape = self.shape(sequences.div_ceil(together), 32).with_shared(shared);
                     return instance!(self.stride;
