@@ -19,6 +19,21 @@ pub fn fma(x: f64, y: f64, z: f64) -> f64 {
     target! { nvptx => core::intrinsics::fmaf64(x, y, z), emulated => x.mul_add(y, z) }
 }
 
+/// x, computed here. A compiler may put off what only one branch needs, and has to keep all that it is made of until then.
+#[inline(always)]
+#[must_use]
+pub fn settled(x: u32) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let y: u32;
+        // SAFETY: nothing is executed: a register is called by another name.
+        unsafe { asm!("mov.u32 {}, {};", out(reg32) y, in(reg32) x, options(nomem, nostack, preserves_flags)) };
+        y
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    x
+}
+
 /// eˣ for x ≤ 0 to within 2 ulp, and 0 where that is below the least normal number.
 ///
 /// x = k ln 2 + r with |r| ≤ ½ ln 2, and the series of eʳ to its 13th power, whose rest is below 5·10⁻¹⁸.

@@ -235,7 +235,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                                 tile(step, 1).set(at, u[n][c]);
                                 tile(step, 2).set(at, gamma_now[n][c]);
                             }
-                            u[n][c] = if lives { stored::<T>(beta[n][c] * (b[n][c] * factor)) } else { 0.0 };
+                            // In this order nothing waits for what is emitted before β̂ is known.
+                            u[n][c] = if lives { stored::<T>(beta[n][c] * b[n][c] * factor) } else { 0.0 };
                         }
                     }
                     if counted && t == 0 {

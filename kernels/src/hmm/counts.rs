@@ -12,7 +12,7 @@ pub const PRODUCT_THREADS: u32 = 128;
 /// Rows of a step.
 const STEP: u32 = 16;
 /// Steps that are on their way, or in use.
-const STAGES: u32 = 3;
+const STAGES: u32 = 4;
 
 /// From row to row in shared memory: the lanes of a warp read from all banks.
 const fn pitch(wide: bool) -> u32 {
@@ -119,7 +119,8 @@ pub fn pair_product<T: Real>(
     }
 }
 
-/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros.
+/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros. A thread has the
+/// same columns of all its rows.
 #[allow(clippy::too_many_arguments, reason = "a tile, and where it comes from")]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -134,19 +135,23 @@ fn rows_to<T: Real>(
     left: u32,
 ) {
     let width = Shared::<T>::IN_16_BYTES;
-    let mut k = thread::thread_idx_x();
-    while k < STEP * TILE as u32 / width {
-        let (r, column) = (k / (TILE as u32 / width), k % (TILE as u32 / width) * width);
-        if from + r < last {
-            let row = origin + (from + r) as usize;
-            tile.copy16(r * pitch + column, source, row * stride as usize + (left + column) as usize);
-        } else {
-            for c in 0..width {
-                tile.set(r * pitch + column + c, T::ZERO);
+    let across = TILE as u32 / width;
+    let (r, column) = (thread::thread_idx_x() / across, thread::thread_idx_x() % across * width);
+    let at = (origin + (from + r) as usize) * stride as usize + (left + column) as usize;
+    let whole = from + STEP <= last;
+    each!(PASS < 4, {
+        let further = PASS as u32 * PRODUCT_THREADS / across;
+        if further < STEP {
+            let to = (r + further) * pitch + column;
+            if whole || from + r + further < last {
+                tile.copy16(to, source, at + further as usize * stride as usize);
+            } else {
+                for c in 0..width {
+                    tile.set(to + c, T::ZERO);
+                }
             }
         }
-        k += PRODUCT_THREADS;
-    }
+    });
 }
 
 /// Threads of a block of [`sum_parts`]: up to 32 warps, no more than there are parts.

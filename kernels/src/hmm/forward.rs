@@ -113,10 +113,10 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let place = model * sequences as usize + m as usize;
         let start = part::<T, TILES>(starts, if own == 0 { model } else { place });
         let mut x = [[0.0; 2]; TILES];
-        let mut exponent = 0.0;
+        let (mut exponent, mut before) = (0_i64, 0.0);
         if from > 0 && length > from {
             x = carried::<T, TILES>(carry, place);
-            exponent = likelihoods.get(2 * place + 1);
+            before = likelihoods.get(2 * place + 1);
         }
 
         let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
@@ -124,28 +124,41 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let stop = longest.min(until);
         let mut ahead = Ahead::<4>::new(from, true, load);
         let mut b = emission(ahead.get(from));
+        let keep = |step: u32, row: u32, x: Part<TILES>, e: i32| {
+            if STORE && step < length {
+                set_part::<T, TILES>(alpha, model * window as usize + (row - origin) as usize, x);
+                if t == 0 {
+                    exponents.set(model * rows as usize + row as usize, e);
+                }
+            }
+        };
         let mut step = from;
+        if from == 0 {
+            for n in 0..TILES {
+                for c in 0..2 {
+                    x[n][c] = stored::<T>(start[n][c] * b[n][c]);
+                }
+            }
+            keep(0, m, x, 0);
+            b = emission(ahead.peek(1, true));
+            step = 1;
+        }
         while step < stop {
             let beyond = Ahead::<4>::beyond(step, true, load);
             let left_behind = stop.min(step / 4 * 4 + 4);
             while step < left_behind {
                 let row = base.get(step as usize) + m;
-                let (factor, e) = if step == 0 { (1.0, 0) } else { scale(row_top(x)) };
-                let y = if step == 0 { start } else { multiply(x, &a) };
-                if step < length {
-                    for n in 0..TILES {
-                        for c in 0..2 {
-                            x[n][c] = stored::<T>(y[n][c] * (b[n][c] * factor));
-                        }
-                    }
-                    exponent += f64::from(e);
-                    if STORE {
-                        set_part::<T, TILES>(alpha, model * window as usize + (row - origin) as usize, x);
-                        if t == 0 {
-                            exponents.set(model * rows as usize + row as usize, e);
-                        }
+                let (factor, e) = scale(row_top(x));
+                let y = multiply(x, &a);
+                let alive = step < length;
+                for n in 0..TILES {
+                    for c in 0..2 {
+                        let now = stored::<T>(y[n][c] * (b[n][c] * factor));
+                        x[n][c] = if alive { now } else { x[n][c] };
                     }
                 }
+                exponent += if alive { i64::from(e) } else { 0 };
+                keep(step, row, x, e);
                 // On its way while the next step is a product; to the same registers, which need no copy then.
                 b = emission(ahead.peek(step + 1, true));
                 step += 1;
@@ -165,7 +178,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
             }
             if t == 0 {
                 likelihoods.set(2 * place, sum);
-                likelihoods.set(2 * place + 1, exponent);
+                likelihoods.set(2 * place + 1, before + exponent as f64);
             }
         }
         first += 8 * thread::grid_dim_x();

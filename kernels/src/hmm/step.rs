@@ -78,28 +78,29 @@ impl Tile {
         let memory = shared::dynamic_shared_mem::<T>();
         let (stride, width) = (self.stride as usize, Shared::<T>::IN_16_BYTES);
         let stage_of = |step: u32| memory.split(step % STAGES * stage_len(T::WIDE)).1.split(ROWS * LEFT);
+        // A thread has one place in the rows of each step, and one or two in those of the matrix.
+        let t = thread::thread_idx_x();
+        let (r, c) = (t / (DEPTH / width), t % (DEPTH / width) * width);
+        // Rows that are not there are rows that are not looked at.
+        let x_at = (x_first + (self.row + r).min(rows - 1) as usize) * stride + c as usize;
+        let x_to = r * LEFT + c;
         let stage_rows = |step: u32| {
-            let (of_x, _) = stage_of(step);
-            let k = step * DEPTH;
-            let mut at = thread::thread_idx_x();
-            while at < ROWS * DEPTH / width {
-                let (r, c) = (at / (DEPTH / width), at % (DEPTH / width) * width);
-                // Rows that are not there are rows that are not looked at.
-                let row = x_first + (self.row + r).min(rows - 1) as usize;
-                of_x.copy16(r * LEFT + c, x, row * stride + (k + c) as usize);
-                at += THREADS;
+            if t < ROWS * DEPTH / width {
+                stage_of(step).0.copy16(x_to, x, x_at + (step * DEPTH) as usize);
             }
         };
+        let (r, c) = (t / (COLUMNS / width), t % (COLUMNS / width) * width);
+        let matrix_at = first + r as usize * stride + (self.column + c) as usize;
+        let matrix_to = r * right(T::WIDE) + c;
         let stage_matrix = |step: u32| {
-            let (_, of_matrix) = stage_of(step);
-            let k = step * DEPTH;
-            let mut at = thread::thread_idx_x();
-            while at < DEPTH * COLUMNS / width {
-                let (r, c) = (at / (COLUMNS / width), at % (COLUMNS / width) * width);
-                let from = first + (k + r) as usize * stride + (self.column + c) as usize;
-                of_matrix.copy16(r * right(T::WIDE) + c, matrix, from);
-                at += THREADS;
-            }
+            let from = matrix_at + (step * DEPTH) as usize * stride;
+            each!(PASS < 2, {
+                let further = PASS as u32 * THREADS / (COLUMNS / width);
+                if further < DEPTH {
+                    let to = matrix_to + further * right(T::WIDE);
+                    stage_of(step).1.copy16(to, matrix, from + further as usize * stride);
+                }
+            });
         };
         let steps = self.stride / DEPTH;
         let mut step = 0;

@@ -7,7 +7,7 @@
 //!
 //! *Bytes*, per row: NS elements are written and read; for up to 32 states NS bytes.
 
-use crate::device::{Global, GlobalMut, Real, block, copy, kernel, shared, thread, warp};
+use crate::device::{Global, GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
 use crate::hmm::Ahead;
 use crate::hmm::forward::scattered;
 
@@ -122,7 +122,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
                     best = if Q == 0 { of_four } else { better(best, of_four) };
                 });
                 now = best.0;
-                word |= best.1 << (8 * S);
+                word = math::settled(word | best.1 << (8 * S));
             }
             now += b;
             // On its way while the next step looks for maxima.
