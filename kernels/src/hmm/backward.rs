@@ -9,7 +9,7 @@ use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, 
 use crate::hmm::forward::{dot, factor, multiply, sixteenth};
 use crate::hmm::{Ahead, carried, part, set_part, stored, vanishes};
 
-/// Rows of α̂ that are on their way to shared memory, or there.
+/// Rows of α̂ and of the emission table that are on their way to shared memory, or there.
 const STAGES: u32 = 8;
 
 /// What a backward kernel is asked for.
@@ -45,7 +45,7 @@ const fn step_len(tiles: usize) -> u32 {
 #[must_use]
 pub const fn warp_shared(tiles: usize, element: usize, slots: usize, wanted: u32) -> usize {
     let chunks = if wanted == want::POSTERIORS { 0 } else { 2 * CHUNK * step_len(tiles) };
-    8 * (chunks as usize + 32 * slots) + STAGES as usize * 8 * 8 * tiles * element
+    8 * (chunks as usize + 32 * slots) + 2 * STAGES as usize * 8 * 8 * tiles * element
 }
 
 /// No symbol: of a sequence that does not have the step.
@@ -107,7 +107,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     let memory = shared::dynamic_shared_mem::<f64>();
     let (chunks, memory) = memory.split(if counted { 2 * CHUNK * step_len(TILES) } else { 0 });
     let (cells, memory) = memory.split(32 * slots);
-    let ring = memory.cast::<T>();
+    let (ring, emitted) = memory.cast::<T>().split(STAGES * 8 * states as u32);
     // The tiles of a step, and what is observed there: of two chunks, one after the other.
     let tile = |step: u32, which: u32| chunks.split(step % (2 * CHUNK) * step_len(TILES)).1.split(which * 8 * pitch).1;
     let observed = |step: u32| tile(step, 3).cast::<u32>();
@@ -153,18 +153,15 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         let load_exponent = |step: u32| {
             if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
         };
-        let emission = |v: u32| part::<T, TILES>(table, v as usize);
         let slot_of = |step: u32| (step % STAGES * 8 + g) * states as u32 + 2 * TILES as u32 * t;
         // Each lane copies what it reads itself.
-        let stage = |step: u32, row: u32| {
+        let stage = |step: u32, row: u32, v: u32| {
             if step < length {
                 let row = model * window as usize + (row - origin) as usize;
                 for n in 0..TILES as u32 {
-                    ring.copy::<2>(
-                        slot_of(step) + 2 * n,
-                        alpha,
-                        row * states + (2 * TILES as u32 * t + 2 * n) as usize,
-                    );
+                    let (slot, place) = (slot_of(step) + 2 * n, (2 * TILES as u32 * t + 2 * n) as usize);
+                    ring.copy::<2>(slot, alpha, row * states + place);
+                    emitted.copy::<2>(slot, table, v as usize * states + place);
                 }
             }
         };
@@ -177,21 +174,24 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
             let low = (last / CHUNK - done) * CHUNK;
             (from.max(low), stop.min(low + CHUNK))
         };
+        let mut symbols_ahead = Ahead::<4>::new(last, false, load);
+        let mut exponents_ahead = Ahead::<4>::new(last, false, load_exponent);
         if recursive {
             let mut k = 1;
             while k < STAGES {
+                let step = stop.saturating_sub(k);
+                let v = symbols_ahead.away(step, last / 4 - step / 4);
                 if stop >= from + k {
-                    stage(stop - k, row_of(stop - k));
+                    stage(step, row_of(step), v);
                 }
                 copy::commit();
                 k += 1;
             }
         }
-        let mut symbols_ahead = Ahead::<4>::new(last, false, load);
-        let mut exponents_ahead = Ahead::<4>::new(last, false, load_exponent);
-        let mut v = symbols_ahead.get(last);
-        let mut b = emission(v);
-
+        // What a step needs that comes from memory is asked for by the step behind it, or long before.
+        let coming = |step: u32| step.saturating_sub(STAGES - 1).max(from);
+        let mut row_coming = row_of(coming(last));
+        let mut e = exponents_ahead.get(last);
         let mut done = 0;
         while done < chunks + u32::from(counted) {
             if recursive && done < chunks {
@@ -201,28 +201,29 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 while step > low {
                     step -= 1;
                     copy::wait::<{ STAGES - 2 }>();
-                    // Known long before it is needed.
-                    let coming = step.saturating_sub(STAGES - 1).max(from);
-                    let (row, row_coming) = (row_of(step), row_of(coming));
-                    let e = exponents_ahead.get(step) as i32;
+                    let row = row_of(step);
+                    let v = symbols_ahead.get(step);
+                    // Seven steps on is the next block, or the one behind it.
+                    let v_coming = symbols_ahead.away(coming(step), if step % 4 == 3 { 1 } else { 2 });
                     let mut beta = multiply(u, &kept);
                     let (alive, is_last) = (step < length, step + 1 == length);
                     if is_last {
                         beta = end.map(|pair| pair.map(|x| x * inverse));
                     }
-                    let mut alpha_now = [[0.0; 2]; TILES];
+                    let (mut alpha_now, mut b) = ([[0.0; 2]; TILES], [[0.0; 2]; TILES]);
                     if alive {
                         for n in 0..TILES {
-                            let [x, y] = ring.get2(slot_of(step) + 2 * n as u32);
-                            alpha_now[n] = [x.to_f64(), y.to_f64()];
+                            let at = slot_of(step) + 2 * n as u32;
+                            alpha_now[n] = ring.get2(at).map(T::to_f64);
+                            b[n] = emitted.get2(at).map(T::to_f64);
                         }
                     }
                     if step >= from + STAGES - 1 {
-                        stage(coming, row_coming);
+                        stage(coming(step), row_coming, v_coming);
                     }
                     copy::commit();
 
-                    let factor = f64::from_bits(((1023 - e) as u64) << 52);
+                    let factor = f64::from_bits(u64::from(1023_u32.wrapping_sub(e)) << 52);
                     let mut gamma_now = [[0.0; 2]; TILES];
                     for n in 0..TILES {
                         for c in 0..2 {
@@ -235,8 +236,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                                 tile(step, 1).set(at, u[n][c]);
                                 tile(step, 2).set(at, gamma_now[n][c]);
                             }
-                            // In this order nothing waits for what is emitted before β̂ is known.
-                            u[n][c] = if lives { stored::<T>(beta[n][c] * b[n][c] * factor) } else { 0.0 };
+                            u[n][c] = if lives { stored::<T>(beta[n][c] * (b[n][c] * factor)) } else { 0.0 };
                         }
                     }
                     if counted && t == 0 {
@@ -252,9 +252,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                             },
                         );
                     }
-                    // On its way while the next step is a product; to the same registers, which need no copy then.
-                    v = symbols_ahead.peek(step.wrapping_sub(1), false);
-                    b = emission(v);
+                    row_coming = row_of(coming(step.saturating_sub(1)));
+                    e = exponents_ahead.peek(step.wrapping_sub(1), false);
                     if WANT != want::COUNTS && alive {
                         let row = model * window as usize + (row - origin) as usize;
                         set_part::<T, TILES>(gamma, row, gamma_now);

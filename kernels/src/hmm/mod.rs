@@ -227,6 +227,20 @@ impl<const WIDTH: usize> Ahead<WIDTH> {
         Self::shared(if Self::begins(t, up) { self.next } else { self.now }, t)
     }
 
+    /// The number of step `t`, which is `blocks` blocks away from this one: 0, 1 or 2.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn away(&self, t: u32, blocks: u32) -> u32 {
+        let of_lane = if blocks == 0 {
+            self.now
+        } else if blocks == 1 {
+            self.next
+        } else {
+            self.later
+        };
+        Self::shared(of_lane, t)
+    }
+
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn shared(of_lane: u32, t: u32) -> u32 {

@@ -99,7 +99,8 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     let parts = [0, half].map(|first| deltas.split(first + group * pitch(STATES) as u32).1);
 
     let mut ahead = Ahead::<4>::new(0, true, load);
-    let mut b = emission(ahead.get(0));
+    // Those of a block; each makes way for that of the next block.
+    let mut b = [0, 1, 2, 3].map(|step| emission(ahead.get(step)));
     let mut delta = T::NEG_INFINITY;
     // Four steps at a time. What follows the last step changes nothing.
     let mut block = 0;
@@ -124,9 +125,8 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
                 now = best.0;
                 word = math::settled(word | best.1 << (8 * S));
             }
-            now += b;
-            // On its way while the next step looks for maxima.
-            b = emission(ahead.peek(step + 1, true));
+            now += b[S];
+            b[S] = emission(ahead.away(step, 1));
             if S == 3 && step % PERIOD == PERIOD - 1 {
                 let largest = warp::reduce_width(now, lanes, T::max);
                 if largest > T::NEG_INFINITY {
