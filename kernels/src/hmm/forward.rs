@@ -153,7 +153,8 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
                 let alive = step < length;
                 for n in 0..TILES {
                     for c in 0..2 {
-                        let now = stored::<T>(y[n][c] * (b[n][c] * factor));
+                        // In this order nothing waits for what is emitted before the product is there.
+                        let now = stored::<T>(y[n][c] * factor * b[n][c]);
                         x[n][c] = if alive { now } else { x[n][c] };
                     }
                 }

@@ -8,7 +8,7 @@
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
 use crate::device::mma::Multiply;
-use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, copy, grid, kernel, shared, thread, warp};
+use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, block, copy, grid, kernel, shared, thread, warp};
 use crate::hmm::{high, scale, vanishes};
 
 /// Columns of a tile.
@@ -305,7 +305,7 @@ pub fn forward_step<T: Multiply>(
 
 /// α̂ of the first step: π ∘ b(o₁); and what [`forward_step`] says of it.
 ///
-/// *Thread mapping*: a warp per sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: as there.
+/// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
 pub fn forward_start<T: Real>(
     stride: u32,
@@ -321,13 +321,13 @@ pub fn forward_start<T: Real>(
 ) {
     let (m, model, n) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize, stride as usize);
     let v = model * symbols as usize + symbol.get(m) as usize;
-    let mut j = warp::lane_id() as usize;
+    let mut j = thread::thread_idx_x() as usize;
     while j < n {
         let x = start.get(model * n + j).to_f64() * table.get(v * n + j).to_f64();
         alpha.set((model * window as usize + now as usize + m) * n + j, T::from_f64(x));
-        j += 32;
+        j += thread::block_dim_x() as usize;
     }
-    if warp::lane_id() == 0 {
+    if thread::thread_idx_x() == 0 {
         exponents.set(model * rows as usize + m, 0);
     }
 }
@@ -335,7 +335,8 @@ pub fn forward_start<T: Real>(
 /// P̂ and Σ eₜ of the sequences whose last step is `step`: those from `first` on, `count` of them; rows of α̂ of the step lie
 /// from row `now` on.
 ///
-/// *Thread mapping*: a warp per sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: as there.
+/// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state, or step. *Shared memory*: 64 words, static.
+/// *Barriers*: four. *Deterministic*: yes. *Safety*: as there; blocks have whole warps.
 #[kernel(T = [f32, f64])]
 pub fn forward_end<T: Real>(
     step: u32,
@@ -353,20 +354,20 @@ pub fn forward_end<T: Real>(
 ) {
     let (m, model, n) = ((first + thread::block_idx_x()) as usize, thread::block_idx_y() as usize, stride as usize);
     let (mut sum, mut total) = (0.0, 0);
-    let mut j = warp::lane_id() as usize;
+    let mut j = thread::thread_idx_x() as usize;
     while j < n {
         let x = alpha.get((model * window as usize + now as usize + m) * n + j).to_f64();
         sum += x * end.get(model * n + j).to_f64();
-        j += 32;
+        j += thread::block_dim_x() as usize;
     }
-    let mut t = warp::lane_id();
+    let mut t = thread::thread_idx_x();
     while t <= step {
         total += exponents.get(model * rows as usize + base.get(t as usize) as usize + m);
-        t += 32;
+        t += thread::block_dim_x();
     }
-    let sum = warp::reduce(sum, |a, b| a + b);
-    let total = warp::reduce(total, |a, b| a + b);
-    if warp::lane_id() == 0 {
+    let sum = block::reduce(sum, 0.0, |a, b| a + b);
+    let total = block::reduce(total, 0, |a, b| a + b);
+    if thread::thread_idx_x() == 0 {
         let place = model * sequences as usize + m;
         likelihoods.set(2 * place, sum);
         likelihoods.set(2 * place + 1, f64::from(total));

@@ -18,6 +18,9 @@ use super::pieces::Pieces;
 use crate::backend::Precise;
 use crate::backend::device::pomdp::buffers::Scratch;
 
+/// Threads of a block that goes through the states of one sequence.
+const STATE_THREADS: u32 = 128;
+
 /// Blocks of the backward recursion at most, each with a part of the sums.
 pub(super) const PARTS: u32 = 2048;
 
@@ -229,7 +232,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             for t in steps.clone() {
                 let (live, now) = (self.live(t), place(t));
                 if t == 0 {
-                    let shape = self.shape(live, 32);
+                    let shape = self.shape(live, STATE_THREADS);
                     forward_start(
                         device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, exponents,
                     )?;
@@ -256,7 +259,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 }
                 let on = self.live(t + 1);
                 if on < live {
-                    let shape = self.shape(live - on, 32);
+                    let shape = self.shape(live - on, STATE_THREADS);
                     forward_end(
                         device,
                         shape,
