@@ -9,7 +9,7 @@ use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, 
 use crate::hmm::forward::{dot, factor, multiply, sixteenth};
 use crate::hmm::{Ahead, carried, part, set_part, stored, vanishes};
 
-/// Rows of α̂ and of the emission table that are on their way to shared memory, or there.
+/// Rows of α̂ that are on their way to shared memory, or there.
 const STAGES: u32 = 8;
 
 /// What a backward kernel is asked for.
@@ -22,14 +22,27 @@ pub mod want {
     pub const BOTH: u32 = 2;
 }
 
-/// Threads of a block of [`backward_warp`]: a warp goes back through time, one sums pairs behind it, and one γ.
-#[must_use]
-pub const fn warp_threads(wanted: u32) -> u32 {
-    if wanted == want::POSTERIORS { 32 } else { 96 }
+/// Warps of a block of [`backward_warp`]: one goes back through time, one sums pairs behind it, and one γ. With four tiles, of which the
+/// registers for fewer warps are there, one sums both.
+const fn warps(tiles: usize) -> u32 {
+    if tiles < 4 { 3 } else { 2 }
 }
 
-/// Steps that go from warp to warp together: as many as lanes have a sequence.
-const CHUNK: u32 = 4;
+/// Threads of a block of [`backward_warp`].
+#[must_use]
+pub const fn warp_threads(tiles: usize, wanted: u32) -> u32 {
+    32 * if wanted == want::POSTERIORS { 1 } else { warps(tiles) }
+}
+
+/// Steps that go from warp to warp together.
+const fn chunk(tiles: usize) -> u32 {
+    if tiles < 4 { 4 } else { 2 }
+}
+
+/// Rows of α̂ and of the emission table that are on their way to the shared memory of [`backward_warp`], or there.
+const fn stages(tiles: usize) -> u32 {
+    if tiles < 4 { STAGES } else { 4 }
+}
 
 /// From row to row of a tile in shared memory: lanes that read a column of it meet different banks.
 const fn pitch(tiles: usize) -> u32 {
@@ -44,8 +57,8 @@ const fn step_len(tiles: usize) -> u32 {
 /// Shared memory of a block of [`backward_warp`] in bytes, for elements of `element` bytes and `slots` symbols.
 #[must_use]
 pub const fn warp_shared(tiles: usize, element: usize, slots: usize, wanted: u32) -> usize {
-    let chunks = if wanted == want::POSTERIORS { 0 } else { 2 * CHUNK * step_len(tiles) };
-    8 * (chunks as usize + 32 * slots) + 2 * STAGES as usize * 8 * 8 * tiles * element
+    let chunks = if wanted == want::POSTERIORS { 0 } else { 2 * chunk(tiles) * step_len(tiles) };
+    8 * (chunks as usize + 32 * slots) + 2 * stages(tiles) as usize * 8 * 8 * tiles * element
 }
 
 /// No symbol: of a sequence that does not have the step.
@@ -60,7 +73,7 @@ pub const fn counts_len(states: usize, slots: usize) -> usize {
     states * (states + 2 + slots)
 }
 
-/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores; and what is counted of them by two others.
+/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores; and what is counted of them by others.
 ///
 /// Results, as `WANT` asks: `gamma[row − base[from]]`; and `parts[block]`, the block's [part of the counts](counts_len), to which it is added
 /// where `more` is not 0.
@@ -69,8 +82,8 @@ pub const fn counts_len(states: usize, slots: usize) -> usize {
 /// while the others add up those before. Sums over sequences are products too, ξ += α̂ᵀ û, whose factors have sequences across. γ is added
 /// by symbol to cells of its own for every lane, which has a state of each group of sequences.
 ///
-/// *Thread mapping*: the first warp is that of [`forward_warp`](super::forward::forward_warp), the second has the same 8 sequences, the third a
-/// lane per state, in 4/`TILES` groups of sequences. *Shared memory*: [`warp_shared`], dynamic. *Barriers*: one per 4 steps, where
+/// *Thread mapping*: the first warp is that of [`forward_warp`](super::forward::forward_warp), the second has the same 8 sequences, the last a
+/// lane per state, in 4/`TILES` groups of sequences. *Shared memory*: [`warp_shared`], dynamic. *Barriers*: one per 4 steps, or 2 of four tiles, where
 /// counts are asked for. *Deterministic*: yes, for one grid. *Safety*: as there, but blocks have [`warp_threads`]; `gamma` has `window` rows
 /// for each model if it is asked for; `slots` is V or more, or 0 where counts of symbols are not asked for; `parts` has a part for each
 /// model and block.
@@ -99,17 +112,17 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
 ) {
     let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
-    let pitch = pitch(TILES);
+    let (pitch, chunk, stages) = (pitch(TILES), chunk(TILES), stages(TILES));
     let counted = WANT != want::POSTERIORS;
     // Which warp this is.
     let role = warp::warp_role();
-    let (recursive, pairing) = (role == 0, role == 1);
+    let (recursive, pairing, summing) = (role == 0, role == 1, role == warps(TILES) - 1);
     let memory = shared::dynamic_shared_mem::<f64>();
-    let (chunks, memory) = memory.split(if counted { 2 * CHUNK * step_len(TILES) } else { 0 });
+    let (chunks, memory) = memory.split(if counted { 2 * chunk * step_len(TILES) } else { 0 });
     let (cells, memory) = memory.split(32 * slots);
-    let (ring, emitted) = memory.cast::<T>().split(STAGES * 8 * states as u32);
+    let (ring, emitted) = memory.cast::<T>().split(stages * 8 * states as u32);
     // The tiles of a step, and what is observed there: of two chunks, one after the other.
-    let tile = |step: u32, which: u32| chunks.split(step % (2 * CHUNK) * step_len(TILES)).1.split(which * 8 * pitch).1;
+    let tile = |step: u32, which: u32| chunks.split(step % (2 * chunk) * step_len(TILES)).1.split(which * 8 * pitch).1;
     let observed = |step: u32| tile(step, 3).cast::<u32>();
 
     // What a warp keeps: the first one A, and the second one Σ ξ.
@@ -125,7 +138,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     // Sequences that the third warp has beside each other, and which of them a lane has, and which state.
     let groups = warp::SIZE / states as u32;
     let (of_group, state) = (warp::lane_id() / states as u32, warp::lane_id() % states as u32);
-    if WANT == want::COUNTS && !recursive && !pairing {
+    if WANT == want::COUNTS && summing && !recursive {
         let mut v = 0;
         while v < slots {
             cells.set(32 * v + warp::lane_id(), 0.0);
@@ -153,7 +166,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         let load_exponent = |step: u32| {
             if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
         };
-        let slot_of = |step: u32| (step % STAGES * 8 + g) * states as u32 + 2 * TILES as u32 * t;
+        let slot_of = |step: u32| (step % stages * 8 + g) * states as u32 + 2 * TILES as u32 * t;
         // Each lane copies what it reads itself.
         let stage = |step: u32, row: u32, v: u32| {
             if step < length {
@@ -168,17 +181,17 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         // A block of sequences that the window does not reach has nothing to do.
         let stop = longest.min(until);
         let last = stop.saturating_sub(1);
-        let chunks = if stop > from { last / CHUNK - from / CHUNK + 1 } else { 0 };
+        let chunks = if stop > from { last / chunk - from / chunk + 1 } else { 0 };
         // The steps of a chunk, the last ones first: from this one on, and before that one.
         let range = |done: u32| {
-            let low = (last / CHUNK - done) * CHUNK;
-            (from.max(low), stop.min(low + CHUNK))
+            let low = (last / chunk - done) * chunk;
+            (from.max(low), stop.min(low + chunk))
         };
         let mut symbols_ahead = Ahead::<4>::new(last, false, load);
         let mut exponents_ahead = Ahead::<4>::new(last, false, load_exponent);
         if recursive {
             let mut k = 1;
-            while k < STAGES {
+            while k < stages {
                 let step = stop.saturating_sub(k);
                 let v = symbols_ahead.away(step, last / 4 - step / 4);
                 if stop >= from + k {
@@ -189,7 +202,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
             }
         }
         // What a step needs that comes from memory is asked for by the step behind it, or long before.
-        let coming = |step: u32| step.saturating_sub(STAGES - 1).max(from);
+        let coming = |step: u32| step.saturating_sub(stages - 1).max(from);
         let mut row_coming = row_of(coming(last));
         let mut e = exponents_ahead.get(last);
         let mut done = 0;
@@ -200,11 +213,15 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 let exponents_beyond = Ahead::<4>::beyond(low, false, load_exponent);
                 while step > low {
                     step -= 1;
-                    copy::wait::<{ STAGES - 2 }>();
+                    // All but the last `stages − 2` are there.
+                    if TILES < 4 {
+                        copy::wait::<6>();
+                    } else {
+                        copy::wait::<2>();
+                    }
                     let row = row_of(step);
                     let v = symbols_ahead.get(step);
-                    // Seven steps on is the next block, or the one behind it.
-                    let v_coming = symbols_ahead.away(coming(step), if step % 4 == 3 { 1 } else { 2 });
+                    let v_coming = symbols_ahead.away(coming(step), step / 4 - coming(step) / 4);
                     let mut beta = multiply(u, &kept);
                     let (alive, is_last) = (step < length, step + 1 == length);
                     if is_last {
@@ -218,7 +235,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                             b[n] = emitted.get2(at).map(T::to_f64);
                         }
                     }
-                    if step >= from + STAGES - 1 {
+                    if step >= from + stages - 1 {
                         stage(coming(step), row_coming, v_coming);
                     }
                     copy::commit();
@@ -259,8 +276,10 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                         set_part::<T, TILES>(gamma, row, gamma_now);
                     }
                 }
-                symbols_ahead.turn(symbols_beyond);
-                exponents_ahead.turn(exponents_beyond);
+                if low % 4 == 0 {
+                    symbols_ahead.turn(symbols_beyond);
+                    exponents_ahead.turn(exponents_beyond);
+                }
             } else if !recursive && done > 0 {
                 let (low, mut step) = range(done - 1);
                 while step > low {
@@ -279,7 +298,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                                 }
                             }
                         }
-                    } else {
+                    }
+                    if summing {
                         // All are asked for before the first is waited for.
                         let mut all = [[(0.0, NOTHING); 2]; TILES];
                         for n in 0..TILES {
@@ -338,7 +358,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                     }
                 }
             }
-        } else if !recursive {
+        }
+        if summing && !recursive {
             let put_row = |row: usize, x: f64| {
                 let sum = whole(x);
                 if of_group == 0 {

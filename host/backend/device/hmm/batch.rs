@@ -26,7 +26,7 @@ use crate::hmm::sequences::Sequences;
 const MOMENT_PARTS: u32 = 64;
 
 /// Blocks of a product over all rows, about.
-const PRODUCT_BLOCKS: u32 = 384;
+const PRODUCT_BLOCKS: u32 = 256;
 
 /// Shared memory of a block up to which counts of symbols are kept there, in bytes.
 const CELLS: usize = 64 * 1024;

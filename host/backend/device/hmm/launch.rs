@@ -374,7 +374,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 Way::Warp { tiles } => {
                     let slots = wanted.slots;
                     let shared = warp_shared(tiles, size_of::<T>(), slots as usize, wanted.want) as u32;
-                    let shape = self.shape(self.groups().min(PARTS), warp_threads(wanted.want)).with_shared(shared);
+                    let shape =
+                        self.shape(self.groups().min(PARTS), warp_threads(tiles, wanted.want)).with_shared(shared);
                     instance!((tiles, wanted.want);
                         (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
                         (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
