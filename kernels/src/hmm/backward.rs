@@ -221,7 +221,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                     }
                     let row = row_of(step);
                     let v = symbols_ahead.get(step);
-                    let v_coming = symbols_ahead.away(coming(step), step / 4 - coming(step) / 4);
+                    let v_coming = symbols_ahead.away(coming(step), stages / 4 - u32::from(step % 4 == 3));
                     let mut beta = multiply(u, &kept);
                     let (alive, is_last) = (step < length, step + 1 == length);
                     if is_last {
@@ -276,7 +276,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                         set_part::<T, TILES>(gamma, row, gamma_now);
                     }
                 }
-                if low % 4 == 0 {
+                // Two chunks may be of one block.
+                if TILES < 4 || low % 4 == 0 {
                     symbols_ahead.turn(symbols_beyond);
                     exponents_ahead.turn(exponents_beyond);
                 }
