@@ -22,8 +22,8 @@ pub mod want {
     pub const BOTH: u32 = 2;
 }
 
-/// Warps of a block of [`backward_warp`]: one goes back through time, one sums pairs behind it, and one γ. With four tiles, of which the
-/// registers for fewer warps are there, one sums both.
+/// Warps of a block of [`backward_warp`]: one goes back through time, one sums pairs behind it, and one γ. With four tiles there are
+/// registers for two alone, and one sums both.
 const fn warps(tiles: usize) -> u32 {
     if tiles < 4 { 3 } else { 2 }
 }
