@@ -348,6 +348,8 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let mut got = Batch::<T, D>::new(device, &sequences, limits)?;
             let Ok(()) = expected.set_models(&models);
             got.set_models(&models)?;
+            // Without counts nothing changes.
+            got.m_step(&pseudocounts, 1e-6)?;
             for _ in 0..2 {
                 let Ok(logs) = expected.e_step();
                 for (got, expected) in got.e_step()?.iter().zip(logs) {

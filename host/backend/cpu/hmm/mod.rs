@@ -157,6 +157,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
         self.models = models.par_iter().map(Chain::new).collect();
+        self.expected.clear();
         Ok(())
     }
 
@@ -241,7 +242,8 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
-        self.models.par_iter_mut().zip(&self.expected).for_each(|(chain, expected)| {
+        let expected = std::mem::take(&mut self.expected);
+        self.models.par_iter_mut().zip(&expected).for_each(|(chain, expected)| {
             let mut model = chain.model.clone();
             maximise(&mut model, expected, pseudocounts, floor);
             *chain = Chain::new(&model);

@@ -79,6 +79,8 @@ struct Set<T: Precise, D: Device> {
     hosts: Vec<Hmm>,
     /// Whether tables have gone on from those of `hosts`, by M steps.
     ahead: bool,
+    /// Whether there are expected counts by these models.
+    has_counts: bool,
     way: Way,
     states: u32,
     stride: usize,
@@ -446,6 +448,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             set.gaussians = gaussians;
         }
         swept?;
+        if let Some(set) = &mut self.set {
+            set.has_counts = true;
+        }
         let shape = |len: usize, parts: u32| {
             Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, sum_threads(parts))
         };
@@ -460,14 +465,15 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
-    /// Launches the M step by what [`count`](Self::count) has left there, which the tables of symbols go on to. Nothing where no models are
-    /// set, or where vectors are emitted.
+    /// Launches the M step by what [`count`](Self::count) has left there, which the tables of symbols go on to. Nothing where nothing was
+    /// counted, or where vectors are emitted.
     ///
     /// # Errors
     /// Those of the device.
     pub fn maximise(&mut self, pseudocounts: &Pseudocounts) -> Result<(), D::Error> {
         let (device, wanted) = (self.device, self.counting());
-        let Some(set) = self.set.as_mut().filter(|set| set.gaussians.is_none()) else { return Ok(()) };
+        let asked = self.set.as_mut().filter(|set| set.has_counts && set.gaussians.is_none());
+        let Some(set) = asked else { return Ok(()) };
         let Places { in_lists, pairs_pitch, counts_pitch, start, end, symbols } = Places::new(set, wanted);
         let (states, stride) = (set.states, set.stride as u32);
         let Models { start: first, end: last, ends, transitions, transposed, table } = &mut set.models;
@@ -508,7 +514,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 table,
             )?;
         }
-        (set.ahead, set.logs) = (true, None);
+        (set.ahead, set.has_counts, set.logs) = (true, false, None);
         Ok(())
     }
 
@@ -611,6 +617,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let mut set = Set {
             hosts: models.to_vec(),
             ahead: false,
+            has_counts: false,
             way,
             states,
             stride,
@@ -696,8 +703,10 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
     }
 
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), D::Error> {
-        if self.set.as_ref().is_none_or(|set| set.gaussians.is_none()) {
-            return self.maximise(pseudocounts);
+        match &self.set {
+            Some(set) if set.gaussians.is_none() => return self.maximise(pseudocounts),
+            Some(set) if set.has_counts => {}
+            _ => return Ok(()),
         }
         // Moments of states are few: their eigenvalues are found on the host.
         let expected = self.read_counts(Vec::new())?;
