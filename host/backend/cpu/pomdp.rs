@@ -290,7 +290,6 @@ pub struct PointBased<'m> {
     model: &'m Pomdp,
     /// r(s, a) at s·A + a.
     rewards: Vec<f64>,
-    /// Made when it is first needed.
     /// Made with the first backup, and not within it: it takes all cores itself.
     assembler: Option<Assembler<'m>>,
     vectors: Vectors,

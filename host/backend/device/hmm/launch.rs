@@ -24,7 +24,7 @@ const STATE_THREADS: u32 = 128;
 /// Blocks of the backward recursion at most, each with a part of the sums.
 pub(super) const PARTS: u32 = 2048;
 
-/// [`Lists`] on a device.
+/// [`Lists`](super::packing::Lists) on a device.
 pub(super) struct OnDevice<D: Device> {
     pub order: D::Buffer<u32>,
     pub chunk: D::Buffer<u32>,
