@@ -194,10 +194,11 @@ pub fn train<R: Recursions + ?Sized>(
         recursions.m_step(&options.pseudocounts, options.floor).map_err(Error::Backend)?;
         if left < active.len() {
             // Those that have converged stay what they were.
-            let on: Vec<Hmm> = recursions.models().map_err(Error::Backend)?;
-            let moved = active.iter().zip(on).filter(|(index, _)| !runs[**index].converged);
-            let moved: Vec<(usize, Hmm)> = moved.map(|(&index, model)| (index, model)).collect();
-            moved.into_iter().for_each(|(index, model)| runs[index].model = model);
+            for (&index, model) in active.iter().zip(recursions.models().map_err(Error::Backend)?) {
+                if !runs[index].converged {
+                    runs[index].model = model;
+                }
+            }
         }
     }
     let mut best = 0;
