@@ -49,11 +49,13 @@
 //! | [`pomdp`] | partially observable models, their formats, point-based solvers, simulation |
 //! | [`hmm`] | hidden Markov models: scoring, decoding, training |
 //! | [`output`] | files that are whole or not there |
+//! | [`interrupt`] | the request to stop, as after Ctrl-C |
 //!
 //! The kernels are in the crate [`warpkov_kernels`].
 
 pub mod backend;
 pub mod hmm;
+pub mod interrupt;
 pub mod mdp;
 pub mod output;
 pub mod pomdp;

@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
+use warpkov::interrupt;
 use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
@@ -266,22 +266,17 @@ fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
     Ok(solve_from(mdp, initial.as_deref(), &options.solve, &mut observer)?)
 }
 
-/// Set by the first Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Takes note of the first Ctrl-C; the second ends the process.
+/// Turns the first Ctrl-C into a request to stop; the second ends the process.
 pub fn handle_interrupts() {
     // Without a handler Ctrl-C ends the process at once, which is all right too.
     let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+        if interrupt::request() {
             process::exit(130);
         }
+        // Nobody is left to tell where this fails.
+        let _ =
+            io::stderr().write_all(b"\ninterrupted: stopping with what has been found; Ctrl-C again ends at once\n");
     });
-}
-
-/// Whether there was a Ctrl-C.
-pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// Shows progress, and breaks after Ctrl-C.
@@ -290,7 +285,7 @@ pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<(
     let progress = Progress::new(states, quiet);
     move |round| {
         progress.observe(round);
-        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -12,6 +12,7 @@
 //! Zanelli and Lygeros, *Inexact GMRES policy iteration for large-scale Markov decision processes*, 2022).
 
 use super::solve::{Evaluate, Evaluation, State};
+use crate::interrupt;
 
 /// How far the residual is reduced before the policy is improved.
 pub const FORCING: f64 = 1e-2;
@@ -126,7 +127,7 @@ impl<B: Linear> Krylov<B> {
         backend.copy(r, p)?;
         let (mut rho, first) = backend.dots(r, shadow, r)?;
         let (mut least, mut waited, mut products) = (first, 0, 0);
-        while products + 2 <= most {
+        while products + 2 <= most && !interrupt::requested() {
             backend.precondition(p, y)?;
             backend.apply(y, v)?;
             products += 1;
@@ -183,7 +184,7 @@ impl<B: Linear> Krylov<B> {
             // Where the method fails again and again, sweeps take over.
             let fallback = if failures == 0 { 0 } else { SWEEPS << failures.min(16) };
             for _ in 0..fallback {
-                if norm < tolerance || sweeps >= max_sweeps {
+                if norm < tolerance || sweeps >= max_sweeps || interrupt::requested() {
                     break;
                 }
                 // TV = V + (TV − V)
@@ -195,7 +196,7 @@ impl<B: Linear> Krylov<B> {
                 (best, idle) = (norm, 0);
                 backend.copy(&vectors.x, &mut vectors.best)?;
             }
-            if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE {
+            if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE || interrupt::requested() {
                 backend.store(&vectors.best)?;
                 return Ok(Evaluation { sweeps, residual: best });
             }

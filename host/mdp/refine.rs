@@ -8,6 +8,7 @@
 use super::certificate::{advantages, greedy};
 use super::model::Mdp;
 use super::solve::{Backup, Backups, Correct, State, Stop};
+use crate::interrupt;
 
 /// What a correction leaves of the changes of a sweep, at least, times 1 − γ: a few roundings of `f32`.
 const FINEST: f64 = 8.0 * f32::EPSILON as f64;
@@ -97,7 +98,8 @@ impl<B: Correct> Backup for Refined<'_, B> {
         let mut sweeps = 0;
         loop {
             let [least, greatest] = self.range;
-            if sweeps > 0 && stop.is_met(least, greatest) || sweeps >= max_sweeps || !self.correctable {
+            let ends = sweeps >= max_sweeps || !self.correctable || interrupt::requested();
+            if sweeps > 0 && stop.is_met(least, greatest) || ends {
                 return Ok(Backups { sweeps, least, greatest, fixed: !self.correctable });
             }
             let correction = self.stop(stop);
@@ -108,7 +110,8 @@ impl<B: Correct> Backup for Refined<'_, B> {
             let left = stop.size(found.least, found.greatest);
             let rounding = left >= self.last * (1.0 + self.mdp.gamma.powi(found.sweeps as i32)) / 2.0;
             self.last = left;
-            if !(correction.is_met(found.least, found.greatest) || found.fixed || rounding) {
+            let ended = correction.is_met(found.least, found.greatest) || found.fixed || rounding;
+            if !ended || interrupt::requested() {
                 return Ok(Backups { sweeps, fixed: false, ..found });
             }
             let values = self.values()?;

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::mdp::solve::{Backup, Backups, Correct, Evaluate, Evaluation, Modify, State, Stop};
 
@@ -251,7 +252,7 @@ impl<T: Precise> Backup for Engine<'_, T> {
                     let change = values.sweep_in_place(&**layout, block.max(1), self.backward);
                     self.backward = !self.backward;
                     sweeps += 1;
-                    if change.norm() < worth_trying || !change.any {
+                    if change.norm() < worth_trying || !change.any || interrupt::requested() {
                         break;
                     }
                 }
@@ -261,7 +262,7 @@ impl<T: Precise> Backup for Engine<'_, T> {
             sweeps += 1;
             // Where no state has actions nothing changes.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
-            if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) {
+            if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || interrupt::requested() {
                 return Ok(Backups { sweeps, least, greatest, fixed: !any });
             }
         }
@@ -291,6 +292,9 @@ impl<T: Precise> Evaluate for Engine<'_, T> {
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
             let residual = self.values.sweep(&**projected).norm();
             evaluation = Evaluation { sweeps: evaluation.sweeps + 1, residual };
+            if interrupt::requested() {
+                break;
+            }
         }
         self.values.known = false;
         Ok(evaluation)

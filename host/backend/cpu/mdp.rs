@@ -7,6 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::mdp::solve::{Backup, Backups, Evaluate, Evaluation, State, Stop};
 
@@ -122,6 +123,9 @@ fn sweep_until(theta: f64, max_sweeps: u32, mut sweep: impl FnMut() -> f64) -> E
     let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
     while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
         evaluation = Evaluation { sweeps: evaluation.sweeps + 1, residual: sweep() };
+        if interrupt::requested() {
+            break;
+        }
     }
     evaluation
 }
@@ -132,7 +136,8 @@ fn backup_until(stop: Stop, max_sweeps: u32, mut sweep: impl FnMut() -> (f64, f6
     loop {
         let (least, greatest) = sweep();
         sweeps += 1;
-        if sweeps >= max_sweeps || stop.is_met(least, greatest) || (least >= 0.0 && greatest <= 0.0) {
+        let unchanged = least >= 0.0 && greatest <= 0.0;
+        if sweeps >= max_sweeps || stop.is_met(least, greatest) || unchanged || interrupt::requested() {
             // Without a state that has an action nothing changes.
             let (least, greatest) = if least > greatest { (0.0, 0.0) } else { (least, greatest) };
             return Backups { sweeps, least, greatest, fixed: least == 0.0 && greatest == 0.0 };

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::model::Mdp;
 use crate::mdp::solve::{Backup, Backups, State, Stop};
 
@@ -107,7 +108,7 @@ impl<T: Precise> Backup for Sequential<'_, T> {
         loop {
             let (least, greatest) = self.sweep();
             sweeps += 1;
-            if sweeps >= max_sweeps || stop.is_met(least, greatest) {
+            if sweeps >= max_sweeps || stop.is_met(least, greatest) || interrupt::requested() {
                 return Ok(Backups { sweeps, least, greatest, fixed: least == 0.0 && greatest == 0.0 });
             }
         }

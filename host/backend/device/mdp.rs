@@ -11,6 +11,7 @@ use warpkov_kernels::mdp::residual::max_change;
 
 use super::scan::{exclusive_scan, scratch_len};
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::model::{Choices, Mdp, NO_ACTION};
 use crate::mdp::solve::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
 
@@ -108,6 +109,10 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
             device.clear(&mut self.residuals)?;
             for k in 0..batch {
+                if k > 0 && interrupt::requested() {
+                    batch = k;
+                    break;
+                }
                 sweep(self, k as u32)?;
                 std::mem::swap(&mut self.v_old, &mut self.v_new);
             }
@@ -121,6 +126,9 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
             }
             evaluation.sweeps += done as u32;
             evaluation.residual = f64::from_bits(residuals[done - 1]);
+            if interrupt::requested() {
+                break;
+            }
             batch = next;
         }
         if theta > 0.0 {
@@ -626,7 +634,7 @@ impl<T: Precise, O: Offset, D: Device> Backup for Projected<'_, T, O, D> {
             device.download(extremes, &mut keys)?;
             let (least, greatest) = of_sweep(keys[0], keys[1]);
             let fixed = least == 0.0 && greatest == 0.0;
-            if fixed || stop.is_met(least, greatest) || sweeps >= max_sweeps {
+            if fixed || stop.is_met(least, greatest) || sweeps >= max_sweeps || interrupt::requested() {
                 return Ok(Backups { sweeps, least, greatest, fixed });
             }
         }

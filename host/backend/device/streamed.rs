@@ -19,6 +19,7 @@ use super::mdp::THREADS;
 use super::slices::Slices;
 use super::values::{Dependencies, Laid, Model, OnDevice, Plan, SLICES_TILE, Storage, changes, discounted, tile};
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
 use crate::mdp::solve::{Backup, Backups, State, Stop};
@@ -467,7 +468,8 @@ impl<T: Precise, O: Offset, D: Device> Backup for Streamed<'_, T, O, D> {
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
         loop {
             done = Backups { sweeps: done.sweeps + 1, ..self.sweep()? };
-            if done.fixed || stop.is_met(done.least, done.greatest) || done.sweeps >= max_sweeps {
+            let met = done.fixed || stop.is_met(done.least, done.greatest);
+            if met || done.sweeps >= max_sweeps || interrupt::requested() {
                 return Ok(done);
             }
         }

@@ -16,6 +16,7 @@ use super::mdp::{THREADS, lanes_for, offsets, upload_choices};
 use super::patterns::Table;
 use super::slices::{Slices, palette};
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::model::Mdp;
@@ -497,7 +498,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             turned: false,
             recorded: None,
         };
-        values.recorded = device.record(|| values.batch(MAX_BATCH))?;
+        values.recorded = device.record(|| {
+            device.clear(&mut values.slots)?;
+            (0..MAX_BATCH).try_for_each(|sweep| values.sweep(sweep as u32))
+        })?;
         Ok(values)
     }
 
@@ -589,9 +593,15 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     }
 
     /// Launches a batch of sweeps.
-    fn batch(&mut self, sweeps: usize) -> Result<(), D::Error> {
+    fn batch(&mut self, sweeps: usize) -> Result<usize, D::Error> {
         self.device.clear(&mut self.slots)?;
-        (0..sweeps).try_for_each(|sweep| self.sweep(sweep as u32))
+        for sweep in 0..sweeps {
+            if sweep > 0 && interrupt::requested() {
+                return Ok(sweep);
+            }
+            self.sweep(sweep as u32)?;
+        }
+        Ok(sweeps)
     }
 
     fn swap(&mut self) {
@@ -672,10 +682,9 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
                 }
                 // What is recorded begins with V in the first buffer.
                 Some(_) if batch > MAX_BATCH / 4 && self.turned => {
-                    batch = 1;
-                    self.batch(batch)?;
+                    batch = self.batch(1)?;
                 }
-                _ => self.batch(batch)?,
+                _ => batch = self.batch(batch)?,
             }
             let mut slots = vec![0; SLOTS * batch];
             self.device.download(&self.slots, &mut slots)?;
@@ -694,7 +703,8 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
                 self.swap();
             }
             done.sweeps += swept as u32;
-            if done.fixed || stop.is_met(done.least, done.greatest) || done.sweeps >= max_sweeps {
+            let met = done.fixed || stop.is_met(done.least, done.greatest);
+            if met || done.sweeps >= max_sweeps || interrupt::requested() {
                 return Ok(done);
             }
             batch = self.expected(stop, &done);

@@ -12,12 +12,13 @@ use warpkov::hmm::io::Format;
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::plot::draw_training;
 use warpkov::hmm::train::{Options, Pseudocounts, Round, Status, aic, bic, train};
+use warpkov::interrupt;
 
 use super::file::{Data, Input, numbers, output_format, print_json, write};
 use super::{Error, Outcome};
 use crate::cli::file::{ModelFile, plot_format, write_whole};
 use crate::cli::number;
-use crate::cli::solve::{handle_interrupts, interrupted};
+use crate::cli::solve::handle_interrupts;
 use crate::progress::Steps;
 
 /// Trains a model by the algorithm of Baum and Welch: to the highest likelihood that is near.
@@ -97,7 +98,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let mut observe = |round: &Round| {
         progress.next();
         progress.say(format!("ln P(O) {:.6}, {} in training", round.objective, round.active));
-        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let begun = Instant::now();
     let trained = train(&mut *recursions, models, &options, &mut observe)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use warpkov::interrupt;
 use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::plot::Format;
 use warpkov::pomdp::io::{Kind, Policy, write_policy};
@@ -17,7 +18,7 @@ use super::file::{Input, output_format};
 use super::{Error, Outcome};
 use crate::cli::file::{ModelFile, plot_format, write_whole};
 use crate::cli::number;
-use crate::cli::solve::{handle_interrupts, interrupted};
+use crate::cli::solve::handle_interrupts;
 
 /// Solves a model: closes in on the value of its start belief from below and from above.
 ///
@@ -161,6 +162,6 @@ fn observer(quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
             due = round.seconds.floor() + 1.0;
             eprintln!("{}", report::progress(round));
         }
-        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -9,6 +9,7 @@ use warpkov_kernels::mdp::block_divided::{sweep_blocks, sweep_once};
 use super::layout::{Division, Layout};
 use super::{Extremes, Turn};
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::mdp::solve::{Backup, Backups, State, Stop};
 
@@ -222,7 +223,7 @@ impl<T: Precise, O: Offset, D: Device> Backup for BlockIteration<'_, T, O, D> {
             }
             let last = self.sweep_once()?;
             sweeps += 1;
-            if sweeps >= max_sweeps || stop.is_met(last.least, last.greatest) {
+            if sweeps >= max_sweeps || stop.is_met(last.least, last.greatest) || interrupt::requested() {
                 return Ok(Backups { sweeps, ..last });
             }
         }

@@ -9,6 +9,7 @@ use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::mdp::change::{extremes_of_change, of_sweep};
 
 use crate::backend::Precise;
+use crate::interrupt;
 use crate::mdp::solve::{Backups, Stop};
 
 pub use blocks::BlockIteration;
@@ -75,6 +76,10 @@ impl<D: Device> Extremes<D> {
             batch = batch.clamp(1, MAX_BATCH).min(most - done.sweeps);
             device.clear(&mut self.0)?;
             for number in 0..batch {
+                if number > 0 && interrupt::requested() {
+                    batch = number;
+                    break;
+                }
                 turn(self, Turn { span, bound, number }, done.sweeps + number)?;
             }
             let mut keys = [0; EXTREMES];
@@ -89,7 +94,7 @@ impl<D: Device> Extremes<D> {
                     break;
                 }
             }
-            if met {
+            if met || interrupt::requested() {
                 break;
             }
             batch = 8;

@@ -1,0 +1,28 @@
+//! A request to stop that every long loop of the process sees.
+//!
+//! Observers are asked between rounds, and a round may be long: the evaluation of a policy, a batch of sweeps, an E step. Loops
+//! inside of a round ask [`requested`] once per sweep, launch or group of sequences, and return what they have. The loop around
+//! them then asks its observer, which is expected to break.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// Asks all solvers of this process to stop soon. Returns whether that had been asked for before.
+///
+/// It only sets a flag, so that a signal handler may call it.
+pub fn request() -> bool {
+    REQUESTED.swap(true, Ordering::Relaxed)
+}
+
+/// Whether solvers are to stop.
+#[inline]
+#[must_use]
+pub fn requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed)
+}
+
+/// Withdraws the request: solvers may run again.
+pub fn clear() {
+    REQUESTED.store(false, Ordering::Relaxed);
+}
