@@ -338,11 +338,12 @@ fn greedy_rounds<B: Backup + ?Sized>(
         let size = stop.size(backups.least, backups.greatest);
         waited = if size < smallest { 0 } else { waited + 1 };
         smallest = smallest.min(size);
-        if stuck(backend, waited, size)? {
-            return Ok(run.end(Status::Stalled));
-        }
+        // First, as what an interruption has cut short may look stuck.
         if observe(&round).is_break() {
             return Ok(run.end(Status::Interrupted));
+        }
+        if stuck(backend, waited, size)? {
+            return Ok(run.end(Status::Stalled));
         }
     }
     Ok(run.end(Status::SweepLimit))
