@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 mod cli;
+mod memory;
 mod progress;
 
 fn main() -> ExitCode {

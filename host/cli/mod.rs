@@ -40,7 +40,7 @@ Exit codes:
   0    done, or solved
   1    not converged within its limits, or solutions differ
   2    bad input or usage
-  3    no such device, or out of device memory
+  3    no such device, or out of memory
   130  interrupted";
 
 #[derive(Subcommand)]
@@ -187,10 +187,17 @@ impl Error {
             _ => eprintln!("error: {}", chain(self)),
         }
         ExitCode::from(match self {
-            Self::Solve(mdp::SolveError::Device(_)) => 3,
+            Self::Solve(mdp::SolveError::Device(_)) | Self::Generate(mdp::generate::Error::Memory { .. }) => 3,
+            error if lacks_memory(error) => 3,
             _ => 2,
         })
     }
+}
+
+/// Whether an error comes from the operating system's having no more memory.
+fn lacks_memory(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::OutOfMemory)
 }
 
 /// The messages of an error and of its causes, without those that an outer message holds already.

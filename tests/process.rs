@@ -1,4 +1,4 @@
-//! The first Ctrl-C ends every method soon, with what it has found.
+//! The process at its limits: the first Ctrl-C ends every method soon, with what it has found; a lack of memory ends it with a message.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -85,4 +85,33 @@ fn methods_on_devices_stop() {
     let methods = ["plain", "projected", "values", "modified", "result-divided", "block-divided"];
     let options = methods.map(|method| ["--device", "emulated", "--precision", "f64", "--method", method]);
     ends_soon("24", &options.each_ref().map(|options| &options[..]));
+}
+
+/// Runs under a limit of `kilobytes` of address space.
+fn limited(kilobytes: u32, arguments: &[&str]) -> Output {
+    let script = format!("ulimit -v {kilobytes}; exec \"$@\"");
+    let arguments = [&["-c", &script, "sh", env!("CARGO_BIN_EXE_warpkov")], arguments].concat();
+    Command::new("sh").args(arguments).env("RAYON_NUM_THREADS", "2").output().unwrap()
+}
+
+#[test]
+fn a_lack_of_memory_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let garnet = target("garnet.safetensors");
+    let out_of_memory = |arguments: &[&str]| {
+        let output = limited(400_000, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {errors}");
+        let said = errors.starts_with("error: ") && errors.to_lowercase().contains("memory");
+        assert!(said && errors.lines().count() == 1, "{arguments:?}: {errors}");
+    };
+    out_of_memory(&["mdp", "generate", "garnet", "--states", "3000000", "--out", &garnet]);
+    assert!(!Path::new(&garnet).exists());
+    let dna = target("long.fasta");
+    fs::write(&dna, [&b">long\n"[..], &b"ACGT".repeat(40_000_000), b"\n"].concat()).unwrap();
+    let chain = target("chain.json");
+    let generate = ["hmm", "generate", "random", "--states", "64", "--symbols", "4", "--out", &chain];
+    assert!(warpkov(&generate).output().unwrap().status.success());
+    out_of_memory(&["hmm", "posterior", &chain, &dna, "--device", "cpu", "--out", &target("posterior.npy")]);
 }
