@@ -540,6 +540,50 @@ fn vectors_of_other_tools_are_read() {
     assert_eq!(error("\n"), "m:2:1: the file ends, expected a vector");
 }
 
+/// SARSOP's programs read numbers between blanks: a tag that follows a number at once would be a part of it.
+#[test]
+fn numbers_of_xml_stand_between_blanks() {
+    let mut policy = AlphaVectors::new(2);
+    policy.push(1, &[1.5, -2.0]);
+    let mut text = Vec::new();
+    formats::write_policy_to(&mut text, Format::PolicyXml, Policy { vectors: &policy, model: None, name: "m" })
+        .unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("<Vector action=\"1\" obsValue=\"0\">1.5 -2 </Vector>"), "{text}");
+    // A file that lost a vector says so.
+    let cut = text.replace("numVectors=\"1\"", "numVectors=\"2\"");
+    let error = formats::read_vectors_from(cut.as_bytes(), "m", None, None).unwrap_err().to_string();
+    assert!(error.contains("<AlphaVector> has 1 vectors, expected 2 as numVectors says"), "{error}");
+}
+
+/// Content that leaves no doubt counts more than a name.
+#[test]
+fn content_is_recognised_under_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rover.pomdp");
+    for text in [ROVER.to_owned(), format!("\u{feff}{ROVER}")] {
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(
+            formats::read(&path, None).unwrap().states(),
+            formats::read_from(ROVER.as_bytes(), "rover", None).unwrap().states()
+        );
+    }
+    let mut json = Vec::new();
+    formats::write_to(&mut json, Format::Json, &model(TIGER)).unwrap();
+    std::fs::write(&path, json).unwrap();
+    assert_eq!(formats::read(&path, None).unwrap().states(), 2);
+}
+
+/// Rewards each of which is a number, whose sum over all time is none.
+#[test]
+fn rewards_beyond_the_numbers_are_refused() {
+    for reward in ["1e308", "-1e299"] {
+        let error = parse(&TIGER.replace("* 10\n", &format!("* {reward}\n"))).err().unwrap_or_default();
+        assert!(error.contains("add up beyond the range of numbers"), "{error}");
+    }
+    assert!(parse(&TIGER.replace("* 10\n", "* 1e290\n")).is_ok());
+}
+
 /// The tiger's optimal controller (Kaelbling, Littman and Cassandra, 1998, Figure 14): listen until one side was heard twice more
 /// often than the other, then open the other door. SARSOP's bounds on its value are 19.3711 and 19.3721.
 #[test]

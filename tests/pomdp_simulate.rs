@@ -80,6 +80,16 @@ fn tiger_earns_what_is_published() {
     assert!(found.half_width > 0.1 && found.half_width < 1.0, "{found:?}");
 }
 
+/// One number has no deviation.
+#[test]
+fn one_episode_has_no_interval() {
+    let model = Tiger::default().generate().unwrap();
+    let options = Options { episodes: 1, ..Options::default() };
+    let found = Simulator::new(&model, &tiger_policy(&model), &options).unwrap().evaluate();
+    assert!(found.mean.is_finite() && found.half_width == f64::INFINITY, "{found:?}");
+    assert!(serde_json::to_value(found).unwrap()["half_width"].is_null());
+}
+
 #[test]
 fn episodes_do_not_depend_on_threads() {
     let model = Tag::default().generate().unwrap();

@@ -15,6 +15,9 @@ pub const SUM_TOLERANCE: f64 = 1e-5;
 /// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
 const ROUNDING: f64 = 1e-12;
 
+/// What max |r(s, a)|/(1 − γ) must be below: bounds of values and their differences are numbers then.
+const LARGEST: f64 = 1e300;
+
 /// Names of what a model has, each list empty or with one name for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Names {
@@ -104,6 +107,14 @@ pub enum Invalid {
         state: usize,
         /// Σ over observations.
         sum: f64,
+    },
+    /// Values are beyond the numbers.
+    #[error(
+        "rewards as large as {largest:e} add up beyond the range of numbers; expected |r(s, a)|/(1 − γ) below 1e300"
+    )]
+    Rewards {
+        /// max |r(s, a)|.
+        largest: f64,
     },
     /// b₀ is no distribution over states.
     #[error("the start belief {0}")]
@@ -211,6 +222,15 @@ impl Pomdp {
             return Err(Invalid::Choices);
         }
         let (states, actions, count) = (self.states() as usize, self.actions() as usize, self.observation_count);
+        // NaN where infinities of both signs meet.
+        let largest = self
+            .expected_rewards()
+            .iter()
+            .fold(0.0, |most: f64, r| if r.is_nan() { f64::INFINITY } else { most.max(r.abs()) });
+        let rest = 1.0 - self.gamma();
+        if largest / (if rest > 0.0 { rest } else { 1.0 }) >= LARGEST {
+            return Err(Invalid::Rewards { largest });
+        }
         if count == 0 {
             return Err(Invalid::NoObservations);
         }

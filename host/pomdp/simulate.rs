@@ -69,7 +69,7 @@ pub enum Error {
         actions: u32,
     },
     /// Nothing says when an episode ends.
-    #[error("γ is 1: expected a number of steps")]
+    #[error("γ is 1, so that episodes need not end: expected a number of steps (--steps)")]
     Endless,
     /// No episodes.
     #[error("expected at least one episode")]
@@ -100,7 +100,7 @@ pub struct Step {
 pub struct Evaluation {
     /// The mean of G.
     pub mean: f64,
-    /// Half the width of its 95 % confidence interval, 1.96 standard errors; 0 for one episode.
+    /// Half the width of its 95 % confidence interval, 1.96 standard errors; infinite for one episode, which tells no deviation.
     pub half_width: f64,
     /// n.
     pub episodes: u32,
@@ -199,7 +199,8 @@ impl<'m> Simulator<'m> {
         let count = f64::from(self.episodes);
         let mean = results.iter().map(|result| result.0).sum::<f64>() / count;
         let squares: f64 = results.iter().map(|result| (result.0 - mean) * (result.0 - mean)).sum();
-        let half_width = if self.episodes > 1 { QUANTILE * (squares / (count - 1.0) / count).sqrt() } else { 0.0 };
+        let half_width =
+            if self.episodes > 1 { QUANTILE * (squares / (count - 1.0) / count).sqrt() } else { f64::INFINITY };
         let cut = results.iter().filter(|result| result.2).count() as u32;
         let gamma = self.model.gamma();
         let rest = if self.largest == 0.0 { 0.0 } else { self.largest / (1.0 - gamma) };

@@ -66,7 +66,11 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         return Ok(Outcome::Success);
     }
     let what = if model.process.objective.sign() > 0.0 { "reward" } else { "cost" };
-    writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
+    let interval = match found.episodes {
+        1 => "of one episode: no interval".to_owned(),
+        _ => format!("± {:.6} (95 %)", found.half_width),
+    };
+    writeln!(out, "Mean {what:<12} {:.6} {interval}", found.mean)?;
     writeln!(out, "Episodes          {}, {} steps, {seconds:.3} s, seed {seed}", found.episodes, found.steps)?;
     writeln!(
         out,

@@ -11,7 +11,7 @@ use crate::pomdp::model::SUM_TOLERANCE;
 /// Reads beliefs over `states` states. Probabilities that nearly sum to 1 are made to.
 ///
 /// # Errors
-/// If the file cannot be read, or a line is no belief.
+/// If the file cannot be read, a line is no belief, or there is none.
 pub fn read(path: &Path, states: u32) -> Result<Vec<Belief>, Error> {
     let file = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|source| Error::Read { file: file.clone(), source })?;
@@ -45,6 +45,9 @@ fn parse(text: &str, states: u32) -> Result<Vec<Belief>, Fault> {
         }
         beliefs.push(Belief::dense(&probs));
     }
+    if beliefs.is_empty() {
+        return Err(Fault::new(text.len(), "the file ends, expected a belief"));
+    }
     Ok(beliefs)
 }
 
@@ -67,6 +70,7 @@ mod tests {
         assert!(message("0.5 0.5\n1 x\n").starts_with("f:2:3: found \"x\", expected a probability"));
         assert!(message("0.5 -0.5\n").starts_with("f:1:5: found \"-0.5\", expected a probability"));
         assert!(message("1\n").starts_with("f:1:1: 1 probabilities, expected one for each state, 2"));
+        assert!(message("# none\n").contains("the file ends, expected a belief"));
         assert!(message("0.5 0.4\n").starts_with("f:1:1: the probabilities sum to 0.9, expected 1"));
     }
 }

@@ -184,26 +184,34 @@ impl Format {
         self != Self::Pomdpx
     }
 
-    /// The format of a file of this kind. What looks like nothing else is taken for one of Cassandra's.
-    fn of_content(text: &[u8], kind: Kind) -> Self {
-        match (kind, text.trim_ascii_start()) {
-            (Kind::Model, [b'{', ..]) => Self::Json,
-            (Kind::Model, [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..]) => Self::Pomdpx,
-            (Kind::Model, _) => Self::Pomdp,
-            (_, [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..]) => Self::PolicyXml,
+    /// The format of a file of this kind: the one that its first character leaves no doubt about, else the one that its name
+    /// tells, else the plain text of that kind.
+    fn of(name: Option<Self>, text: &[u8], kind: Kind) -> Self {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+        match (kind, text, name) {
+            (Kind::Model, [b'{', ..], None | Some(Self::Pomdp)) => Self::Json,
+            (Kind::Model, [b'<', ..], None | Some(Self::Pomdp)) => Self::Pomdpx,
+            (Kind::Vectors, [b'<', ..], None | Some(Self::Alpha)) => Self::PolicyXml,
+            (_, _, Some(named)) => named,
+            (Kind::Model, ..) => Self::Pomdp,
             _ => Self::Alpha,
         }
     }
 }
 
-/// Reads the model in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
+/// Reads the model in `path`, in `format`, or else in the one that its content or the extension of the name tells.
 ///
 /// A file is mapped to memory while it is read, and must not be changed in place meanwhile.
 ///
 /// # Errors
 /// If the file cannot be read, or holds no valid model.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
-    parse(&Text::at(path)?, path.display().to_string(), format.or(Format::of_name(path)))
+    let text = Text::at(path)?;
+    parse(
+        &text,
+        path.display().to_string(),
+        format.unwrap_or_else(|| Format::of(Format::of_name(path), &text, Kind::Model)),
+    )
 }
 
 /// Reads a model from a stream; `name` is what messages call it.
@@ -211,7 +219,8 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
 /// # Errors
 /// Those of [`read()`].
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Pomdp, Error> {
-    parse(&Text::from(reader, name)?, name.to_owned(), format)
+    let text = Text::from(reader, name)?;
+    parse(&text, name.to_owned(), format.unwrap_or_else(|| Format::of(None, &text, Kind::Model)))
 }
 
 /// Reads the arrays of a model from `path`. In JSON, rows of O need not sum to 1: such a model cannot be solved, but what the
@@ -221,18 +230,20 @@ pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Resul
 /// Those of [`read()`].
 pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     let file = path.display().to_string();
-    let model = unchecked(&Text::at(path)?, file.clone(), format.or(Format::of_name(path)))?;
+    let text = Text::at(path)?;
+    let format = format.unwrap_or_else(|| Format::of(Format::of_name(path), &text, Kind::Model));
+    let model = unchecked(&text, file.clone(), format)?;
     model.with_any_observations().map_err(|source| Error::Invalid { file, source })
 }
 
 /// Reads the model that `text` holds.
-fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
+fn parse(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
     unchecked(text, file.clone(), format)?.validated().map_err(|source| Error::Invalid { file, source })
 }
 
 /// Reads the model that `text` holds, not yet validated.
-fn unchecked(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp, Error> {
-    match format.unwrap_or_else(|| Format::of_content(text, Kind::Model)) {
+fn unchecked(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
+    match format {
         Format::Pomdp => cassandra::read(text, file),
         Format::Pomdpx => pomdpx::read(text, file),
         Format::Json => json::read(text, file),
@@ -240,13 +251,15 @@ fn unchecked(text: &[u8], file: String, format: Option<Format>) -> Result<Pomdp,
     }
 }
 
-/// Reads the alpha vectors in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
+/// Reads the alpha vectors in `path`, in `format`, or else in the one that their content or the extension of the name tells.
 /// What they are worth is in the sign of the model that they are of: costs, where it has costs.
 ///
 /// # Errors
 /// If the file cannot be read or holds no alpha vectors, or they are not those of a model like `model`.
 pub fn read_vectors(path: &Path, format: Option<Format>, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
-    parse_vectors(&Text::at(path)?, path.display().to_string(), format.or(Format::of_name(path)), model)
+    let text = Text::at(path)?;
+    let format = format.unwrap_or_else(|| Format::of(Format::of_name(path), &text, Kind::Vectors));
+    parse_vectors(&text, path.display().to_string(), format, model)
 }
 
 /// Reads alpha vectors from a stream; `name` is what messages call it.
@@ -259,16 +272,12 @@ pub fn read_vectors_from(
     format: Option<Format>,
     model: Option<&Pomdp>,
 ) -> Result<AlphaVectors, Error> {
-    parse_vectors(&Text::from(reader, name)?, name.to_owned(), format, model)
+    let text = Text::from(reader, name)?;
+    parse_vectors(&text, name.to_owned(), format.unwrap_or_else(|| Format::of(None, &text, Kind::Vectors)), model)
 }
 
-fn parse_vectors(
-    text: &[u8],
-    file: String,
-    format: Option<Format>,
-    model: Option<&Pomdp>,
-) -> Result<AlphaVectors, Error> {
-    let vectors = match format.unwrap_or_else(|| Format::of_content(text, Kind::Vectors)) {
+fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
+    let vectors = match format {
         Format::Alpha => alpha::read(text, file.clone())?,
         Format::PolicyXml => policy_xml::read(text, file.clone())?,
         format => return Err(other_kind(file, format, Kind::Vectors)),

@@ -72,6 +72,14 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
     if vectors.is_empty() {
         return Err(Fault::new(list.at, "<AlphaVector> has no vector"));
     }
+    // A file that was cut and mended, or whose vectors have other names.
+    if list.attribute("numVectors").is_some() && list.integer("numVectors")? as usize != vectors.len() {
+        let (found, expected) = (vectors.len(), list.integer("numVectors")?);
+        return Err(Fault::new(
+            list.at,
+            format!("<AlphaVector> has {found} vectors, expected {expected} as numVectors says"),
+        ));
+    }
     Ok(vectors)
 }
 
@@ -88,9 +96,10 @@ pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: &str) -> io::R
     )?;
     for (i, action) in vectors.actions.iter().enumerate() {
         write!(out, "<Vector action=\"{action}\" obsValue=\"0\">")?;
-        for (state, &value) in vectors.vector(i).iter().enumerate() {
-            out.text(if state == 0 { "" } else { " " })?;
+        // SARSOP's programs read a number up to the next blank: without one, the last takes the tag with it.
+        for &value in vectors.vector(i) {
             out.real(value)?;
+            out.text(" ")?;
         }
         out.text("</Vector>\n")?;
     }
