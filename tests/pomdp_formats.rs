@@ -529,8 +529,8 @@ fn vectors_of_other_tools_are_read() {
     assert_eq!(error(sparse), "m: vectors of 3 states, expected 2 as in the model");
     assert_eq!(
         error(&sparse.replace("numObsValue=\"1\"", "numObsValue=\"4\"")),
-        "m:1:53: vectors of 4 values that are seen, \
-               expected those of a flat model, 1"
+        "m:1:53: vectors of 4 values that are seen, with 3 states each; expected 1, as nothing of the model's states is always \
+         seen"
     );
     assert_eq!(error("0\n1 2\n\n3\n1 2"), "m: vector 1 has action 3, expected one below 3 as in the model");
     assert_eq!(error("0\n1 2\n\n1\n1 2 3"), "m:5:1: a vector of 3 numbers, expected 2 as in the first");
@@ -778,4 +778,53 @@ fn mutations_of_other_formats_are_read_or_refused() {
     ] {
         assert!(read > 20 && refused > 500, "{format}: {read} read, {refused} refused");
     }
+}
+
+/// A part of the state that is always seen: where the rover is, of which nothing is known before the start.
+#[test]
+fn parts_that_are_seen_are_kept() {
+    let rover = formats::read_from(ROVER.as_bytes(), "rover", None).unwrap();
+    assert_eq!(rover.seen.len(), rover.states() as usize);
+    let mut json = Vec::new();
+    formats::write_to(&mut json, Format::Json, &rover).unwrap();
+    let again = formats::read_from(&json[..], "json", None).unwrap();
+    assert_eq!((again.seen, again.start.clone()), (rover.seen.clone(), rover.start.clone()));
+    // Each part's probability and what is known then make b₀ again.
+    let mut mixed = vec![0.0; rover.states() as usize];
+    for (prob, belief) in rover.starts() {
+        belief.iter().for_each(|(state, p)| mixed[state as usize] += prob * p);
+    }
+    let start = rover.start.to_dense(rover.states());
+    assert!(mixed.iter().zip(&start).all(|(a, b)| (a - b).abs() < 1e-15), "{mixed:?}");
+
+    // SARSOP's policies of such models have vectors for each part.
+    let parts = *rover.seen.iter().max().unwrap() + 1;
+    let length = rover.states() / parts;
+    let mut vectors = AlphaVectors::new(rover.states());
+    let value = |vector: u32, state: u32| f64::from((7 * vector + 3 * state) % 11) - 5.0;
+    (0..6)
+        .for_each(|i| vectors.push(i % rover.actions(), &(0..rover.states()).map(|s| value(i, s)).collect::<Vec<_>>()));
+    let mut text = Vec::new();
+    let policy = Policy { vectors: &vectors, model: Some(&rover), name: "rover" };
+    formats::write_policy_to(&mut text, Format::PolicyXml, policy).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains(&format!("vectorLength=\"{length}\" numObsValue=\"{parts}\"")), "{text}");
+    let read = formats::read_vectors_from(text.as_bytes(), "p", None, Some(&rover)).unwrap();
+    for part in 0..parts {
+        let states: Vec<u32> = (0..rover.states()).filter(|&s| rover.seen[s as usize] == part).collect();
+        for weight in 0..=10 {
+            let mut dense = vec![0.0; rover.states() as usize];
+            dense[states[0] as usize] += f64::from(weight) / 10.0;
+            dense[states[states.len() - 1] as usize] += 1.0 - f64::from(weight) / 10.0;
+            let belief = Belief::dense(&dense);
+            let ((a, own), (b, its)) = (vectors.best(&belief).unwrap(), read.best(&belief).unwrap());
+            assert!((own - its).abs() < 1e-12, "{own} {its}");
+            let tied = |set: &AlphaVectors, action: u32| {
+                (0..set.len()).any(|i| set.actions[i] == action && (belief.dot(set.vector(i)) - own).abs() < 1e-12)
+            };
+            assert!(tied(&vectors, read.actions[b]) && tied(&read, vectors.actions[a]));
+        }
+    }
+    let error = formats::read_vectors_from(text.as_bytes(), "p", None, Some(&model(TIGER))).unwrap_err().to_string();
+    assert!(error.contains("expected 1, as nothing of the model's states is always seen"), "{error}");
 }

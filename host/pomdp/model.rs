@@ -5,6 +5,8 @@
 //!
 //! > b^{a,o}(s') ∝ O(a, s', o) · Σₛ T(s, a, s') b(s)
 
+use std::collections::BTreeMap;
+
 use super::belief::Belief;
 use crate::mdp::model::{Choices, Csr, Mdp};
 use crate::mdp::validate;
@@ -47,6 +49,9 @@ pub struct Pomdp {
     pub observations: Csr,
     /// b₀, where the process starts.
     pub start: Belief,
+    /// x(s), the part of each state that is always seen, also at the start (mixed observability: Ong, Png, Hsu and Lee,
+    /// *International Journal of Robotics Research* 29, 2010); empty where there is none.
+    pub seen: Vec<u32>,
     /// What states, actions and observations are called.
     pub names: Names,
 }
@@ -119,6 +124,27 @@ pub enum Invalid {
     /// b₀ is no distribution over states.
     #[error("the start belief {0}")]
     Start(String),
+    /// Parts that are seen of another number.
+    #[error("the seen parts of {found} states, expected those of {expected}")]
+    SeenStates {
+        /// How many.
+        found: usize,
+        /// |S|.
+        expected: usize,
+    },
+    /// A part that is said to be seen is not.
+    #[error(
+        "after action {action} observation {observation} can be seen in states {states:?}, whose seen parts differ; expected \
+         observations that tell them apart"
+    )]
+    NotSeen {
+        /// The action.
+        action: usize,
+        /// The observation.
+        observation: u32,
+        /// Two states.
+        states: [usize; 2],
+    },
     /// Names of another number.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
@@ -175,6 +201,33 @@ impl Pomdp {
     pub fn reward(&self, rewards: &[f64], belief: &Belief, action: u32) -> f64 {
         let actions = self.actions();
         belief.iter().map(|(state, prob)| prob * rewards[state as usize * actions as usize + action as usize]).sum()
+    }
+
+    /// What may be known at the start, before the first action: p(x) and b₀ given x for every x that b₀ allows, in the order of x.
+    /// Without a part that is seen it is b₀.
+    #[must_use]
+    pub fn starts(&self) -> Vec<(f64, Belief)> {
+        if self.seen.is_empty() {
+            return vec![(1.0, self.start.clone())];
+        }
+        let mut parts: BTreeMap<u32, Belief> = BTreeMap::new();
+        for (state, prob) in self.start.iter() {
+            let part = parts.entry(self.seen[state as usize]).or_default();
+            part.states.push(state);
+            part.probs.push(prob);
+        }
+        let known = |part: Belief| {
+            let prob: f64 = part.probs.iter().sum();
+            (prob, Belief { probs: part.probs.iter().map(|p| p / prob).collect(), ..part })
+        };
+        parts.into_values().map(known).collect()
+    }
+
+    /// What is known at the start in a state that b₀ allows.
+    #[must_use]
+    pub fn start_in(&self, state: u32) -> Belief {
+        let has = |(_, belief): &(f64, Belief)| belief.states.binary_search(&state).is_ok();
+        self.starts().into_iter().find(has).map_or_else(|| Belief::at(state), |(_, belief)| belief)
     }
 
     /// Whether no action leads out of a state.
@@ -256,6 +309,7 @@ impl Pomdp {
             }
         }
         self.observations = scaled(self.observations);
+        self.sees()?;
         let Belief { states: starts, probs } = &mut self.start;
         let sum: f64 = probs.iter().sum();
         if starts.len() != probs.len() || !starts.is_sorted_by(|a, b| a < b) {
@@ -283,6 +337,32 @@ impl Pomdp {
             }
         }
         Ok(self)
+    }
+}
+
+impl Pomdp {
+    /// Whether the parts that are seen are.
+    fn sees(&self) -> Result<(), Invalid> {
+        let states = self.states() as usize;
+        if self.seen.is_empty() {
+            return Ok(());
+        }
+        if self.seen.len() != states {
+            return Err(Invalid::SeenStates { found: self.seen.len(), expected: states });
+        }
+        for action in 0..self.actions() as usize {
+            let mut told: Vec<Option<usize>> = vec![None; self.observation_count as usize];
+            for state in 0..states {
+                let (observed, probs) = self.observed(action as u32, state as u32);
+                for (&observation, _) in observed.iter().zip(probs).filter(|(_, prob)| **prob > 0.0) {
+                    let first = *told[observation as usize].get_or_insert(state);
+                    if self.seen[first] != self.seen[state] {
+                        return Err(Invalid::NotSeen { action, observation, states: [first, state] });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 

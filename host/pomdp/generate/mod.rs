@@ -123,7 +123,8 @@ impl Sizes {
             action_rewards: action_rewards.into(),
             ..Mdp::default()
         };
-        let pomdp = Pomdp { process, observation_count: self.observations, observations, start, names };
+        let pomdp =
+            Pomdp { process, observation_count: self.observations, observations, start, names, ..Pomdp::default() };
         Ok(pomdp.validated()?)
     }
 }

@@ -4,7 +4,8 @@
 //! (each an object of `indptr`, `indices` and `data`): row s·A + a of `P`, with S columns, is T(s, a, ·), and row a·S + s'
 //! of `Z`, with O columns, is O(a, s', ·). Optional are the matrix `R` and `action_rewards` (rewards R(s, a, s'), rows and
 //! columns as `P`; and one number per row), `"objective": "minimize"`, `"format": "CSR"`, `labels`, `grid`; `start`, an
-//! object of `states`, ascending, and their `probs`, the same for all states where there is none; and `names`, an object of
+//! object of `states`, ascending, and their `probs`, the same for all states where there is none; `seen`, for each state the number
+//! of the part of it that is always seen, also at the start; and `names`, an object of
 //! `states`, `actions` and `observations`, each an array of names or empty. Keys come in any order; others are ignored.
 
 use std::io::{self, Read, Write};
@@ -19,14 +20,14 @@ use crate::pomdp::model::{Names, Pomdp};
 
 /// Reads a model, not yet validated.
 pub fn read(reader: impl Read, file: String) -> Result<Pomdp, Error> {
-    let Model { process, observation_count, observations, start, names } = json::parse(reader, file)?;
+    let Model { process, observation_count, observations, start, seen, names } = json::parse(reader, file)?;
     let process = Mdp::from(process);
     let start = match start {
         Some(Start { states, probs }) => Belief { states, probs },
         // A valid model has more rows than states; what is none takes no memory.
         None => Belief::uniform((0..process.states.min(process.transitions.rows() as u32)).collect()),
     };
-    Ok(Pomdp { process, observation_count, observations: Csr::from(observations), start, names })
+    Ok(Pomdp { process, observation_count, observations: Csr::from(observations), start, seen, names })
 }
 
 #[derive(Default)]
@@ -35,6 +36,7 @@ struct Model {
     observation_count: u32,
     observations: Matrix,
     start: Option<Start>,
+    seen: Vec<u32>,
     names: Names,
 }
 
@@ -53,6 +55,7 @@ impl Fields for Model {
         "format",
         "grid",
         "start",
+        "seen",
         "names",
     ];
     const REQUIRED: usize = 6;
@@ -62,6 +65,7 @@ impl Fields for Model {
             "O" => self.observation_count = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
             "Z" => self.observations = map.next_value_seed(Object::at(path))?,
             "start" => self.start = Some(map.next_value_seed(Object::at(path))?),
+            "seen" => self.seen = map.next_value_seed(Array::at(path, "the number of what is seen of a state"))?,
             "names" => self.names = map.next_value_seed(Object::at(path))?,
             key => self.process.read(key, map, path)?,
         }
@@ -111,6 +115,9 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     serde_json::to_writer(&mut *out, &model.start.states)?;
     json::field(out, "probs", &model.start.probs)?;
     write!(out, "}}")?;
+    if !model.seen.is_empty() {
+        json::field(out, "seen", &model.seen)?;
+    }
     if model.names != Names::default() {
         json::field(out, "names", &model.names)?;
     }

@@ -279,7 +279,7 @@ pub fn read_vectors_from(
 fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let vectors = match format {
         Format::Alpha => alpha::read(text, file.clone())?,
-        Format::PolicyXml => policy_xml::read(text, file.clone())?,
+        Format::PolicyXml => policy_xml::read(text, file.clone(), model.map_or(&[], |model| &model.seen))?,
         format => return Err(other_kind(file, format, Kind::Vectors)),
     };
     if let Some(model) = model {
@@ -363,6 +363,10 @@ pub fn write(path: &Path, format: Format, model: &Pomdp) -> Result<(), Error> {
 pub fn write_to(writer: impl Write, format: Format, model: &Pomdp) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
+        Format::Pomdp if model.starts().len() > 1 => {
+            let message = "what is seen at the start has no place in Cassandra's format; JSON has one".to_owned();
+            return Err(no_place(message));
+        }
         Format::Pomdp => cassandra::write(&mut out, model)?,
         Format::Json => json::write(&mut out, model)?,
         _ => return Err(no_place(format!("no model is written in {format}"))),
@@ -398,7 +402,10 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
     let Policy { vectors, model, name } = policy;
     match (format, model) {
         (Format::Alpha, _) => alpha::write(&mut out, vectors)?,
-        (Format::PolicyXml, _) => policy_xml::write(&mut out, vectors, name)?,
+        (Format::PolicyXml, model) => {
+            let (seen, sign) = model.map_or((&[][..], 1.0), |model| (&model.seen, model.process.objective.sign()));
+            policy_xml::write(&mut out, vectors, seen, sign, name)?;
+        }
         (Format::Pg | Format::Dot, Some(model)) => {
             let graph = PolicyGraph::new(model, vectors).ok_or_else(|| no_place("no vectors, no policy".to_owned()))?;
             match format {

@@ -1,25 +1,51 @@
 //! SARSOP's policies: a `Policy` with an `AlphaVector` of `Vector`s (all values) and `SparseVector`s (`Entry`s of a state and its
 //! value).
 //!
-//! `vectorLength` counts the states that are not seen and `numObsValue` those that are. All states of a model here are of the
-//! first kind: there is one value that is seen, 0.
+//! A model may have a part x of its states that is always seen. Then `numObsValue` counts the values of x, `obsValue` is the one
+//! that a vector is for, and `vectorLength` counts the states with the same x. A vector here is one for all states: the k-th
+//! vectors of an action for all x make one. Where an x has fewer of them, it has numbers below all of its own, which are never the best.
 
 use std::io::{self, Write};
 
 use quick_xml::escape::escape;
+use rayon::prelude::*;
 
 use super::Error;
 use super::place::Fault;
-use super::xml;
+use super::xml::{self, Element};
 use crate::mdp::io::lines::Put;
 use crate::pomdp::alpha::AlphaVectors;
 
-/// Reads vectors.
-pub fn read(text: &[u8], file: String) -> Result<AlphaVectors, Error> {
-    vectors(text).map_err(|fault| fault.error(file, text))
+/// Reads vectors of a model, of which `seen` is what is always seen of each state, if anything.
+pub fn read(text: &[u8], file: String, seen: &[u32]) -> Result<AlphaVectors, Error> {
+    vectors(text, &Parts::of(seen)).map_err(|fault| fault.error(file, text))
 }
 
-fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
+/// The states of each part that is seen.
+struct Parts(Vec<Vec<u32>>);
+
+impl Parts {
+    fn of(seen: &[u32]) -> Self {
+        let count = seen.iter().max().map_or(0, |most| *most as usize + 1);
+        let mut parts = vec![Vec::new(); count];
+        seen.iter().zip(0..).for_each(|(&part, state)| parts[part as usize].push(state));
+        Self(parts)
+    }
+
+    /// How many states each of them has, if all have as many: those of a model whose states are all combinations.
+    fn length(&self) -> Option<usize> {
+        let length = self.0.first()?.len();
+        (length > 0 && self.0.iter().all(|states| states.len() == length)).then_some(length)
+    }
+}
+
+/// A vector for one value of x, or for all states.
+struct Plane {
+    action: u32,
+    values: Vec<f64>,
+}
+
+fn vectors(text: &[u8], parts: &Parts) -> Result<AlphaVectors, Fault> {
     let policy = xml::parse(text)?;
     if policy.name != "Policy" {
         return Err(Fault::new(policy.at, format!("found <{}>, expected <Policy>", policy.name)));
@@ -28,80 +54,162 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
         return Err(Fault::new(policy.at, format!("a policy of type \"{kind}\", expected \"value\"")));
     }
     let list = policy.required("AlphaVector")?;
-    let states = list.integer("vectorLength")?;
+    let length = list.integer("vectorLength")?;
     let seen = list.attribute("numObsValue").map_or(Ok(1), |_| list.integer("numObsValue"))?;
-    if seen != 1 {
-        return Err(Fault::new(
-            list.at,
-            format!("vectors of {seen} values that are seen, expected those of a flat model, 1"),
-        ));
+    if seen != 1 && (seen as usize != parts.0.len() || parts.length() != Some(length as usize)) {
+        let expected = match parts.length() {
+            Some(own) => format!("{} values of {own} states each as in the model, or 1", parts.0.len()),
+            None => "1, as nothing of the model's states is always seen".to_owned(),
+        };
+        let message = format!("vectors of {seen} values that are seen, with {length} states each; expected {expected}");
+        return Err(Fault::new(list.at, message));
     }
-    let (mut vectors, mut values) = (AlphaVectors::new(states), Vec::new());
+    let mut planes: Vec<Vec<Plane>> = (0..seen).map(|_| Vec::new()).collect();
+    let mut found = 0;
     for vector in &list.children {
-        values.clear();
-        match &vector.name[..] {
-            "Vector" => {
-                let words = vector.words()?;
-                values.reserve(words.len());
-                for word in words {
-                    values.push(word.real()?);
-                }
-                if values.len() != states as usize {
-                    let found = values.len();
-                    return Err(Fault::new(vector.at, format!("a vector of {found} numbers, expected {states}")));
-                }
-            }
-            "SparseVector" => {
-                // Only as long as the other vectors are.
-                values.resize(states as usize, 0.0);
-                for entry in vector.all("Entry") {
-                    let [state, value] = entry.words()?[..] else {
-                        return Err(Fault::new(entry.at, "an <Entry> that is not a state and its value"));
-                    };
-                    let place = state.text.parse().ok().and_then(|state: usize| values.get_mut(state));
-                    *place.ok_or_else(|| state.unexpected(&format!("a state below {states}")))? = value.real()?;
-                }
-            }
-            _ => continue,
-        }
-        if vector.attribute("obsValue").map_or(Ok(0), |_| vector.integer("obsValue"))? != 0 {
-            return Err(Fault::new(vector.at, "an obsValue that is not 0, which is the only one of a flat model"));
-        }
-        vectors.push(vector.integer("action")?, &values);
+        let Some(values) = numbers(vector, length as usize)? else { continue };
+        let place = vector.attribute("obsValue").map_or(Ok(0), |_| vector.integer("obsValue"))?;
+        let Some(planes) = planes.get_mut(place as usize) else {
+            return Err(Fault::new(vector.at, format!("obsValue {place}, expected one below numObsValue, {seen}")));
+        };
+        planes.push(Plane { action: vector.integer("action")?, values });
+        found += 1;
     }
-    if vectors.is_empty() {
+    if found == 0 {
         return Err(Fault::new(list.at, "<AlphaVector> has no vector"));
     }
     // A file that was cut and mended, or whose vectors have other names.
-    if list.attribute("numVectors").is_some() && list.integer("numVectors")? as usize != vectors.len() {
-        let (found, expected) = (vectors.len(), list.integer("numVectors")?);
-        return Err(Fault::new(
-            list.at,
-            format!("<AlphaVector> has {found} vectors, expected {expected} as numVectors says"),
-        ));
+    if list.attribute("numVectors").is_some() && list.integer("numVectors")? != found {
+        let expected = list.integer("numVectors")?;
+        let message = format!("<AlphaVector> has {found} vectors, expected {expected} as numVectors says");
+        return Err(Fault::new(list.at, message));
     }
-    Ok(vectors)
+    if seen == 1 {
+        let mut vectors = AlphaVectors::new(length);
+        planes.iter().flatten().for_each(|plane| vectors.push(plane.action, &plane.values));
+        return Ok(vectors);
+    }
+    if let Some(place) = planes.iter().position(Vec::is_empty) {
+        return Err(Fault::new(list.at, format!("<AlphaVector> has no vector with obsValue {place}")));
+    }
+    Ok(joined(planes, parts, seen * length))
 }
 
-/// Writes vectors of the model that is called `model`.
-pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: &str) -> io::Result<()> {
+/// The numbers of a vector; `None` of an element that is none.
+fn numbers(vector: &Element, length: usize) -> Result<Option<Vec<f64>>, Fault> {
+    let mut values = Vec::new();
+    match &vector.name[..] {
+        "Vector" => {
+            let words = vector.words()?;
+            values.reserve(words.len());
+            for word in words {
+                values.push(word.real()?);
+            }
+            if values.len() != length {
+                let found = values.len();
+                return Err(Fault::new(vector.at, format!("a vector of {found} numbers, expected {length}")));
+            }
+        }
+        "SparseVector" => {
+            // Only as long as the other vectors are.
+            values.resize(length, 0.0);
+            for entry in vector.all("Entry") {
+                let [state, value] = entry.words()?[..] else {
+                    return Err(Fault::new(entry.at, "an <Entry> that is not a state and its value"));
+                };
+                let place = state.text.parse().ok().and_then(|state: usize| values.get_mut(state));
+                *place.ok_or_else(|| state.unexpected(&format!("a state below {length}")))? = value.real()?;
+            }
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(values))
+}
+
+/// Vectors for all states, made of those for each x.
+fn joined(planes: Vec<Vec<Plane>>, parts: &Parts, states: u32) -> AlphaVectors {
+    // Below all that x has in a state, so that only its own vectors are ever the best.
+    let mut below = vec![0.0; states as usize];
+    for (planes, own) in planes.iter().zip(&parts.0) {
+        let all = planes.iter().flat_map(|plane| &plane.values);
+        let largest = all.fold(1.0, |most: f64, value| most.max(value.abs()));
+        for (i, &state) in own.iter().enumerate() {
+            let least = planes.iter().map(|plane| plane.values[i]).fold(f64::INFINITY, f64::min);
+            below[state as usize] = least - largest;
+        }
+    }
+    let mut actions: Vec<u32> = planes.iter().flatten().map(|plane| plane.action).collect();
+    actions.sort_unstable();
+    actions.dedup();
+    let mut vectors = AlphaVectors::new(states);
+    for action in actions {
+        let mut own: Vec<_> =
+            planes.iter().map(|planes| planes.iter().filter(|plane| plane.action == action)).collect();
+        loop {
+            let (mut values, mut any) = (below.clone(), false);
+            for (planes, own) in own.iter_mut().zip(&parts.0) {
+                if let Some(plane) = planes.next() {
+                    any = true;
+                    own.iter().zip(&plane.values).for_each(|(&state, &value)| values[state as usize] = value);
+                }
+            }
+            if !any {
+                break;
+            }
+            vectors.push(action, &values);
+        }
+    }
+    vectors
+}
+
+/// Writes vectors of the model that is called `model`, of which `seen` is what is always seen of each state, if anything. They
+/// are written for each x then, without those that another one exceeds in all of its states. `sign` is −1 where they are costs.
+pub fn write(out: &mut impl Write, vectors: &AlphaVectors, seen: &[u32], sign: f64, model: &str) -> io::Result<()> {
+    let mut parts = Parts::of(seen);
+    if parts.length().is_none() || seen.len() != vectors.states as usize {
+        parts = Parts(vec![(0..vectors.states).collect()]);
+    }
+    let kept: Vec<Vec<usize>> = match &parts.0[..] {
+        // As they are.
+        [_] => vec![(0..vectors.len()).collect()],
+        parts => parts.par_iter().map(|states| undominated(vectors, states, sign)).collect(),
+    };
     let model: String = model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     writeln!(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Policy version=\"0.1\" type=\"value\" model=\"{}\">\n\
-         <AlphaVector vectorLength=\"{}\" numObsValue=\"1\" numVectors=\"{}\">",
+         <AlphaVector vectorLength=\"{}\" numObsValue=\"{}\" numVectors=\"{}\">",
         escape(&model),
-        vectors.states,
-        vectors.len()
+        parts.length().unwrap_or_default(),
+        parts.0.len(),
+        kept.iter().map(Vec::len).sum::<usize>()
     )?;
-    for (i, action) in vectors.actions.iter().enumerate() {
-        write!(out, "<Vector action=\"{action}\" obsValue=\"0\">")?;
-        // SARSOP's programs read a number up to the next blank: without one, the last takes the tag with it.
-        for &value in vectors.vector(i) {
-            out.real(value)?;
-            out.text(" ")?;
+    for (part, (states, kept)) in parts.0.iter().zip(&kept).enumerate() {
+        for &i in kept {
+            write!(out, "<Vector action=\"{}\" obsValue=\"{part}\">", vectors.actions[i])?;
+            // SARSOP's programs read a number up to the next blank: without one, the last takes the tag with it.
+            for &state in states {
+                out.real(vectors.vector(i)[state as usize])?;
+                out.text(" ")?;
+            }
+            out.text("</Vector>\n")?;
         }
-        out.text("</Vector>\n")?;
     }
     out.text("</AlphaVector>\n</Policy>\n")
+}
+
+/// The vectors that none exceeds in all of these states: of equal ones the first.
+fn undominated(vectors: &AlphaVectors, states: &[u32], sign: f64) -> Vec<usize> {
+    let own = |i: usize| states.iter().map(move |&state| sign * vectors.vector(i)[state as usize]);
+    let mut order: Vec<(usize, f64)> = (0..vectors.len()).map(|i| (i, own(i).sum())).collect();
+    // Who exceeds another has the larger sum.
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut kept: Vec<usize> = Vec::new();
+    for (i, _) in order {
+        if !kept.iter().any(|&other| own(i).zip(own(other)).all(|(own, other)| own <= other)) {
+            kept.push(i);
+        }
+    }
+    kept.sort_unstable();
+    kept
 }

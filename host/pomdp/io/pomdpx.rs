@@ -2,7 +2,7 @@
 //!
 //! States are all combinations of the values of the state variables, the last variable changing fastest, and so are actions; an
 //! observation is a combination of the values of the observation variables and then of the state variables that are fully
-//! observed. Names are those of values, joined by `_`. Rewards are the sum of all reward functions, in expectation over
+//! observed; these are also seen at the start. Names are those of values, joined by `_`. Rewards are the sum of all reward functions, in expectation over
 //! observations. A state variable may depend on others of the same time, in no circle.
 
 use std::collections::HashMap;
@@ -512,7 +512,13 @@ fn model(root: &Element) -> Result<Pomdp, Fault> {
         actions: names(&action_slots, variables, action_count),
         observations: names(&observed_slots, variables, observation_count),
     };
-    Ok(Pomdp { process, observation_count, observations, start, names })
+    let part = |state: usize| {
+        let mut values = vec![0; variables.slots.len()];
+        assign(&after_slots, variables, state, &mut values);
+        seen.iter().fold(0, |part, &slot| part * variables.size(slot) as u32 + values[slot] as u32)
+    };
+    let seen = if seen.is_empty() { Vec::new() } else { (0..states as usize).map(part).collect() };
+    Ok(Pomdp { process, observation_count, observations, start, seen, names })
 }
 
 /// The sum of all reward functions: R(s, a, s') of rows in which it depends on s', and one number a row for the others.

@@ -349,7 +349,7 @@ impl<'t> Reader<'t> {
             action_rewards: action_rewards.into(),
             ..Mdp::default()
         };
-        Ok(Pomdp { process, observation_count, observations, start, names })
+        Ok(Pomdp { process, observation_count, observations, start, names, ..Pomdp::default() })
     }
 }
 
