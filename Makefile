@@ -5,7 +5,7 @@
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-setup: ## install what the build needs: the device compiler, and ptxas to check what it makes
+setup: ## install what the build needs: the device compiler, and ptxas to make machine code
 	@scripts/setup.sh
 
 demo: setup ## solve a 512 x 512 grid world and draw it, into target/demo

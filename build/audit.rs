@@ -33,6 +33,9 @@ pub fn faults(
     let found: BTreeSet<_> = module.entries.iter().map(|entry| entry.name.to_owned()).collect();
     faults.extend(expected.difference(&found).map(|name| format!("the kernel {name} is declared, but not there")));
     faults.extend(found.difference(expected).map(|name| format!("the entry {name} is no kernel of the sources")));
+    faults.extend(module.shared_variables().into_iter().map(|(name, [one, other])| {
+        format!("the kernels {one} and {other} share the variable {name}, and each kernel is a module with its own")
+    }));
     faults.extend(module.entries.iter().flat_map(divergence::duplicated_barriers));
     faults
 }

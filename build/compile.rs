@@ -14,6 +14,8 @@ pub struct Baseline {
     pub sm: u32,
     /// The version of the PTX language.
     pub ptx: (u32, u32),
+    /// The GPUs for which it becomes machine code.
+    pub machine: &'static [u32],
 }
 
 /// Compiles every baseline, side by side, and gives the PTX of each.

@@ -1,37 +1,74 @@
-//! Writes the PTX and the kernels' signatures where the host crate finds them.
+//! Writes the device code and the kernels' signatures where the host crate finds them.
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread;
 
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+use crate::assemble::Assembler;
 use crate::compile::Baseline;
 use crate::ptx::Module;
 
-/// Writes `ptx_table.rs` and the PTX beside it. `compiler` is what made them, or why nothing did.
+/// The device code of one baseline.
+pub struct Compiled<'a> {
+    pub baseline: &'a Baseline,
+    pub module: Module<'a>,
+    /// For each kernel, in the order of the module's entries: a module that holds it alone.
+    pub texts: Vec<String>,
+    /// The same as machine code, with the compute capability that it is for.
+    pub machine: Vec<(u32, Vec<Vec<u8>>)>,
+}
+
+/// Writes `ptx_table.rs` and beside it a file for each baseline: its kernels one after the other, each as PTX and then as
+/// machine code, all compressed by themselves. `compiler` is what made them, or why nothing did.
 pub fn write(
     out: &Path,
-    modules: &[(&Baseline, &str, Module<'_>)],
+    baselines: &[Compiled<'_>],
     compiler: Result<&str, &str>,
+    assembler: Option<&Assembler>,
 ) -> Result<(), String> {
     let mut table = String::from("static BASELINES: &[Baseline] = &[\n");
-    for (Baseline { sm, ptx }, text, module) in modules {
-        save(&out.join(format!("sm_{sm}.ptx")), text)?;
+    for Compiled { baseline: Baseline { sm, ptx, .. }, module, texts, machine } in baselines {
+        let gpus: Vec<u32> = machine.iter().map(|&(sm, _)| sm).collect();
         // Writing to a string cannot fail.
-        let _ =
-            writeln!(table, "    Baseline {{ sm: {sm}, ptx: {ptx:?}, text: include_str!(\"sm_{sm}.ptx\"), entries: &[");
-        for entry in &module.entries {
-            let _ = writeln!(table, "        Entry {{ name: {:?}, params: &{:?} }},", entry.name, entry.params);
+        let _ = writeln!(table, "    Baseline {{ sm: {sm}, ptx: {ptx:?}, machine: &{gpus:?},");
+        let _ = writeln!(table, "      data: include_bytes!(\"sm_{sm}.code\"), entries: &[");
+        // Side by side, as build scripts are compiled without optimisation.
+        let packed: Vec<Vec<Vec<u8>>> = thread::scope(|scope| {
+            let texts = scope.spawn(|| compressed(texts));
+            let codes: Vec<_> = machine.iter().map(|(_, codes)| scope.spawn(|| compressed(codes))).collect();
+            let threads = std::iter::once(texts).chain(codes);
+            let joined = threads.map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
+            joined.collect::<Result<_, String>>()
+        })?;
+        let mut data = Vec::new();
+        for (index, entry) in module.entries.iter().enumerate() {
+            let mut at = vec![data.len()];
+            for kind in &packed {
+                data.extend_from_slice(&kind[index]);
+                at.push(data.len());
+            }
+            let _ =
+                writeln!(table, "        Entry {{ name: {:?}, params: &{:?}, at: &{at:?} }},", entry.name, entry.params);
         }
         table.push_str("    ] },\n");
+        save(&out.join(format!("sm_{sm}.code")), &data)?;
     }
     let _ = writeln!(
         table,
         "];\n/// Why this binary holds no device code.\npub static NO_PTX: Option<&str> = {:?};\n\
-         /// The compiler of the device code.\npub static DEVICE_COMPILER: Option<&str> = {:?};",
+         /// The compiler of the device code.\npub static DEVICE_COMPILER: Option<&str> = {:?};\n\
+         /// The CUDA release whose assembler made the machine code, and its major and minor number.\n\
+         pub static ASSEMBLER: Option<(&str, (u32, u32))> = {:?};",
         compiler.err(),
-        compiler.ok()
+        compiler.ok(),
+        assembler.map(|assembler| (&assembler.version, assembler.cuda))
     );
-    save(&out.join("ptx_table.rs"), &table)
+    save(&out.join("ptx_table.rs"), table.as_bytes())
 }
 
 /// Keeps a copy of the PTX where people and tools find it: `target/ptx/sm_80.ptx`.
@@ -39,10 +76,19 @@ pub fn keep(target: &Path, baseline: &Baseline, text: &str) -> Result<PathBuf, S
     let folder = target.join("ptx");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let path = folder.join(format!("sm_{}.ptx", baseline.sm));
-    save(&path, text)?;
+    save(&path, text.as_bytes())?;
     Ok(path)
 }
 
-fn save(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+fn compressed<T: AsRef<[u8]>>(codes: &[T]) -> Result<Vec<Vec<u8>>, String> {
+    let compress = |code: &T| {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(code.as_ref())?;
+        encoder.finish()
+    };
+    codes.iter().map(compress).collect::<Result<_, io::Error>>().map_err(|error| error.to_string())
+}
+
+fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }

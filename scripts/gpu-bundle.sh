@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export WARPKOV_REQUIRE_PTX=1
+export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
 target=${CARGO_TARGET_DIR:-target}
 bundle=$target/gpu-bundle
 
@@ -23,13 +23,15 @@ kernels=$(executable kernels <<<"$tests")
 reference=$(executable mdp_reference <<<"$tests")
 
 rm -rf "$bundle"
-mkdir -p "$bundle/data"
+mkdir -p "$bundle/data" "$bundle/peers"
 strip -o "$bundle/warpkov" "$cli"
 strip -o "$bundle/kernels" "$kernels"
 strip -o "$bundle/mdp_reference" "$reference"
 for file in data/*.json; do
     [[ ! -e $file ]] || cp "$file" "$bundle/data/"
 done
+cp benches/startup.sh "$bundle"
+cp benches/peers/context.c "$bundle/peers"
 cat >"$bundle/run.sh" <<'RUN'
 #!/usr/bin/env bash
 # Tests and measures on this machine's GPU.
@@ -39,6 +41,7 @@ WARPKOV_REQUIRE_GPU=1 ./kernels cuda
 ./mdp_reference
 ./warpkov devices
 ./warpkov bench mdp
+! command -v cc >/dev/null || ./startup.sh ./warpkov
 RUN
 chmod +x "$bundle/run.sh"
 

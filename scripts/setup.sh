@@ -38,5 +38,5 @@ elif ((${#basics[@]})); then
     echo "Please install a C linker with the C library's headers, and Python 3.11 or newer with venv." >&2
 fi
 device_compiler || echo "For the GPU code, run: rustup toolchain install 1.96.0 -c rust-src" >&2
-# Only the report on the PTX needs it, and fails where it is missing.
-scripts/ptxas.sh >/dev/null || echo "No ptxas: make ptx-report and make test will not work." >&2
+# Without it the driver compiles the kernels, and the report on them fails.
+scripts/ptxas.sh >/dev/null || echo "No ptxas, so no machine code: make ptx-report and make test will not work." >&2

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs)]
 
+#[path = "../build/assemble.rs"]
+mod assemble;
 #[path = "../build/audit.rs"]
 mod audit;
 #[path = "../build/compiler.rs"]
@@ -11,7 +13,9 @@ mod divergence;
 #[path = "../build/ptx.rs"]
 mod ptx;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use warpkov::backend::cuda::{Entry, baselines};
 
 /// A module of one kernel, `k`, with the given declarations before it and the given body.
 fn module(declarations: &str, body: &str) -> String {
@@ -46,6 +50,91 @@ fn reads_entries_with_their_parameters() {
 }
 
 #[test]
+fn takes_a_module_apart_with_all_that_each_kernel_needs() {
+    let header = ".version 7.4\n.target sm_80\n.address_size 64\n";
+    let tile = ".shared .align 16 .b8 tile[256];\n";
+    let other = ".shared .align 16 .b8 tile_2[256];\n";
+    let dynamic = ".extern .shared .align 16 .b8 dynamic[];\n";
+    let table = ".global .align 4 .b8 table[8] = {1, 2, 3, 4,\n\t5, 6, 7, 8};\n";
+    let declared = ".func  (.param .b32 result) helper\n(\n\t.param .b32 helper_param_0\n)\n;\n";
+    let helper = "// A comment {\n.func  (.param .b32 result) helper(\n\t.param .b32 helper_param_0\n)\n{\n\tld.global.b32 %r1, \
+                  [table+4];\n\tret;\n}\n";
+    let caller = ".func caller()\n{\n\tcall.uni (r), helper, (p);\n\tret;\n}\n";
+    let b = ".visible .entry b(\n\t.param .u64 b_param_0\n)\n.maxntid 128\n{\n\tcall.uni caller, ();\n\tret;\n}\n";
+    let a =
+        ".visible .entry a()\n{\n\tmov.b64 %rd1, tile;\n\t{ .reg .b64 t; cvta.shared.u64 t, dynamic; }\n\tret;\n}\n";
+    let text = [header, tile, other, dynamic, declared, table, b, a, helper, caller].concat();
+    let module = ptx::parse(&text).expect("the module is read");
+    let alone: Vec<_> = module.entries.iter().map(|entry| module.alone(entry)).collect();
+    let helper = helper.trim_start_matches("// A comment {\n");
+    let [with_a, with_b] = [[header, tile, dynamic, a].concat(), [header, declared, table, b, helper, caller].concat()];
+    assert_eq!(alone, [with_a, with_b]);
+    // Taken apart again, nothing is left out.
+    for text in &alone {
+        let module = ptx::parse(text).expect("the module is read");
+        assert_eq!((module.version, module.target, module.entries.len()), ("7.4", "sm_80", 1));
+        assert_eq!(&module.alone(&module.entries[0]), text);
+    }
+}
+
+#[test]
+fn refuses_what_does_not_end_or_has_no_name() {
+    let cut = module("", "ret;").trim_end().trim_end_matches('}').to_owned();
+    assert!(ptx::parse(&cut).err().is_some_and(|why| why.contains("line 5")));
+    assert!(ptx::parse(&module(".shared .align 4 .b8 [4];", "ret;")).is_err());
+}
+
+#[test]
+fn refuses_variables_that_kernels_share() {
+    let two = |variable: &str| {
+        let text = module(variable, "\tst.global.b32 [counter], 1;\n\tret;");
+        let second = text.split_once(".visible").map(|(_, entry)| entry.replace(" k(", " l(")).unwrap_or_default();
+        faults(&format!("{text}.visible{second}"), &["k", "l"])
+    };
+    assert_one(&two(".global .align 4 .u32 counter;"), "the kernels k and l share the variable counter");
+    assert_eq!(two(".global .align 4 .u32 counter = 5;"), [""; 0]);
+    assert_eq!(two(".shared .align 4 .b8 counter[4];"), [""; 0]);
+    assert_eq!(
+        faults(&module(".global .align 4 .u32 counter;", "\tred.global.add.u32 [counter], 1;"), &["k"]),
+        [""; 0]
+    );
+}
+
+/// What this build embeds: each kernel as a module of its own.
+#[test]
+fn every_kernel_of_this_build_stands_alone() {
+    let declared = |text: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter(|line| line.starts_with('.') && line.ends_with(';'));
+        lines.filter_map(|line| Some(line.split('[').next()?.split_whitespace().last()?.to_owned())).collect()
+    };
+    for baseline in baselines() {
+        let text = |entry: &Entry| baseline.text(entry).expect("it is whole");
+        let texts: BTreeMap<_, _> = baseline.entries.iter().map(|entry| (entry.name, text(entry))).collect();
+        let all: BTreeSet<_> = texts.values().flat_map(|text| declared(text)).collect();
+        for entry in baseline.entries {
+            let text = &texts[entry.name];
+            let module = ptx::parse(text).expect("the module is read");
+            let found: Vec<_> = module.entries.iter().map(|entry| (entry.name, entry.params.as_slice())).collect();
+            assert_eq!(found, [(entry.name, entry.params)]);
+            let expected = BTreeSet::from([entry.name.to_owned()]);
+            assert_eq!(audit::faults(text, &module, baseline.sm, baseline.ptx, &expected), [""; 0]);
+            let (has, body) = (declared(text), &module.entries[0].body);
+            let words = body.iter().flat_map(|(_, line)| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+            let needs: BTreeSet<_> = words.map(str::to_owned).filter(|word| all.contains(word)).collect();
+            assert_eq!(needs, has, "{}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn reads_assembler_versions() {
+    let about = "ptxas: NVIDIA (R) Ptx optimizing assembler\nCopyright (c) 2005-2025 NVIDIA Corporation\n\
+                 Cuda compilation tools, release 12.9, V12.9.86\nBuild cuda_12.9.r12.9/compiler.36037853_0\n";
+    assert_eq!(assemble::parse_version(about), Some(("12.9.86".to_owned(), (12, 9))));
+    assert_eq!(assemble::parse_version("GNU assembler (GNU Binutils) 2.40"), None);
+}
+
+#[test]
 fn accepts_a_clean_module() {
     assert_eq!(body_faults("\tmov.u32 %r1, %tid.x;\n\tbar.sync 0;\n\tret;"), [""; 0]);
 }
@@ -65,7 +154,7 @@ fn refuses_missing_and_unknown_entries() {
 
 #[test]
 fn refuses_functions_elsewhere_and_panics() {
-    assert_one(&faults(&module(".extern .func memcpy", "ret;"), &["k"]), "memcpy");
+    assert_one(&faults(&module(".extern .func memcpy;", "ret;"), &["k"]), "memcpy");
     let call = "\tcall.uni \n\t_ZN4core9panicking5panic17h0E, \n\t(\n\tparam0\n\t);\n\tret;";
     assert_one(&body_faults(call), "may panic");
 }

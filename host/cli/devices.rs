@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::backend::cuda::{DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines};
+use warpkov::backend::cuda::{ASSEMBLER, DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines};
 
 use super::{Error, Outcome};
 
@@ -45,6 +45,11 @@ struct DeviceCode {
     compiler: Option<&'static str>,
     /// Its variants: "sm_80, PTX 7.4".
     baselines: Vec<String>,
+    /// The GPUs that there is machine code for: "sm_86".
+    machine_code: Vec<String>,
+    /// The CUDA release whose assembler made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assembler: Option<&'static str>,
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<&'static str>,
@@ -55,13 +60,20 @@ fn list() -> Listing {
         Ok(gpus) => (gpus, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
+    let machine_code = baselines().iter().flat_map(|code| code.machine).map(|sm| format!("sm_{sm}"));
     let baselines = baselines().iter().map(|code| format!("sm_{}, PTX {}.{}", code.sm, code.ptx.0, code.ptx.1));
     Listing {
         driver: Gpu::driver_version().ok().map(|(major, minor)| format!("{major}.{minor}")),
         gpus,
         no_gpu,
         cpu_cores: available_parallelism().map_or(1, usize::from),
-        device_code: DeviceCode { compiler: DEVICE_COMPILER, baselines: baselines.collect(), missing: NO_PTX },
+        device_code: DeviceCode {
+            compiler: DEVICE_COMPILER,
+            baselines: baselines.collect(),
+            machine_code: machine_code.collect(),
+            assembler: ASSEMBLER.map(|(version, _)| version),
+            missing: NO_PTX,
+        },
     }
 }
 
@@ -86,9 +98,14 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
             1024.0 * gibibytes(gpu.l2_bytes),
             gpu.pci,
         )?;
-        match (&gpu.ptx, &gpu.unsupported) {
-            (Some(sm), _) => writeln!(out, "{:10} runs the device code for sm_{sm}", "")?,
-            (None, why) => writeln!(out, "{:10} cannot be used: {}", "", why.as_deref().unwrap_or("no reason given"))?,
+        match (gpu.machine_code, gpu.ptx, &gpu.unsupported) {
+            (Some(sm), ..) => writeln!(out, "{:10} runs machine code for sm_{sm}", "")?,
+            (None, Some(sm), _) => {
+                writeln!(out, "{:10} runs PTX for sm_{sm}: the driver compiles each kernel when it is first used", "")?;
+            }
+            (None, None, why) => {
+                writeln!(out, "{:10} cannot be used: {}", "", why.as_deref().unwrap_or("no reason given"))?
+            }
         }
     }
     let cores = listing.cpu_cores;
@@ -109,6 +126,9 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
             code.baselines.join("; "),
             compiler.unwrap_or("an unknown compiler")
         )?,
+    }
+    if let Some(version) = code.assembler {
+        writeln!(out, "Machine code: for {}, by ptxas {version}", code.machine_code.join(", "))?;
     }
     Ok(Outcome::Success)
 }

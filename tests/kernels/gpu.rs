@@ -1,5 +1,6 @@
 //! What only a GPU has: events, limits, and memory that ends.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use warpkov::backend::cuda::{CudaError, Gpu};
@@ -15,6 +16,43 @@ pub fn add(suite: &mut Suite<OnGpu>) {
     suite.add("memory_that_is_not_there", |gpu, _| memory(gpu));
     suite.add("empty_buffers", |gpu, _| empty(gpu));
     suite.add("buffers_outlive_their_gpu", |_, _| outlive());
+    let device = suite.device.clone();
+    suite.add(NEW, move |gpu, _| new_kernels(gpu, &device));
+}
+
+/// The name of a case that runs itself again.
+const NEW: &str = "new_kernels";
+
+/// In a process of its own, where no kernel is loaded: the first launch is recorded, of machine code and of PTX.
+fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
+    const ALONE: &str = "WARPKOV_TEST_ALONE";
+
+    if std::env::var_os(ALONE).is_some() {
+        return recorded(gpu);
+    }
+    let machine =
+        Gpu::list()?.iter().any(|info| device == format!("cuda:{}", info.ordinal) && info.machine_code.is_some());
+    for code in ["ptx", "machine"].into_iter().take(1 + usize::from(machine)) {
+        let case = format!("{device}::{NEW}");
+        let mut again = Command::new(std::env::current_exe()?);
+        let output = again.args([&case, "--exact"]).env(ALONE, "1").env("WARPKOV_CODE", code).output()?;
+        if !output.status.success() || !String::from_utf8_lossy(&output.stdout).contains("1 passed") {
+            return Err(format!("{code}: {}", String::from_utf8_lossy(&output.stdout)).into());
+        }
+    }
+    Ok(())
+}
+
+fn recorded(gpu: &Gpu) -> Outcome {
+    let (x, y) = (gpu.upload(&[1f32, 2.0, 3.0])?, gpu.upload(&[10f32, 20.0, 30.0])?);
+    let mut z = gpu.zeros::<f32>(3)?;
+    // SAFETY: all three vectors have three elements.
+    let add = || unsafe { lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z) };
+    let recording = gpu.record(add)?.ok_or("nothing was recorded")?;
+    same("before the replay", &gpu.to_vec(&z)?, &[0.0; 3])?;
+    // SAFETY: the vectors are there.
+    unsafe { gpu.replay(&recording)? };
+    same("after the replay", &gpu.to_vec(&z)?, &[11.0, 22.0, 33.0])
 }
 
 /// The GPU's own clock agrees with the host's: within it, and not far below for work that fills the time.

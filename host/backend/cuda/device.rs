@@ -1,12 +1,14 @@
 //! One GPU: its memory, its kernels and its clock.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cust::CudaApiVersion;
@@ -22,7 +24,7 @@ use warpkov_kernels::launch::{Arg, Buffer, Call, Device};
 
 use super::driver::{self, Driver, Handle, LaunchConfig};
 use super::error::{CudaError, check, from_cust};
-use super::module::{Baseline, Entry, Module, choose};
+use super::module::{Code, Entry, choose};
 
 /// Shared memory per block, in bytes, that a kernel may use without asking for more.
 const SHARED_BY_DEFAULT: u32 = 48 * 1024;
@@ -48,8 +50,10 @@ pub struct DeviceInfo {
     pub max_threads: u32,
     /// PCI address, as `0000:1b:00.0`.
     pub pci: String,
-    /// The device code that it would run: 90 for `sm_90`.
+    /// The baseline of the device code that it would run: 90 for `sm_90`.
     pub ptx: Option<u32>,
+    /// The GPUs that the machine code is for which it would run. `None` if the driver compiles the PTX.
+    pub machine_code: Option<u32>,
     /// Why it would run none.
     pub unsupported: Option<String>,
 }
@@ -62,20 +66,51 @@ pub struct Gpu {
     core: Rc<Core>,
 }
 
-/// What the GPU and its buffers share. The fields are dropped in this order, the context last.
+/// What the GPU and its buffers share. The fields are dropped in this order.
 struct Core {
-    functions: RefCell<HashMap<&'static str, Rc<Function>>>,
-    module: Module,
+    /// Kernels that were launched here.
+    functions: RefCell<HashMap<&'static str, &'static Function>>,
     stream: Stream,
     /// Where copies go that run beside the rest.
     side: Stream,
-    context: Context,
+    started: &'static Started,
+    limits: Limits,
+    /// That of the device code.
+    baseline: u32,
+}
+
+/// A GPU with its context, and the kernels that were loaded into it. All of that stays until the process ends, which is when
+/// the driver takes it down anyway: opening a GPU again is quick.
+struct Started {
+    ordinal: u32,
     driver: &'static Driver,
     device: CudaDevice,
-    ordinal: u32,
-    baseline: &'static Baseline,
-    limits: Limits,
+    context: Context,
     multiprocessors: u32,
+    loaded: Mutex<Loaded>,
+}
+
+/// What is loaded into a context.
+struct Loaded {
+    code: Code,
+    functions: HashMap<&'static str, &'static Function>,
+}
+
+/// The GPUs that were started.
+static STARTED: Mutex<Vec<&'static Started>> = Mutex::new(Vec::new());
+
+/// A GPU's driver and context that are on their way, on a thread of their own. Where this is dropped, the way is waited for:
+/// the driver does not like a process that ends meanwhile.
+#[must_use]
+pub struct Starting(Option<JoinHandle<()>>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            // A panic has been printed, and what failed will fail again where the GPU is opened.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// The largest launch that the GPU takes.
@@ -85,7 +120,7 @@ struct Limits {
     shared_bytes: u32,
 }
 
-/// A kernel of the loaded module.
+/// A kernel, loaded.
 struct Function {
     handle: Handle,
     params: &'static [usize],
@@ -94,46 +129,39 @@ struct Function {
     /// Shared memory that the kernel declares itself, in bytes.
     static_shared: u32,
     /// Dynamic shared memory that it may have so far, in bytes.
-    dynamic_shared: Cell<u32>,
+    dynamic_shared: Mutex<u32>,
     /// Blocks that the GPU holds at one time, by threads and dynamic shared memory of a block.
-    resident: RefCell<HashMap<(u32, u32), u32>>,
+    resident: Mutex<HashMap<(u32, u32), u32>>,
 }
 
+// SAFETY: the handle is one of the driver, whose functions take it on any thread on which its context is current.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
 impl Gpu {
-    /// Opens GPU `ordinal`, and has the driver compile the device code for it (it keeps the result in a cache on disk).
+    /// Opens GPU `ordinal`. Each kernel is loaded when it is first launched: as machine code, or as PTX that the driver compiles
+    /// where there is none for this GPU (it keeps the result in a cache on disk).
     ///
     /// # Errors
     /// No driver, no such GPU, no device code for it, or a driver that refuses.
     pub fn open(ordinal: u32) -> Result<Self, CudaError> {
-        let count = Self::count()?;
-        if ordinal >= count {
-            return Err(CudaError::BadOrdinal { ordinal, count });
-        }
-        let driver = driver::get()?;
-        let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
-        let baseline = choose(compute_capability(device)?, Self::driver_version()?)?;
-        let limits = Limits::of(device)?;
-        let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
-        // Makes the context current, too.
-        let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
+        let started = Started::get(ordinal)?;
+        started.enter()?;
+        let limits = Limits::of(started.device)?;
         let stream = || Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"));
         let (stream, side) = (stream()?, stream()?);
-        let module = Module::load(driver, baseline)?;
-        let functions = RefCell::default();
-        let core = Core {
-            functions,
-            module,
-            stream,
-            side,
-            context,
-            driver,
-            device,
-            ordinal,
-            baseline,
-            limits,
-            multiprocessors,
-        };
+        let baseline = started.code().baseline.sm;
+        let core = Core { functions: RefCell::default(), stream, side, started, limits, baseline };
         Ok(Self { core: Rc::new(core) })
+    }
+
+    /// Starts the driver and the context of GPU `ordinal` on a thread of its own, which takes a third of a second: [`open`](Self::open)
+    /// then waits for what is left of it, and says what went wrong.
+    pub fn start(ordinal: u32) -> Starting {
+        let start = move || drop(Started::get(ordinal));
+        // Without a thread, the driver is started where it is needed.
+        Starting(thread::Builder::new().name("cuda".to_owned()).spawn(start).ok())
     }
 
     /// How many GPUs the driver sees: at least one.
@@ -156,14 +184,7 @@ impl Gpu {
     /// # Errors
     /// As [`count`](Self::count).
     pub fn list() -> Result<Vec<DeviceInfo>, CudaError> {
-        (0..Self::count()?)
-            .map(|ordinal| {
-                let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
-                // Free memory is known to a context only, and a GPU may be taken.
-                let free = Context::new(device).and_then(|_context| mem_get_info()).map(|(free, _)| free as u64);
-                info(device, ordinal, free.ok())
-            })
-            .collect()
+        (0..Self::count()?).map(info).collect()
     }
 
     /// The newest CUDA version that the driver supports (major, minor).
@@ -179,8 +200,9 @@ impl Gpu {
     /// Name and number: "NVIDIA H200 (cuda:0)".
     #[must_use]
     pub fn name(&self) -> String {
-        let name = self.core.device.name().unwrap_or_else(|_| "GPU".to_owned());
-        format!("{name} (cuda:{})", self.core.ordinal)
+        let Started { device, ordinal, .. } = self.core.started;
+        let name = device.name().unwrap_or_else(|_| "GPU".to_owned());
+        format!("{name} (cuda:{ordinal})")
     }
 
     /// Free and total device memory in bytes.
@@ -240,10 +262,89 @@ impl Gpu {
     }
 }
 
-impl Core {
+impl Started {
+    /// GPU `ordinal`, started if it was not.
+    fn get(ordinal: u32) -> Result<&'static Self, CudaError> {
+        let count = Gpu::count()?;
+        if ordinal >= count {
+            return Err(CudaError::BadOrdinal { ordinal, count });
+        }
+        let mut all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(started) = all.iter().copied().find(|started| started.ordinal == ordinal) {
+            return Ok(started);
+        }
+        let driver = driver::get()?;
+        let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
+        let code = choose(compute_capability(device)?, Gpu::driver_version()?)?;
+        let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
+        let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
+        let loaded = Mutex::new(Loaded { code, functions: HashMap::new() });
+        let started = Box::leak(Box::new(Self { ordinal, driver, device, context, multiprocessors, loaded }));
+        all.push(started);
+        Ok(started)
+    }
+
+    /// The device code that it runs.
+    fn code(&self) -> Code {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).code
+    }
+
     /// Makes the context current on the calling thread.
     fn enter(&self) -> Result<(), CudaError> {
         CurrentContext::set_current(&self.context).map_err(from_cust("cuCtxSetCurrent"))
+    }
+
+    /// The kernel of that name, loaded if it was not.
+    fn function(&self, entry: &str) -> Result<&'static Function, CudaError> {
+        let loaded = &mut *self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = loaded.functions.get(entry) {
+            return Ok(function);
+        }
+        let entry = loaded.code.baseline.entry(entry)?;
+        let handle = self.load(&mut loaded.code, entry)?;
+        let attribute = |kind: i32| {
+            let mut value = 0;
+            // SAFETY: the result has a place, and the function belongs to a loaded module.
+            check("cuFuncGetAttribute", unsafe { (self.driver.func_get_attribute)(&mut value, kind, handle) })?;
+            Ok::<u32, CudaError>(value.unsigned_abs())
+        };
+        // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK and CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES.
+        let (max_threads, static_shared) = (attribute(0)?, attribute(1)?);
+        let dynamic_shared = Mutex::new(SHARED_BY_DEFAULT.saturating_sub(static_shared));
+        let (params, resident) = (entry.params, Mutex::default());
+        let function = Function { handle, params, max_threads, static_shared, dynamic_shared, resident };
+        let function = Box::leak(Box::new(function));
+        loaded.functions.insert(entry.name, function);
+        Ok(function)
+    }
+
+    /// Loads a kernel. A driver that does not take the machine code gets the PTX, now and from then on.
+    fn load(&self, code: &mut Code, entry: &Entry) -> Result<Handle, CudaError> {
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        const RELAXED: u32 = 2;
+
+        self.enter()?;
+        // What is being recorded may launch a kernel for the first time. Loading it waits for nothing that is recorded.
+        let mut mode = RELAXED;
+        // SAFETY: the mode has a place, to which the former one of this thread is written.
+        let mut exchange = || unsafe { (self.driver.thread_exchange_capture_mode)(&mut mode) };
+        check("cuThreadExchangeStreamCaptureMode", exchange())?;
+        let handle = code.load(self.driver, entry).or_else(|error| match (error, code.as_ptx()) {
+            (CudaError::Jit { .. }, Some(ptx)) => {
+                *code = ptx;
+                code.load(self.driver, entry)
+            }
+            (error, _) => Err(error),
+        });
+        check("cuThreadExchangeStreamCaptureMode", exchange())?;
+        handle
+    }
+}
+
+impl Core {
+    /// Makes the context current on the calling thread.
+    fn enter(&self) -> Result<(), CudaError> {
+        self.started.enter()
     }
 
     fn stream(&self) -> Handle {
@@ -256,10 +357,10 @@ impl Core {
 
         let mut event = ptr::null_mut();
         // SAFETY: the result has a place, and the context is current.
-        check("cuEventCreate", unsafe { (self.driver.event_create)(&mut event, DISABLE_TIMING) })?;
+        check("cuEventCreate", unsafe { (self.started.driver.event_create)(&mut event, DISABLE_TIMING) })?;
         let moment = Moment { event, core: Rc::clone(self) };
         // SAFETY: event and stream live, and are of the same context.
-        check("cuEventRecord", unsafe { (self.driver.event_record)(event, stream.as_inner().cast()) })?;
+        check("cuEventRecord", unsafe { (self.started.driver.event_record)(event, stream.as_inner().cast()) })?;
         Ok(moment)
     }
 
@@ -267,53 +368,46 @@ impl Core {
     fn wait(&self, stream: &Stream, moment: &Moment) -> Result<(), CudaError> {
         // SAFETY: both live; that the event is destroyed before it comes does not matter to who waits already.
         check("cuStreamWaitEvent", unsafe {
-            (self.driver.stream_wait_event)(stream.as_inner().cast(), moment.event, 0)
+            (self.started.driver.stream_wait_event)(stream.as_inner().cast(), moment.event, 0)
         })
     }
 
     /// Waits for everything asked for so far.
     fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and its context is current.
-        check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(self.stream()) })
+        check("cuStreamSynchronize", unsafe { (self.started.driver.stream_synchronize)(self.stream()) })
     }
 
     /// The kernel of that name, looked up once.
-    fn function(&self, entry: &str) -> Result<Rc<Function>, CudaError> {
+    fn function(&self, entry: &'static str) -> Result<&'static Function, CudaError> {
         if let Some(function) = self.functions.borrow().get(entry) {
-            return Ok(Rc::clone(function));
+            return Ok(function);
         }
-        let entry: &'static Entry = self.baseline.entry(entry)?;
-        let handle = self.module.function(entry.name)?;
-        let attribute = |kind: i32| {
-            let mut value = 0;
-            // SAFETY: the result has a place, and the function belongs to the loaded module.
-            check("cuFuncGetAttribute", unsafe { (self.driver.func_get_attribute)(&mut value, kind, handle) })?;
-            Ok::<u32, CudaError>(value.unsigned_abs())
-        };
-        // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK and CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES.
-        let (max_threads, static_shared) = (attribute(0)?, attribute(1)?);
-        let dynamic_shared = Cell::new(SHARED_BY_DEFAULT.saturating_sub(static_shared));
-        let resident = RefCell::default();
-        let params = entry.params;
-        let function = Rc::new(Function { handle, params, max_threads, static_shared, dynamic_shared, resident });
-        self.functions.borrow_mut().insert(entry.name, Rc::clone(&function));
+        let function = self.started.function(entry)?;
+        self.functions.borrow_mut().insert(entry, function);
         Ok(function)
     }
 
     /// Blocks of `threads` threads and `shared_bytes` of dynamic shared memory that the GPU holds at one time.
     fn resident_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
-        if let Some(&blocks) = function.resident.borrow().get(&(threads, shared_bytes)) {
+        let mut resident = function.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&blocks) = resident.get(&(threads, shared_bytes)) {
             return Ok(blocks);
         }
         let mut blocks = 0;
         let threads_in = i32::try_from(threads).unwrap_or(i32::MAX);
         // SAFETY: the result has a place, and the function belongs to the current context.
         let code = unsafe {
-            (self.driver.occupancy_max_active_blocks)(&mut blocks, function.handle, threads_in, shared_bytes as usize)
+            (self.started.driver.occupancy_max_active_blocks)(
+                &mut blocks,
+                function.handle,
+                threads_in,
+                shared_bytes as usize,
+            )
         };
         check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
-        let blocks = blocks.unsigned_abs().max(1) * self.multiprocessors;
-        function.resident.borrow_mut().insert((threads, shared_bytes), blocks);
+        let blocks = blocks.unsigned_abs().max(1) * self.started.multiprocessors;
+        resident.insert((threads, shared_bytes), blocks);
         Ok(blocks)
     }
 
@@ -322,14 +416,16 @@ impl Core {
         const MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
 
         check_shared(entry, function, &self.limits, bytes)?;
-        if bytes > function.dynamic_shared.get() {
+        let mut allowed = function.dynamic_shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > *allowed {
             let value = i32::try_from(bytes).unwrap_or(i32::MAX);
             // SAFETY: the function belongs to the loaded module; static and dynamic memory together stay within
             // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, as the attribute's documentation asks.
-            let code =
-                unsafe { (self.driver.func_set_attribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, value) };
+            let code = unsafe {
+                (self.started.driver.func_set_attribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, value)
+            };
             check("cuFuncSetAttribute", code)?;
-            function.dynamic_shared.set(bytes);
+            *allowed = bytes;
         }
         Ok(())
     }
@@ -341,18 +437,18 @@ impl Core {
     unsafe fn launch(&self, call: &Call<'_>) -> Result<(), CudaError> {
         self.enter()?;
         let function = self.function(call.entry)?;
-        check_launch(call, &function, &self.limits)?;
-        self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
+        check_launch(call, function, &self.limits)?;
+        self.allow_shared(call.entry, function, call.shape.shared_bytes)?;
         let mut values: Vec<u64> = call.args.iter().map(value).collect();
         let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
         let (mut grid, block) = (call.shape.grid, call.shape.block);
         if call.shape.resident {
             let threads = block.x * block.y * block.z;
-            grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
+            grid.x = grid.x.min(self.resident_blocks(function, threads, call.shape.shared_bytes)?);
         }
         // Device code of older GPUs does not wait itself.
-        let overlapping = call.shape.overlapping && self.baseline.sm >= 90;
-        if let Some(launch) = self.driver.launch_kernel_ex.filter(|_| overlapping) {
+        let overlapping = call.shape.overlapping && self.baseline >= 90;
+        if let Some(launch) = self.started.driver.launch_kernel_ex.filter(|_| overlapping) {
             let config = LaunchConfig {
                 grid: [grid.x, grid.y, grid.z],
                 block: [block.x, block.y, block.z],
@@ -369,7 +465,7 @@ impl Core {
         // sizes were checked against the device code, and none exceeds the eight bytes of a value. It copies them
         // before it returns. That the addresses are good is the caller's promise.
         let code = unsafe {
-            (self.driver.launch_kernel)(
+            (self.started.driver.launch_kernel)(
                 function.handle,
                 grid.x,
                 grid.y,
@@ -389,7 +485,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // The module and the stream are destroyed next, and need their context. Nobody is left to tell of a failure.
+        // The streams are destroyed next, and need their context. Nobody is left to tell of a failure.
         let _ = self.enter();
     }
 }
@@ -498,7 +594,7 @@ impl Device for Gpu {
         /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: other threads may do what they like.
         const THREAD_LOCAL: u32 = 1;
 
-        let Core { driver, .. } = &*self.core;
+        let Started { driver, .. } = self.core.started;
         self.core.enter()?;
         // SAFETY: the stream lives, and its context is current.
         check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.core.stream(), THREAD_LOCAL) })?;
@@ -524,7 +620,7 @@ impl Device for Gpu {
         self.core.enter()?;
         // SAFETY: graph and stream live, and are of the same context. That the addresses in it are good is the caller's
         // promise.
-        check("cuGraphLaunch", unsafe { (self.core.driver.graph_launch)(recording.graph, self.core.stream()) })
+        check("cuGraphLaunch", unsafe { (self.core.started.driver.graph_launch)(recording.graph, self.core.stream()) })
     }
 
     unsafe fn launch(&self, call: Call<'_>, _: impl Fn()) -> Result<(), CudaError> {
@@ -600,7 +696,7 @@ impl Drop for Moment {
     fn drop(&mut self) {
         let _ = self.core.enter();
         // SAFETY: it was created, and nobody else has it. "An event may be destroyed before it is complete."
-        unsafe { (self.core.driver.event_destroy)(self.event) };
+        unsafe { (self.core.started.driver.event_destroy)(self.event) };
     }
 }
 
@@ -616,7 +712,7 @@ impl Drop for Recording {
             let _ = self.core.enter();
             // SAFETY: it was created, and nobody else has it. If it is running, "it will not be destroyed until execution
             // completes".
-            unsafe { (self.core.driver.graph_exec_destroy)(self.graph) };
+            unsafe { (self.core.started.driver.graph_exec_destroy)(self.graph) };
         }
     }
 }
@@ -683,12 +779,18 @@ fn check_shared(entry: &str, function: &Function, limits: &Limits, bytes: u32) -
     Ok(())
 }
 
-fn info(device: CudaDevice, ordinal: u32, free_bytes: Option<u64>) -> Result<DeviceInfo, CudaError> {
+fn info(ordinal: u32) -> Result<DeviceInfo, CudaError> {
+    let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
     let compute_capability = compute_capability(device)?;
-    let (ptx, unsupported) = match choose(compute_capability, Gpu::driver_version()?) {
-        Ok(baseline) => (Some(baseline.sm), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let code = choose(compute_capability, Gpu::driver_version()?);
+    // Free memory is known to a context only, and what the driver takes for machine code. A GPU may be taken.
+    let opened = Started::get(ordinal).and_then(|started| started.enter().map(|()| started));
+    let free = opened.as_ref().ok().and_then(|_| mem_get_info().ok()).map(|(free, _)| free as u64);
+    let code = code.and_then(|code| match (opened, code.baseline.entries.first()) {
+        (Ok(started), Some(entry)) => started.function(entry.name).map(|_| started.code()),
+        _ => Ok(code),
+    });
+    let unsupported = code.as_ref().err().map(ToString::to_string);
     let [domain, bus, slot] = [DeviceAttribute::PciDomainId, DeviceAttribute::PciBusId, DeviceAttribute::PciDeviceId]
         .map(|kind| attribute(device, kind));
     Ok(DeviceInfo {
@@ -696,12 +798,13 @@ fn info(device: CudaDevice, ordinal: u32, free_bytes: Option<u64>) -> Result<Dev
         name: device.name().map_err(from_cust("cuDeviceGetName"))?,
         compute_capability,
         total_bytes: device.total_memory().map_err(from_cust("cuDeviceTotalMem"))? as u64,
-        free_bytes,
+        free_bytes: free,
         multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?,
         l2_bytes: u64::from(attribute(device, DeviceAttribute::L2CacheSize)?),
         max_threads: attribute(device, DeviceAttribute::MaxThreadsPerBlock)?,
         pci: format!("{:04x}:{:02x}:{:02x}.0", domain?, bus?, slot?),
-        ptx,
+        ptx: code.as_ref().ok().map(|code| code.baseline.sm),
+        machine_code: code.as_ref().ok().and_then(Code::machine),
         unsupported,
     })
 }
@@ -731,8 +834,8 @@ mod tests {
             params: &[8, 4],
             max_threads: 768,
             static_shared: 1024,
-            dynamic_shared: Cell::new(0),
-            resident: RefCell::default(),
+            dynamic_shared: Mutex::new(0),
+            resident: Mutex::default(),
         };
         let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args };
         check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
@@ -780,11 +883,25 @@ mod tests {
         assert_eq!(value(&Arg::scalar(-1.5_f64)), (-1.5_f64).to_bits());
     }
 
+    /// On a GPU of another generation than `sm_120`.
+    #[test]
+    fn a_driver_that_does_not_take_the_machine_code_gets_ptx() {
+        let Ok(started) = Started::get(0) else { return };
+        let Some(other) = started.code().for_other_gpus() else { return };
+        let entry = &other.baseline.entries[0];
+        let mut code = other;
+        assert!(started.load(&mut code, entry).is_ok_and(|function| !function.is_null()));
+        assert!(other.machine().is_some() && code.machine().is_none());
+        let mut forced = Code { replaceable: false, ..other };
+        assert!(matches!(started.load(&mut forced, entry), Err(CudaError::Jit { .. })));
+    }
+
     #[test]
     fn without_a_driver_everything_says_so() {
         if driver::get().is_ok() {
             return;
         }
+        drop(Gpu::start(0));
         for error in [Gpu::count().err(), Gpu::list().err(), Gpu::driver_version().err(), Gpu::open(0).err()] {
             assert!(matches!(error, Some(CudaError::NoDriver { .. })), "{error:?}");
         }

@@ -129,8 +129,6 @@ driver! {
     get_error_string = cuGetErrorString(u32, *mut *const c_char);
     /// (&module, image, options, kinds of options, their values)
     module_load_data_ex = cuModuleLoadDataEx(*mut Handle, *const c_void, u32, *mut u32, *mut *mut c_void);
-    /// (module)
-    module_unload = cuModuleUnload(Handle);
     /// (&function, module, name)
     module_get_function = cuModuleGetFunction(*mut Handle, Handle, *const c_char);
     /// (&value, attribute, function)
@@ -153,6 +151,8 @@ driver! {
     event_record = cuEventRecord(Handle, Handle);
     /// (event)
     event_destroy = cuEventDestroy_v2(Handle);
+    /// (&mode), exchanged with that of the calling thread
+    thread_exchange_capture_mode = cuThreadExchangeStreamCaptureMode(*mut u32);
     /// (stream, mode)
     stream_begin_capture = cuStreamBeginCapture_v2(Handle, u32);
     /// (stream, &graph)

@@ -63,6 +63,21 @@ pub enum CudaError {
         /// What could be asked for.
         have: String,
     },
+    /// `WARPKOV_CODE` asks for machine code, and there is none for this GPU and driver.
+    #[error("WARPKOV_CODE is `machine`, and the binary holds no machine code for compute capability {}.{} under a driver for \
+        CUDA {}.{}: unset it", cc.0, cc.1, driver.0, driver.1)]
+    NoMachineCode {
+        /// Compute capability of the GPU.
+        cc: (u32, u32),
+        /// The newest CUDA version that the driver supports.
+        driver: (u32, u32),
+    },
+    /// `WARPKOV_CODE` names no kind of device code.
+    #[error("WARPKOV_CODE is `{asked}`: set it to machine or ptx, or unset it")]
+    NoSuchCode {
+        /// The value of the variable.
+        asked: String,
+    },
     /// The driver's compiler refused the device code.
     #[error(
         "the NVIDIA driver cannot compile the device code ({text}, code {code}): update the driver; its log says: {log}"

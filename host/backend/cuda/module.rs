@@ -1,7 +1,10 @@
 //! The device code in this binary, and its way to the GPU.
 
 use std::ffi::{CString, c_void};
+use std::io::Read;
 use std::ptr;
+
+use flate2::read::DeflateDecoder;
 
 use super::driver::{Driver, Handle};
 use super::error::{CudaError, check};
@@ -10,11 +13,13 @@ use super::error::{CudaError, check};
 pub struct Baseline {
     /// The least compute capability, as in `sm_80`: ten times the major plus the minor number.
     pub sm: u32,
-    /// PTX ISA version of `text` (major, minor).
+    /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
-    /// The PTX.
-    pub text: &'static str,
-    /// The kernels in `text`, sorted by name.
+    /// The compute capabilities that there is machine code for.
+    pub machine: &'static [u32],
+    /// All kernels, each compressed.
+    data: &'static [u8],
+    /// The kernels, sorted by name.
     pub entries: &'static [Entry],
 }
 
@@ -24,6 +29,8 @@ pub struct Entry {
     pub name: &'static str,
     /// Size of each parameter in bytes.
     pub params: &'static [usize],
+    /// Where in the data its PTX begins, its machine code for each GPU, and where the last one ends.
+    at: &'static [usize],
 }
 
 impl Baseline {
@@ -34,9 +41,33 @@ impl Baseline {
             Err(_) => Err(CudaError::NoKernel { entry: name.to_owned(), sm: self.sm }),
         }
     }
+
+    /// A module that holds one kernel alone, as PTX.
+    ///
+    /// # Errors
+    /// If the binary is damaged.
+    pub fn text(&self, entry: &Entry) -> Result<String, CudaError> {
+        String::from_utf8(self.unpack(entry, 0)?).map_err(|error| damaged(entry, &error))
+    }
+
+    /// A module that holds one kernel alone, as machine code for the GPU at this place in `machine`.
+    fn machine_code(&self, entry: &Entry, at: usize) -> Result<Vec<u8>, CudaError> {
+        self.unpack(entry, 1 + at)
+    }
+
+    fn unpack(&self, entry: &Entry, at: usize) -> Result<Vec<u8>, CudaError> {
+        let mut bytes = Vec::new();
+        let packed = &self.data[entry.at[at]..entry.at[at + 1]];
+        DeflateDecoder::new(packed).read_to_end(&mut bytes).map_err(|error| damaged(entry, &error))?;
+        Ok(bytes)
+    }
 }
 
-// `BASELINES` (ascending `sm`), `NO_PTX` (why there are none) and `DEVICE_COMPILER`, written by the build script.
+fn damaged(entry: &Entry, error: &dyn std::error::Error) -> CudaError {
+    CudaError::NoPtx { reason: format!("what it holds of {} is damaged: {error}", entry.name) }
+}
+
+// `BASELINES` (ascending `sm`), `NO_PTX` (why there are none), `DEVICE_COMPILER` and `ASSEMBLER`, written by the build script.
 include!(concat!(env!("OUT_DIR"), "/ptx_table.rs"));
 
 /// The device code in this binary, ascending by `sm`.
@@ -48,13 +79,72 @@ pub fn baselines() -> &'static [Baseline] {
 /// The environment variable that forces a baseline, to test the older ones on a newer GPU: `80`, `90`, …
 const FORCE: &str = "WARPKOV_PTX";
 
+/// The environment variable that forces `machine` code or `ptx`, to test what other GPUs run.
+const FORCE_CODE: &str = "WARPKOV_CODE";
+
+/// What a GPU runs: machine code that was made of a baseline's PTX, or the PTX, which the driver compiles.
+#[derive(Clone, Copy)]
+pub struct Code {
+    /// The baseline.
+    pub baseline: &'static Baseline,
+    /// Which of its machine codes.
+    machine: Option<usize>,
+    /// Whether PTX may take the place of machine code that the driver does not take.
+    pub replaceable: bool,
+}
+
+impl Code {
+    /// The compute capability that the machine code is for, if that is what runs.
+    pub fn machine(&self) -> Option<u32> {
+        self.machine.map(|at| self.baseline.machine[at])
+    }
+
+    /// The PTX that may take its place.
+    pub fn as_ptx(self) -> Option<Self> {
+        (self.machine.is_some() && self.replaceable).then_some(Self { machine: None, ..self })
+    }
+
+    /// The same with machine code of the last of the baseline's GPUs, if that is another one.
+    #[cfg(test)]
+    pub fn for_other_gpus(self) -> Option<Self> {
+        let last = self.baseline.machine.len().checked_sub(1).filter(|&last| self.machine != Some(last))?;
+        Some(Self { machine: Some(last), replaceable: true, ..self })
+    }
+
+    /// Loads a kernel into the current context, for good.
+    pub fn load(&self, driver: &Driver, entry: &Entry) -> Result<Handle, CudaError> {
+        let image = match self.machine {
+            Some(at) => self.baseline.machine_code(entry, at)?,
+            None => {
+                CString::new(self.baseline.text(entry)?).map_err(|error| damaged(entry, &error))?.into_bytes_with_nul()
+            }
+        };
+        load(driver, &image, entry.name)
+    }
+}
+
 /// The device code for a GPU of compute capability `cc` under a driver for CUDA `driver`.
-pub fn choose(cc: (u32, u32), driver: (u32, u32)) -> Result<&'static Baseline, CudaError> {
+pub fn choose(cc: (u32, u32), driver: (u32, u32)) -> Result<Code, CudaError> {
     if let Some(reason) = NO_PTX {
         return Err(CudaError::NoPtx { reason: reason.to_owned() });
     }
-    let forced = std::env::var_os(FORCE).map(|value| value.to_string_lossy().into_owned());
-    choose_from(BASELINES, cc, driver, forced.as_deref())
+    let variable = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let baseline = choose_from(BASELINES, cc, driver, variable(FORCE).as_deref())?;
+    // Machine code runs under drivers of the CUDA generation that it is from, and of later ones.
+    let current = ASSEMBLER.is_some_and(|(_, (major, _))| major <= driver.0);
+    let machine = machine_for(baseline.machine, cc).filter(|_| current);
+    match variable(FORCE_CODE).as_deref() {
+        None => Ok(Code { baseline, machine, replaceable: true }),
+        Some("ptx") => Ok(Code { baseline, machine: None, replaceable: false }),
+        Some("machine") if machine.is_some() => Ok(Code { baseline, machine, replaceable: false }),
+        Some("machine") => Err(CudaError::NoMachineCode { cc, driver }),
+        Some(asked) => Err(CudaError::NoSuchCode { asked: asked.to_owned() }),
+    }
+}
+
+/// Which of the machine codes a GPU runs: the newest of its generation that is not newer than itself.
+fn machine_for(machine: &[u32], (major, minor): (u32, u32)) -> Option<usize> {
+    machine.iter().rposition(|sm| sm / 10 == major && sm % 10 <= minor)
 }
 
 /// The newest of `baselines` that the GPU can run and the driver can read.
@@ -94,77 +184,55 @@ fn cuda_for((major, minor): (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// Device code on the GPU, unloaded when dropped.
-pub struct Module {
-    handle: Handle,
-    driver: &'static Driver,
-}
+/// Has the driver load a module into the current context, and gives the kernel in it. Both stay as long as the context.
+fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> {
+    const LOG_BYTES: usize = 16 * 1024;
+    const ERROR_LOG_BUFFER: u32 = 5;
+    const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
 
-impl Module {
-    /// Has the driver compile `baseline` into the current context.
-    pub fn load(driver: &'static Driver, baseline: &Baseline) -> Result<Self, CudaError> {
-        const LOG_BYTES: usize = 16 * 1024;
-        const ERROR_LOG_BUFFER: u32 = 5;
-        const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
-
-        let image = CString::new(baseline.text)
-            .map_err(|_| CudaError::NoPtx { reason: "the device code holds a NUL byte".to_owned() })?;
-        let mut log = vec![0_u8; LOG_BYTES];
-        let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
-        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
-        let mut handle = ptr::null_mut();
-        // SAFETY: cuModuleLoadDataEx takes a NUL-terminated PTX image and arrays of two options with their values: a
-        // pointer to a buffer, and its size cast to a pointer. It writes at most that size, and the size that it filled
-        // into the second value. A context is current.
-        let code = unsafe {
-            (driver.module_load_data_ex)(
-                &mut handle,
-                image.as_ptr().cast(),
-                kinds.len() as u32,
-                kinds.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        };
-        match code {
-            0 => Ok(Self { handle, driver }),
-            // No image for this GPU, no valid PTX, no compiler, a PTX version or a feature that it does not have.
-            200 | 209 | 218 | 221..=223 | 300 => {
-                let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-                let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
-                let log = if log.is_empty() { "nothing".to_owned() } else { log };
-                Err(CudaError::Jit { code, text: super::driver::describe(code), log })
-            }
-            _ => Err(CudaError::driver("cuModuleLoadDataEx", code)),
+    let name = CString::new(name).map_err(|_| CudaError::driver("cuModuleGetFunction", 500))?;
+    let mut log = vec![0_u8; LOG_BYTES];
+    let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+    let mut module = ptr::null_mut();
+    // SAFETY: cuModuleLoadDataEx takes machine code as the assembler wrote it, or a NUL-terminated PTX image, and arrays of
+    // two options with their values: a pointer to a buffer, and its size cast to a pointer. It writes at most that size, and
+    // the size that it filled into the second value. A context is current.
+    let code = unsafe {
+        (driver.module_load_data_ex)(
+            &mut module,
+            image.as_ptr().cast(),
+            kinds.len() as u32,
+            kinds.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    match code {
+        0 => {}
+        // No image for this GPU, no valid PTX, no compiler, a PTX version or a feature that it does not have.
+        200 | 209 | 218 | 221..=223 | 300 => {
+            let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+            let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+            let log = if log.is_empty() { "nothing".to_owned() } else { log };
+            return Err(CudaError::Jit { code, text: super::driver::describe(code), log });
         }
+        _ => return Err(CudaError::driver("cuModuleLoadDataEx", code)),
     }
-
-    /// The handle of the kernel of that name.
-    pub fn function(&self, name: &str) -> Result<Handle, CudaError> {
-        let missing = || CudaError::driver("cuModuleGetFunction", 500);
-        let name = CString::new(name).map_err(|_| missing())?;
-        let mut function = ptr::null_mut();
-        // SAFETY: the module is loaded, the name is NUL-terminated, and `function` has room for the handle.
-        let code = unsafe { (self.driver.module_get_function)(&mut function, self.handle, name.as_ptr()) };
-        check("cuModuleGetFunction", code)?;
-        Ok(function)
-    }
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        // SAFETY: the handle came from cuModuleLoadDataEx and is unloaded once. There is nobody to tell of a failure.
-        unsafe { (self.driver.module_unload)(self.handle) };
-    }
+    let mut function = ptr::null_mut();
+    // SAFETY: the module is loaded, the name is NUL-terminated, and `function` has room for the handle.
+    check("cuModuleGetFunction", unsafe { (driver.module_get_function)(&mut function, module, name.as_ptr()) })?;
+    Ok(function)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static ENTRIES: &[Entry] = &[Entry { name: "a_f32", params: &[8, 4] }, Entry { name: "b_f64", params: &[8] }];
+    static ENTRIES: &[Entry] =
+        &[Entry { name: "a_f32", params: &[8, 4], at: &[] }, Entry { name: "b_f64", params: &[8], at: &[] }];
     static BASELINES: &[Baseline] = &[
-        Baseline { sm: 80, ptx: (7, 4), text: "", entries: ENTRIES },
-        Baseline { sm: 90, ptx: (8, 0), text: "", entries: ENTRIES },
+        Baseline { sm: 80, ptx: (7, 4), machine: &[80, 86, 89], data: &[], entries: ENTRIES },
+        Baseline { sm: 90, ptx: (8, 0), machine: &[90, 100, 120], data: &[], entries: ENTRIES },
     ];
 
     fn chosen(cc: (u32, u32), driver: (u32, u32), forced: Option<&str>) -> Result<u32, CudaError> {
@@ -221,11 +289,48 @@ mod tests {
     }
 
     #[test]
+    fn machine_code_is_for_gpus_of_its_generation() {
+        let chosen = |cc| machine_for(&[80, 86, 89], cc);
+        assert_eq!([(8, 0), (8, 6), (8, 7), (8, 9)].map(chosen), [Some(0), Some(1), Some(1), Some(2)]);
+        assert_eq!([(7, 5), (9, 0), (10, 0)].map(chosen), [None; 3]);
+        let chosen = |cc| machine_for(&[90, 100, 120], cc);
+        assert_eq!([(9, 0), (10, 0), (10, 3), (12, 1)].map(chosen), [Some(0), Some(1), Some(1), Some(2)]);
+        assert_eq!([(8, 9), (11, 0), (13, 0)].map(chosen), [None; 3]);
+    }
+
+    #[test]
+    fn ptx_takes_the_place_of_machine_code_once() {
+        let code = Code { baseline: &BASELINES[1], machine: Some(1), replaceable: true };
+        assert_eq!(code.machine(), Some(100));
+        let ptx = code.as_ptx().expect("there is PTX");
+        assert!(ptx.machine().is_none() && ptx.as_ptx().is_none());
+        assert!(Code { replaceable: false, ..code }.as_ptx().is_none());
+    }
+
+    #[test]
     fn the_table_of_this_build_is_in_order() {
-        assert_eq!(NO_PTX.is_some(), BASELINES.is_empty());
-        assert!(BASELINES.windows(2).all(|pair| pair[0].sm < pair[1].sm));
-        for baseline in BASELINES {
+        let baselines = super::BASELINES;
+        assert_eq!(NO_PTX.is_some(), baselines.is_empty());
+        assert!(baselines.windows(2).all(|pair| pair[0].sm < pair[1].sm));
+        for baseline in baselines {
             assert!(baseline.entries.windows(2).all(|pair| pair[0].name < pair[1].name), "sm_{}", baseline.sm);
+        }
+    }
+
+    #[test]
+    fn every_kernel_of_this_build_unpacks() {
+        let baselines = super::BASELINES;
+        assert_eq!(ASSEMBLER.is_some(), baselines.iter().any(|baseline| !baseline.machine.is_empty()));
+        for baseline in baselines {
+            for entry in baseline.entries {
+                assert_eq!(entry.at.len(), baseline.machine.len() + 2, "{}", entry.name);
+                let text = baseline.text(entry).expect("it is whole");
+                assert!(text.contains(&format!(".entry {}(", entry.name)), "{}", entry.name);
+                for at in 0..baseline.machine.len() {
+                    let code = baseline.machine_code(entry, at).expect("it is whole");
+                    assert!(code.starts_with(b"\x7fELF"), "{}", entry.name);
+                }
+            }
         }
     }
 }
