@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use warpkov::backend::cuda::{Gpu, Starting};
 use warpkov::mdp::io::{Format, ReadOptions};
+use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::plot;
 use warpkov::mdp::{self, model::Mdp};
 use warpkov::output;
@@ -46,6 +48,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// As [`ModelFile::start`].
+    pub fn start(&self, device: DeviceChoice) -> Option<Starting> {
+        self.file.start(device)
+    }
+
     /// Reads the model.
     pub fn read(&self) -> Result<Mdp, Error> {
         let options = ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() };
@@ -57,6 +64,20 @@ impl Input {
 }
 
 impl ModelFile {
+    /// Starts the driver of the GPU, if one will be used, while this is read. `auto` uses none for what is small, which is done
+    /// before a GPU has started and must not wait for it.
+    pub fn start(&self, device: DeviceChoice) -> Option<Starting> {
+        const LARGE: u64 = 256 << 20;
+
+        match (device, self) {
+            (DeviceChoice::Cuda(ordinal), _) => Some(Gpu::start(ordinal)),
+            (DeviceChoice::Auto, Self::At(path)) if fs::metadata(path).is_ok_and(|about| about.len() >= LARGE) => {
+                Some(Gpu::start(0))
+            }
+            _ => None,
+        }
+    }
+
     /// Writes a model to here.
     pub fn write(&self, format: Format, model: &Mdp, out: impl Write) -> Result<(), Error> {
         match self {

@@ -243,6 +243,7 @@ impl TryFrom<Arguments> for Options {
 
 /// Reads the model, solves it, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let _starting = options.input.start(options.common.device);
     let mut mdp = options.input.read()?;
     mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
     mdp.objective = options.objective.unwrap_or(mdp.objective);

@@ -73,6 +73,7 @@ impl Data {
         if (&input.model, &self.sequences) == (&ModelFile::Standard, &ModelFile::Standard) {
             return Err(Error::Usage("model and sequences cannot both come from the standard input".to_owned()));
         }
+        let _starting = self.sequences.start(self.device);
         let model = input.read()?;
         let sequences = match (&self.sequences, &self.lengths) {
             (ModelFile::Standard, Some(_)) => {

@@ -96,6 +96,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         |path: &PathBuf| output_format(&ModelFile::At(path.clone()), None, &[Kind::Vectors, Kind::Graph]);
     let out_format = arguments.out.as_ref().map(policy_format).transpose()?;
     let plot_format = arguments.plot.as_deref().map(plot_format).transpose()?;
+    let _starting = arguments.input.file.start(arguments.device);
     let model = arguments.input.read()?;
     let options = SolveOptions {
         device: arguments.device,
