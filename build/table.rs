@@ -52,8 +52,11 @@ pub fn write(
                 data.extend_from_slice(&kind[index]);
                 at.push(data.len());
             }
-            let _ =
-                writeln!(table, "        Entry {{ name: {:?}, params: &{:?}, at: &{at:?} }},", entry.name, entry.params);
+            let _ = writeln!(
+                table,
+                "        Entry {{ name: {:?}, params: &{:?}, at: &{at:?} }},",
+                entry.name, entry.params
+            );
         }
         table.push_str("    ] },\n");
         save(&out.join(format!("sm_{sm}.code")), &data)?;

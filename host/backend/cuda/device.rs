@@ -892,7 +892,8 @@ mod tests {
         let mut code = other;
         assert!(started.load(&mut code, entry).is_ok_and(|function| !function.is_null()));
         assert!(other.machine().is_some() && code.machine().is_none());
-        let mut forced = Code { replaceable: false, ..other };
+        let mut forced = other;
+        forced.replaceable = false;
         assert!(matches!(started.load(&mut forced, entry), Err(CudaError::Jit { .. })));
     }
 
