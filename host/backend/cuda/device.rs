@@ -99,8 +99,8 @@ struct Loaded {
 /// The GPUs that were started.
 static STARTED: Mutex<Vec<&'static Started>> = Mutex::new(Vec::new());
 
-/// A GPU's driver and context that are on their way, on a thread of their own. Where this is dropped, the way is waited for:
-/// the driver does not like a process that ends meanwhile.
+/// A GPU's driver and context that are on their way, on a thread of their own. Where this is dropped, the way is waited for, so
+/// that the process does not end in the middle of it.
 #[must_use]
 pub struct Starting(Option<JoinHandle<()>>);
 
