@@ -48,6 +48,7 @@
 //! | [`backend`] | where it runs: CPU, GPU, emulator |
 //! | [`pomdp`] | partially observable models, their formats, point-based solvers, simulation |
 //! | [`hmm`] | hidden Markov models: scoring, decoding, training |
+//! | [`input`] | texts, compressed or not |
 //! | [`output`] | files that are whole or not there |
 //! | [`interrupt`] | the request to stop, as after Ctrl-C |
 //!
@@ -55,6 +56,7 @@
 
 pub mod backend;
 pub mod hmm;
+pub mod input;
 pub mod interrupt;
 pub mod mdp;
 pub mod output;

@@ -443,6 +443,78 @@ fn devices_tell_of_gpus_cores_and_device_code() {
     assert!(stdout(&text).contains("cpu  ") && stdout(&text).contains("Device code: "), "{}", stdout(&text));
 }
 
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Models, policies, beliefs, sequences and solutions: compressed files, and pipes where a path is expected.
+#[test]
+fn texts_are_read_compressed_and_through_pipes() {
+    let folder = folder_with_grid();
+    let pack = |name: &str| {
+        let text = fs::read(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(format!("{name}.gz")), gzip(&text)).unwrap();
+        fs::remove_file(folder.path().join(name)).unwrap();
+    };
+    let done = |arguments: &str| {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        stdout(&succeeds(folder.path(), &arguments)).to_owned()
+    };
+    for out in ["a.json", "a.csv", "a.txt", "a.npy"] {
+        done(&format!("mdp solve grid.json --device cpu --epsilon 1e-12 --out {out}"));
+        pack(out);
+    }
+    done("mdp compare a.json.gz a.txt.gz");
+    pack("grid.json");
+    let tally = |arguments: &str| serde_json::from_str::<Value>(&done(arguments)).unwrap()["sweeps"].as_u64().unwrap();
+    for values in ["a.json.gz", "a.csv.gz", "a.txt.gz", "a.npy.gz"] {
+        let sweeps = tally(&format!("mdp solve grid.json.gz --device cpu --json --values {values}"));
+        assert!(sweeps < 5, "{values}: {sweeps}");
+    }
+
+    done("pomdp generate tiger --out tiger.pomdp");
+    done("pomdp solve tiger.pomdp --time 5 --quiet --out tiger.alpha");
+    fs::write(folder.path().join("two.beliefs"), "0.5 0.5\n").unwrap();
+    let evaluated = done("pomdp act tiger.pomdp --policy tiger.alpha");
+    ["tiger.pomdp", "tiger.alpha", "two.beliefs"].map(pack);
+    assert_eq!(done("pomdp act tiger.pomdp.gz --policy tiger.alpha.gz"), evaluated);
+    done("pomdp trace tiger.pomdp.gz --alphas tiger.alpha.gz --beliefs two.beliefs.gz --element g_ao[0][0][0][0]");
+
+    done("hmm generate random --states 2 --symbols 3 --out model.json");
+    done("hmm sample model.json --sequences 3 --length 5 --out data.txt");
+    let decoded = done("hmm decode model.json data.txt --device cpu");
+    ["model.json", "data.txt"].map(pack);
+    assert_eq!(done("hmm decode model.json.gz data.txt.gz --device cpu"), decoded);
+
+    // A pipe by the name of a file.
+    let bytes = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    for (arguments, input) in [
+        (&["mdp", "info", "/dev/stdin"][..], &bytes("grid.json.gz")[..]),
+        (&["mdp", "solve", "grid.json.gz", "--values", "/dev/stdin"], &bytes("a.txt.gz")),
+        (&["mdp", "compare", "a.json.gz", "/dev/stdin"], &bytes("a.json.gz")),
+        (&["pomdp", "info", "/dev/stdin"], &bytes("tiger.pomdp.gz")),
+        (&["pomdp", "act", "tiger.pomdp.gz", "--policy", "/dev/stdin"], &bytes("tiger.alpha.gz")),
+        (&["hmm", "info", "/dev/stdin"], &bytes("model.json.gz")),
+        (&["hmm", "score", "model.json.gz", "/dev/stdin", "--device", "cpu"], &bytes("data.txt.gz")),
+    ] {
+        let output = run_with(folder.path(), arguments, input);
+        assert_eq!(code(&output), Some(0), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+/// A few kilobytes that stand for gigabytes do not fill the memory of a reader of lines, and end in its message.
+#[test]
+fn what_is_unpacked_is_not_held() {
+    let folder = folder();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let block = vec![b'0'; 1 << 20];
+    (0..64).for_each(|_| encoder.write_all(&block).unwrap());
+    fs::write(folder.path().join("bomb.drn.gz"), encoder.finish().unwrap()).unwrap();
+    fails(folder.path(), &["mdp", "info", "bomb.drn.gz"], 2, &["bomb.drn.gz:1: a line of more than 16777216 bytes"]);
+}
+
 #[test]
 fn completions_name_the_commands() {
     for shell in ["bash", "zsh", "fish"] {

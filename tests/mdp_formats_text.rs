@@ -440,7 +440,69 @@ fn models_are_piped_in_every_format_that_streams() {
     }
     let (code, _, error) = warpkov(&["mdp", "convert", "-", "-", "--to", "prism"], b"");
     assert_eq!((code, error.as_str()), (2, "error: prism cannot be streamed, expected the name of a file\n"));
-    let (code, _, error) = warpkov(&["mdp", "info", "-"], b"1 1 1\n0 0 0 1\n");
-    assert_eq!(code, 2);
-    assert_eq!(error, "error: cannot read standard input: prism cannot be streamed, expected the name of a file\n");
+    // Transitions alone, as of any .tra without files beside it.
+    let (code, text, _) = warpkov(&["mdp", "info", "-"], b"1 1 1\n0 0 0 1\n");
+    assert!(code == 0 && text.starts_with("States (S)       1\n"), "{text}");
+    let (code, _, error) = warpkov(&["mdp", "info", "-", "--reward", "r"], b"1 1 1\n0 0 0 1\n");
+    assert_eq!((code, error.contains("found no rewards that have a name, expected \"r\"")), (2, true), "{error}");
+    let (code, _, error) = warpkov(&["mdp", "info", "-", "--format", "npz"], b"PK");
+    assert_eq!((code, error.contains("npz is read from a file that is neither a pipe nor compressed")), (2, true));
 }
+
+/// Every text format, compressed in every way and behind a byte-order mark, is the same model; so are the files beside it.
+#[test]
+fn compressed_texts_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let everything = (0..).map(random).find(|mdp| {
+        mdp.rewards.nnz() > 0 && !mdp.labels.is_empty() && mdp.ends.is_empty() && mdp.action_names.is_none()
+    });
+    let mdp = everything.unwrap();
+    for format in FORMATS.into_iter().chain([Format::Json, Format::Gymnasium, Format::Umb]) {
+        let plain = folder.path().join(format!("{format}"));
+        fs::create_dir(&plain).unwrap();
+        let name = match format {
+            Format::Gymnasium => "model.json".to_owned(),
+            _ => named(Path::new(""), format).display().to_string(),
+        };
+        write_as(&plain.join(&name), format, &mdp).unwrap();
+        let expected = read(&plain.join(&name)).unwrap();
+        let files: Vec<_> = fs::read_dir(&plain).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        for (extension, pack) in PACKERS {
+            let packed = folder.path().join(format!("{format}-{extension}"));
+            fs::create_dir(&packed).unwrap();
+            for file in &files {
+                let text = fs::read(plain.join(file)).unwrap();
+                let text = if format == Format::Umb { text } else { [&b"\xef\xbb\xbf"[..], &text].concat() };
+                fs::write(packed.join(format!("{}.{extension}", file.display())), pack(&text)).unwrap();
+            }
+            let packed = packed.join(format!("{name}.{extension}"));
+            let back = read(&packed).unwrap();
+            assert_eq!(back.transitions.val[..], expected.transitions.val[..], "{format} {extension}");
+            assert_eq!(back.expected_rewards(), expected.expected_rewards(), "{format} {extension}");
+            assert_eq!(back.labels, expected.labels, "{format} {extension}");
+            // Told by the content alone.
+            let bytes = fs::read(&packed).unwrap();
+            let back = read_from(&bytes[..], "pipe", &ReadOptions::default()).unwrap();
+            assert_eq!(back.transitions.val[..], expected.transitions.val[..], "{format} {extension}");
+        }
+    }
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn xz(text: &[u8]) -> Vec<u8> {
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(6)).unwrap();
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(text: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(text, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+type Pack = fn(&[u8]) -> Vec<u8>;
+const PACKERS: [(&str, Pack); 3] = [("gz", gzip), ("xz", xz), ("zst", zstd)];

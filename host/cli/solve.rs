@@ -8,7 +8,6 @@ use std::process;
 use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
 use warpkov::interrupt;
-use warpkov::mdp::compare::Solved;
 use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
 use warpkov::mdp::plot::{self, Format, PlotError};
@@ -292,8 +291,7 @@ pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<(
 
 /// Values of states from a solution in any format that is written here.
 pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
-    let lines = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt"));
-    Ok(if lines { Solved::read(path)?.values } else { mdp::io::read_values(path)? })
+    Ok(mdp::io::read_values(path)?)
 }
 
 impl Common {

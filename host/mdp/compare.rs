@@ -4,13 +4,13 @@
 //! their values agree within 10⁻⁴. Solutions are read from what `warpkov mdp solve --out` writes: a JSON object with
 //! `values` and `policy`, or text with the lines `Optimal policy:` and `Optimal value:`.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::model::NO_ACTION;
+use crate::input::Input;
 
 /// V and π as read from a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -105,6 +105,14 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// The message without the file's name.
+    pub(super) fn without(&self, file: &str) -> String {
+        let text = self.to_string();
+        text.strip_prefix(file).map_or(&*text, |rest| rest.trim_start_matches([':', ',', ' '])).to_owned()
+    }
+}
+
 impl Solved {
     /// Reads the solution in `path`.
     ///
@@ -112,13 +120,16 @@ impl Solved {
     /// If the file cannot be read or is no solution.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let file = path.display().to_string();
-        match fs::read_to_string(path) {
+        match Input::open(path).and_then(Input::read_text) {
             Ok(text) => Self::parse(&text, file),
             Err(source) => Err(ReadError::Io { file, source }),
         }
     }
 
-    fn parse(text: &str, file: String) -> Result<Self, ReadError> {
+    /// How the line of values starts in text.
+    pub(super) const VALUES: &str = "Optimal value:";
+
+    pub(super) fn parse(text: &str, file: String) -> Result<Self, ReadError> {
         let solved = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|source| ReadError::Json { file: file.clone(), source })?
         } else {
@@ -127,7 +138,7 @@ impl Solved {
                     "-" => Some(NO_ACTION),
                     _ => word.parse().ok(),
                 })?,
-                values: entries(text, &file, "Optimal value:", "a number", |word| word.parse().ok())?,
+                values: entries(text, &file, Self::VALUES, "a number", |word| word.parse().ok())?,
             }
         };
         let (policy, values) = (solved.policy.len(), solved.values.len());

@@ -1,10 +1,10 @@
 //! `warpkov pomdp generate`.
 
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use warpkov::input::Input;
 use warpkov::pomdp::generate;
 use warpkov::pomdp::generate::{Layout, Map};
 use warpkov::pomdp::io::{Format, Kind};
@@ -278,7 +278,7 @@ impl Maze {
     fn map(&self) -> Result<Map, Error> {
         let of_file = |path: &PathBuf| {
             let file = path.display().to_string();
-            let text = fs::read_to_string(path);
+            let text = Input::open(path).and_then(Input::read_text);
             let text = text.map_err(|source| warpkov::pomdp::io::Error::Read { file: file.clone(), source })?;
             text.parse().map_err(|error| Error::Usage(format!("{file}: {error}")))
         };

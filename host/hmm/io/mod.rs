@@ -6,13 +6,14 @@ pub mod sequences;
 mod umdhmm;
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use clap::ValueEnum;
 
 use super::model::{Hmm, Invalid};
+use crate::input::{Input, plain_name};
 use crate::mdp;
 use crate::mdp::io::BUFFER;
 use crate::output::atomic_write;
@@ -139,9 +140,9 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
     if path.is_dir() {
         return validated(arrays::read_folder(path)?, file);
     }
-    match format.or(Format::of_name(path)) {
+    match format.or(Format::of_name(&plain_name(path))) {
         Some(Format::Npz) => validated(arrays::read(File::open(path).map_err(cannot_read)?, file.clone())?, file),
-        format => parse(&fs::read(path).map_err(cannot_read)?, file, format),
+        format => parse(&Input::open(path).and_then(Input::read_all).map_err(cannot_read)?, file, format),
     }
 }
 
@@ -149,10 +150,9 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
 ///
 /// # Errors
 /// Those of [`read()`], and if the format is one of archives.
-pub fn read_from(mut reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
-    let mut text = Vec::new();
-    match reader.read_to_end(&mut text) {
-        Ok(_) => parse(&text, name.to_owned(), format),
+pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
+    match Input::new(reader).and_then(Input::read_all) {
+        Ok(text) => parse(&text, name.to_owned(), format),
         Err(source) => Err(Error::Read { file: name.to_owned(), source }),
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 
 use super::Error;
-use super::lines::{Line, Lines, Put, no_place, real};
+use super::lines::{Line, Lines, Put, no_place, no_reward, real};
 use super::rows::{Labels, Rows, name_of, without_ends};
 use crate::mdp::model::Mdp;
 
@@ -37,11 +37,7 @@ pub fn read(reader: impl Read, file: String, reward: Option<&str>) -> Result<Mdp
     let header = header(&mut lines)?;
     let reward = match reward {
         None => 0,
-        Some(name) => header.rewards.iter().position(|known| known == name).ok_or_else(|| {
-            let known = header.rewards.join(", ");
-            let message = format!("found the reward models {known}, expected one that is called {name}");
-            Error::Content { file: lines.file().to_owned(), message }
-        })?,
+        Some(name) => header.rewards.iter().position(|known| known == name).ok_or_else(|| no_reward(lines.file(), &header.rewards, name))?,
     };
     Body { header, reward, ..Body::default() }.read(&mut lines)
 }

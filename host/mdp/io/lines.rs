@@ -269,6 +269,17 @@ pub trait Put: Write {
 
 impl<W: Write + ?Sized> Put for W {}
 
+/// That there are no rewards of this name, but these.
+pub fn no_reward(file: &str, names: &[String], wanted: &str) -> Error {
+    let known: Vec<_> = names.iter().map(|name| quoted(name.as_bytes())).collect();
+    let found = match &known[..] {
+        [] => "no rewards that have a name".to_owned(),
+        known => format!("the rewards \"{}\"", known.join("\", \"")),
+    };
+    let message = format!("found {found}, expected \"{}\"", quoted(wanted.as_bytes()));
+    Error::Content { file: file.to_owned(), message }
+}
+
 /// That a format has no place for what a model holds.
 pub fn no_place(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)

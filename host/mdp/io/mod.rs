@@ -21,14 +21,15 @@ mod umb;
 mod xml;
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use self::binary::of_file;
 use super::model::Mdp;
 use super::validate::Invalid;
+use crate::input::{Input, plain_name};
 use crate::output::atomic_write;
 
 pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
@@ -156,7 +157,7 @@ impl Format {
         }
     }
 
-    /// Whether a model is one file, read from its beginning to its end, so that a pipe can carry it.
+    /// Whether a model is written as one text, from its beginning to its end, so that a pipe can carry it.
     pub fn streams(self) -> bool {
         !matches!(self, Self::Safetensors | Self::Prism | Self::Storm | Self::Npz | Self::Petsc)
     }
@@ -188,7 +189,7 @@ impl Format {
             _ => {}
         }
         match start.trim_ascii_start() {
-            [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Self::Xml,
+            [b'<', ..] => Self::Xml,
             [b'@', ..] | [b'/', b'/', ..] => Self::Drn,
             [b'S', b':', ..] => Self::Text,
             [b'0'..=b'9', ..] => Self::Prism,
@@ -223,7 +224,8 @@ pub struct ReadOptions {
     pub costs: Option<PathBuf>,
 }
 
-/// Reads the model in `path`, in the format that the extension of its name tells, or else its content.
+/// Reads the model in `path`, in the format that the extension of its name tells, or else its content. A text may be
+/// [compressed](crate::input), with or without a further extension such as `.gz`, and come through a pipe.
 ///
 /// Safetensors are mapped to memory, not read: the file must not be changed in place while the model lives. (A file that
 /// is replaced, as [`write()`] does, is safe.)
@@ -240,76 +242,72 @@ pub fn read(path: &Path) -> Result<Mdp, Error> {
 /// Those of [`read()`].
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     let name = path.display().to_string();
-    let opened = File::open(path).and_then(|mut file| {
-        let named = Format::of_name(path);
-        let format = match options.format.or(named) {
-            Some(format) if options.format.is_some() || format != Format::Json => format,
-            _ => {
-                let (start, length) = (beginning(&mut file)?, file.metadata()?.len());
-                file.rewind()?;
-                match Format::of_content(&start, Some(length)) {
-                    Format::Gymnasium => Format::Gymnasium,
-                    format => named.unwrap_or(format),
-                }
-            }
-        };
-        Ok((file, format))
-    });
-    match opened {
-        Ok((file, Format::Safetensors)) => safetensors::read(&file, name),
-        Ok((file, Format::Prism | Format::Storm)) => {
-            prism::read(file, path, options.reward.as_deref()).and_then(|mdp| validated(mdp, name))
-        }
-        Ok((file, Format::Npz)) => npz::read(file, name.clone()).and_then(|mdp| validated(mdp, name)),
-        Ok((file, Format::Petsc)) => {
-            petsc::read(file, path, options.costs.as_deref()).and_then(|mdp| validated(mdp, name))
-        }
-        Ok((file, format)) => read_stream(file, name, format, options),
-        Err(source) => Err(Error::Read { file: name, source }),
+    match Input::open(path) {
+        Ok(input) => read_input(input, Some(path), name, Format::of_name(&plain_name(path)), options),
+        Err(error) => Err(of_file(name)(error)),
     }
 }
 
 /// Reads a model from a stream; `name` is what messages call it.
 ///
 /// # Errors
-/// Those of [`read()`], and if a model of this format does not [stream](Format::streams).
-pub fn read_from(mut reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
-    let start = match options.format {
-        Some(_) => Ok(Vec::new()),
-        None => beginning(&mut reader),
-    };
-    let start = start.map_err(|source| Error::Read { file: name.to_owned(), source })?;
-    let format = options.format.unwrap_or_else(|| Format::of_content(&start, None));
-    read_stream(Cursor::new(start).chain(reader), name.to_owned(), format, options)
+/// Those of [`read()`], and if a model of this format needs a file that can be read at any place.
+pub fn read_from(reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
+    match Input::new(reader) {
+        Ok(input) => read_input(input, None, name.to_owned(), None, options),
+        Err(error) => Err(of_file(name.to_owned())(error)),
+    }
 }
 
-fn read_stream(reader: impl Read, file: String, format: Format, options: &ReadOptions) -> Result<Mdp, Error> {
+/// Reads a model in the format asked for, or that of its name, or that of its content. A stream has no path, and no files
+/// beside it.
+fn read_input(
+    mut input: Input<'_>,
+    path: Option<&Path>,
+    file: String,
+    named: Option<Format>,
+    options: &ReadOptions,
+) -> Result<Mdp, Error> {
     let name = file.clone();
-    let mdp = match format {
-        Format::Json => return json::read(reader, file),
-        Format::Drn => drn::read(reader, file, options.reward.as_deref())?,
-        Format::Xml => xml::read(reader, file)?,
-        Format::Text => text::read(reader, file)?,
-        Format::Umb => umb::read(reader, file, options.reward.as_deref())?,
-        Format::Gymnasium => gymnasium::read(reader, file)?,
-        _ => return Err(Error::Read { file, source: no_stream(format) }),
+    let cannot_read = |error| of_file(name.clone())(error);
+    let format = match (options.format, named) {
+        (Some(format), _) => format,
+        (None, Some(format)) if format != Format::Json => format,
+        (None, named) => {
+            let length = input.length().map_err(cannot_read)?;
+            let start = input.start(SNIFFED).map_err(cannot_read)?;
+            match Format::of_content(start, length) {
+                Format::Gymnasium => Format::Gymnasium,
+                format => named.unwrap_or(format),
+            }
+        }
     };
-    validated(mdp, name)
-}
-
-fn validated(mdp: Mdp, file: String) -> Result<Mdp, Error> {
-    mdp.validated().map_err(|source| Error::Invalid { file, source })
+    let reward = options.reward.as_deref();
+    let mdp = match format {
+        Format::Json => return json::read(input, file),
+        Format::Drn => drn::read(input, file, reward)?,
+        Format::Xml => xml::read(input, file)?,
+        Format::Text => text::read(input, file)?,
+        Format::Umb => umb::read(input, file, reward)?,
+        Format::Gymnasium => gymnasium::read(input, file)?,
+        Format::Prism | Format::Storm => prism::read(input, path, file, reward)?,
+        Format::Petsc => petsc::read(input, path, file, options.costs.as_deref())?,
+        Format::Safetensors | Format::Npz => {
+            let Ok(whole) = input.into_file().map_err(cannot_read)? else {
+                let message = format!("{format} is read from a file that is neither a pipe nor compressed as a whole");
+                return Err(Error::Content { file, message });
+            };
+            match format {
+                Format::Safetensors => return safetensors::read(&whole, file),
+                _ => npz::read(whole, file)?,
+            }
+        }
+    };
+    mdp.validated().map_err(|source| Error::Invalid { file: name, source })
 }
 
 fn no_stream(format: Format) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("{format} cannot be streamed, expected the name of a file"))
-}
-
-/// The first [`SNIFFED`] bytes, or all.
-fn beginning(reader: impl Read) -> io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    reader.take(SNIFFED as u64).read_to_end(&mut start)?;
-    Ok(start)
 }
 
 /// Reads a model in JSON; `name` is what messages call the source. It is read in small pieces and never held as text.

@@ -15,6 +15,11 @@ const ALIGNMENT: usize = 64;
 /// More than any array of numbers needs.
 const LONGEST_HEADER: usize = 1 << 20;
 
+/// Whether a file begins like an array.
+pub fn sniff(start: &[u8]) -> bool {
+    start.starts_with(MAGIC)
+}
+
 /// An array, in C's order: the last index runs fastest.
 #[derive(Debug, PartialEq)]
 pub struct Tensor<T> {

@@ -10,13 +10,13 @@
 //! than others repeat their last; and terminal states stay where they are at no cost.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::binary::{self, Encoding, Kind, invalid, of_file, within};
 use super::rows::without_ends;
 use super::{BUFFER, Error};
+use crate::input::Input;
 use crate::mdp::model::{Array, Choices, Csr, Mdp, Objective};
 use crate::output::atomic_write;
 
@@ -29,10 +29,10 @@ pub fn sniff(start: &[u8]) -> bool {
     start.first_chunk().is_some_and(|id| u32::from_be_bytes(*id) == MATRIX)
 }
 
-/// Reads a model, which is not yet validated.
-pub fn read(file: File, path: &Path, costs: Option<&Path>) -> Result<Mdp, Error> {
-    let name = path.display().to_string();
-    let p = Matrix::read(file).map_err(of_file(name.clone()))?;
+/// Reads a model, which is not yet validated, from its probabilities, which messages call `name`. The costs are looked for
+/// beside `path`, unless they are elsewhere.
+pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&Path>) -> Result<Mdp, Error> {
+    let p = Matrix::read(probs).map_err(of_file(name.clone()))?;
     let content = |message| Error::Content { file: name.clone(), message };
     let states =
         u32::try_from(p.columns).map_err(|_| content(format!("has {} columns, expected fewer than 2³²", p.columns)))?;
@@ -43,11 +43,11 @@ pub fn read(file: File, path: &Path, costs: Option<&Path>) -> Result<Mdp, Error>
         .ok_or_else(|| content(format!("has {} rows and {states} columns, expected S·A rows and S columns", p.rows)))?;
 
     let beside =
-        || beside(path).ok_or_else(|| content("found no costs: expected --costs, or a name that ends in P.bin".into()));
+        || path.and_then(beside).ok_or_else(|| content("found no costs: expected --costs, or a name that ends in P.bin".into()));
     let costs = costs.map_or_else(beside, |costs| Ok(costs.to_owned()))?;
     let costs_name = costs.display().to_string();
-    let file = File::open(&costs).map_err(|source| Error::Read { file: costs_name.clone(), source })?;
-    let g = Matrix::read(file).map_err(of_file(costs_name.clone()))?;
+    let input = Input::open(&costs).map_err(|source| Error::Read { file: costs_name.clone(), source })?;
+    let g = Matrix::read(input).map_err(of_file(costs_name.clone()))?;
     if (g.rows, g.columns) != (states as usize, actions as usize) {
         let message = format!("has {} rows and {} columns, expected S = {states} and A = {actions}", g.rows, g.columns);
         return Err(Error::Content { file: costs_name, message });
@@ -81,8 +81,8 @@ enum Entries {
 }
 
 impl Matrix {
-    fn read(file: File) -> io::Result<Self> {
-        let reader = &mut BufReader::with_capacity(BUFFER, file);
+    fn read(reader: impl Read) -> io::Result<Self> {
+        let reader = &mut BufReader::with_capacity(BUFFER, reader);
         let mut first = [0; 4];
         reader.read_exact(&mut first).map_err(within("the header"))?;
         let mut size = 4;

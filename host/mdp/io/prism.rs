@@ -16,13 +16,14 @@
 //! reference is <https://www.prismmodelchecker.org/manual/Appendices/ExplicitModelFiles>.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::lines::{self, Line, Lines, Put, no_place};
+use super::lines::{self, Line, Lines, Put, no_place, no_reward};
 use super::rows::{Labels, Rows, name_of, state_reward, without_ends};
 use super::{BUFFER, Error};
+use crate::input::{self, Input, plain_name};
 use crate::mdp::model::Mdp;
 use crate::output::atomic_write;
 
@@ -52,18 +53,25 @@ struct Head {
     counts: Option<[u64; 3]>,
 }
 
-/// Reads a model, not yet validated. `file` is that of the transitions.
-pub fn read(file: File, path: &Path, reward: Option<&str>) -> Result<Mdp, Error> {
-    let mut lines = Lines::new(file, path.display().to_string());
+/// Reads a model, not yet validated, from the text of its transitions, which messages call `file`. The other files are
+/// looked for beside `path`, compressed or not.
+pub fn read(transitions_of: impl Read, path: Option<&Path>, file: String, reward: Option<&str>) -> Result<Mdp, Error> {
+    let mut lines = Lines::new(transitions_of, file);
     let head = head(&mut lines)?;
     let mut mdp = transitions(&mut lines, &head)?;
+    let Some(path) = path.map(plain_name) else {
+        return match reward {
+            None => Ok(mdp),
+            Some(name) => Err(no_reward(lines.file(), &[], name)),
+        };
+    };
     if let Some(mut lines) = open(&path.with_extension("lab"))? {
         mdp.labels = labels(&mut lines, mdp.states)?;
     }
     if let Some(mut lines) = open(&path.with_extension("sta"))? {
         variables(&mut lines, mdp.states)?;
     }
-    let [states, transitions] = reward_files(path, head.dialect, reward)?;
+    let [states, transitions] = reward_files(&path, head.dialect, reward)?;
     if let Some(mut lines) = open(&states)? {
         mdp.action_rewards = state_rewards(&mut lines, &head, &mdp)?.into();
     }
@@ -74,10 +82,10 @@ pub fn read(file: File, path: &Path, reward: Option<&str>) -> Result<Mdp, Error>
 }
 
 /// The lines of a file, if it is there.
-fn open(path: &Path) -> Result<Option<Lines<File>>, Error> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(Lines::new(file, path.display().to_string()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+fn open(path: &Path) -> Result<Option<Lines<Input<'static>>>, Error> {
+    let Some(path) = input::find(path) else { return Ok(None) };
+    match Input::open(&path) {
+        Ok(input) => Ok(Some(Lines::new(input, path.display().to_string()))),
         Err(source) => Err(Error::Read { file: path.display().to_string(), source }),
     }
 }
@@ -240,10 +248,11 @@ fn reward_files(path: &Path, dialect: Dialect, reward: Option<&str>) -> Result<[
     let mut candidates = vec![files("")];
     // Unless they belong to another model.
     let numbered = (1..).map(|number| number.to_string()).map(|number| files(&number));
-    let numbered = numbered.take_while(|files| files.iter().any(|file| file.exists()));
-    candidates.extend(numbered.filter(|[states, _]| !states.with_extension("tra").exists()));
+    let exists = |file: &PathBuf| input::find(file).is_some();
+    let numbered = numbered.take_while(|files| files.iter().any(exists));
+    candidates.extend(numbered.filter(|[states, _]| !exists(&states.with_extension("tra"))));
     let Some(reward) = reward else {
-        let first = candidates.iter().find(|files| files.iter().any(|file| file.exists()));
+        let first = candidates.iter().find(|files| files.iter().any(exists));
         return Ok(first.unwrap_or(&candidates[0]).clone());
     };
     let mut names = Vec::new();
@@ -261,8 +270,7 @@ fn reward_files(path: &Path, dialect: Dialect, reward: Option<&str>) -> Result<[
         }
     }
     names.dedup();
-    let message = format!("found the reward structures {}, expected one that is called {reward}", names.join(", "));
-    Err(Error::Content { file: path.display().to_string(), message })
+    Err(no_reward(&path.display().to_string(), &names, reward))
 }
 
 /// Reads the lines of rewards, after the first in PRISM's dialect, which ends with their number.

@@ -1,6 +1,5 @@
 //! Values and policies in files.
 
-use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
@@ -8,7 +7,9 @@ use serde::Deserialize;
 
 use super::binary::{invalid, of_file};
 use super::npy::{self, Store};
-use super::{BUFFER, Error};
+use super::{BUFFER, Error, SNIFFED};
+use crate::input::{Input, plain_name};
+use crate::mdp::compare::{ReadError, Solved};
 use crate::mdp::model::NO_ACTION;
 
 /// Writes one row per state: its number, its value, and its action, which terminal states have none of.
@@ -46,20 +47,26 @@ pub fn write_npy_rows<T: Store>(mut out: impl Write, elements: &[T], columns: us
     out.write_all(bytemuck::cast_slice(elements))
 }
 
-/// Reads the values of states: .npy of one dimension, .csv with a column `value`, or JSON, an array or an object with
-/// `values`.
+/// Reads the values of states: .npy of one dimension, .csv with a column `value`, JSON, an array or an object with `values`,
+/// or text with a line `Optimal value:`.
 ///
 /// # Errors
 /// If the file cannot be read, is none of these, or a value is not finite.
 pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
     let file = path.display().to_string();
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let values = if extension.eq_ignore_ascii_case("npy") {
-        read_npy(path).map_err(of_file(file.clone()))?
+    let mut input = Input::open(path).map_err(of_file(file.clone()))?;
+    let npy = plain_name(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+        || npy::sniff(input.start(SNIFFED).map_err(of_file(file.clone()))?);
+    let values = if npy {
+        read_npy(input).map_err(of_file(file.clone()))?
     } else {
-        let text = fs::read_to_string(path).map_err(of_file(file.clone()))?;
+        let text = input.read_text().map_err(of_file(file.clone()))?;
         match text.trim_ascii_start().as_bytes() {
             [b'[' | b'{', ..] => parse_json(&text, &file)?,
+            _ if text.lines().any(|line| line.starts_with(Solved::VALUES)) => {
+                let wrong = |error: ReadError| Error::Content { file: file.clone(), message: error.without(&file) };
+                Solved::parse(&text, file.clone()).map_err(wrong)?.values
+            }
             _ => parse_csv(&text, &file)?,
         }
     };
@@ -72,8 +79,8 @@ pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
     }
 }
 
-fn read_npy(path: &Path) -> io::Result<Vec<f64>> {
-    let tensor = npy::read(&mut BufReader::with_capacity(BUFFER, File::open(path)?))?;
+fn read_npy(input: Input<'_>) -> io::Result<Vec<f64>> {
+    let tensor = npy::read(&mut BufReader::with_capacity(BUFFER, input))?;
     match tensor.shape[..] {
         [_] => Ok(tensor.elements),
         ref shape => Err(invalid(format!("is of shape {shape:?}, expected one dimension"))),

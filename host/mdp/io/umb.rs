@@ -4,8 +4,8 @@
 //! `branch-to-target.bin` states (u64), `branch-to-probability.bin` probabilities (f64, or rational: numerator and
 //! denominator of 64 bits each), `state-is-initial.bin` and `annotations/aps/NAME/states/values.bin` sets of states (bits,
 //! the first lowest), `annotations/rewards/NAME/{states,choices,branches}/values.bin` rewards, and
-//! `actions/choices/{values,strings,string-mapping}.bin` the names of actions. Read as PyPI's `umbi` writes it, in gzip, xz
-//! or neither; written in gzip.
+//! `actions/choices/{values,strings,string-mapping}.bin` the names of actions. Read as PyPI's `umbi` writes it,
+//! compressed or not; written in gzip.
 //!
 //! A state's reward is earned with each of its actions; the initial states are the label "init". There is no discount
 //! factor: γ = 1 until it is said. Costs are written as they are, like rewards: the format does not tell them apart.
@@ -14,18 +14,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
 
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use lzma_rust2::XzReader;
 use serde_json::{Value, json};
 
 use super::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
 use super::rows::{Rows, without_ends};
 use super::{BUFFER, Error};
 use crate::mdp::model::{ActionNames, Mdp};
-
-const GZIP: &[u8] = &[0x1f, 0x8b];
-const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 
 /// Where a tar archive says that it is one.
 const TAR: std::ops::Range<usize> = 257..262;
@@ -38,7 +33,7 @@ const REWARD: &str = "reward";
 
 /// Whether a file begins like an archive.
 pub fn sniff(start: &[u8]) -> bool {
-    start.starts_with(GZIP) || start.starts_with(XZ) || start.get(TAR) == Some(b"ustar")
+    start.get(TAR) == Some(b"ustar")
 }
 
 /// Reads a model, with the rewards of this name, or else the first by name. It is not yet validated.
@@ -51,17 +46,7 @@ struct Archive(HashMap<String, Vec<u8>>);
 
 impl Archive {
     fn read(reader: impl Read) -> io::Result<Self> {
-        let mut reader = BufReader::with_capacity(BUFFER, reader);
-        let mut start = Vec::new();
-        reader.by_ref().take(XZ.len() as u64).read_to_end(&mut start)?;
-        let (gzip, xz) = (start.starts_with(GZIP), start.starts_with(XZ));
-        let whole = io::Cursor::new(start).chain(reader);
-        let files = match () {
-            () if gzip => files(MultiGzDecoder::new(whole)),
-            () if xz => files(XzReader::new(whole, true)),
-            () => files(whole),
-        };
-        files.map(Self)
+        files(BufReader::with_capacity(BUFFER, reader)).map(Self)
     }
 
     fn bytes(&self, file: &str) -> io::Result<&[u8]> {

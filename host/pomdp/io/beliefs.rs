@@ -1,10 +1,10 @@
 //! Beliefs in text: one a line, the probability of every state, separated by blanks; from `#` on a line is a comment.
 
-use std::fs;
 use std::path::Path;
 
 use super::Error;
 use super::place::Fault;
+use crate::input::Input;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::SUM_TOLERANCE;
 
@@ -14,7 +14,8 @@ use crate::pomdp::model::SUM_TOLERANCE;
 /// If the file cannot be read, a line is no belief, or there is none.
 pub fn read(path: &Path, states: u32) -> Result<Vec<Belief>, Error> {
     let file = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|source| Error::Read { file: file.clone(), source })?;
+    let text = Input::open(path).and_then(Input::read_text);
+    let text = text.map_err(|source| Error::Read { file: file.clone(), source })?;
     parse(&text, states).map_err(|fault| fault.error(file, text.as_bytes()))
 }
 

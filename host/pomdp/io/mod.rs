@@ -12,7 +12,6 @@ mod pomdpx;
 mod xml;
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::Deref;
 use std::path::Path;
@@ -22,6 +21,7 @@ use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
 use super::model::{Invalid, Pomdp};
+use crate::input::{self, Input, plain_name};
 use crate::mdp;
 use crate::mdp::io::lines::no_place;
 use crate::mdp::io::{BUFFER, of_extension};
@@ -187,7 +187,7 @@ impl Format {
     /// The format of a file of this kind: the one that its first character leaves no doubt about, else the one that its name
     /// tells, else the plain text of that kind.
     fn of(name: Option<Self>, text: &[u8], kind: Kind) -> Self {
-        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+        let text = text.trim_ascii_start();
         match (kind, text, name) {
             (Kind::Model, [b'{', ..], None | Some(Self::Pomdp)) => Self::Json,
             (Kind::Model, [b'<', ..], None | Some(Self::Pomdp)) => Self::Pomdpx,
@@ -210,7 +210,7 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     parse(
         &text,
         path.display().to_string(),
-        format.unwrap_or_else(|| Format::of(Format::of_name(path), &text, Kind::Model)),
+        format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Model)),
     )
 }
 
@@ -231,7 +231,7 @@ pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Resul
 pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     let file = path.display().to_string();
     let text = Text::at(path)?;
-    let format = format.unwrap_or_else(|| Format::of(Format::of_name(path), &text, Kind::Model));
+    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Model));
     let model = unchecked(&text, file.clone(), format)?;
     model.with_any_observations().map_err(|source| Error::Invalid { file, source })
 }
@@ -258,7 +258,7 @@ fn unchecked(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> 
 /// If the file cannot be read or holds no alpha vectors, or they are not those of a model like `model`.
 pub fn read_vectors(path: &Path, format: Option<Format>, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let text = Text::at(path)?;
-    let format = format.unwrap_or_else(|| Format::of(Format::of_name(path), &text, Kind::Vectors));
+    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
     parse_vectors(&text, path.display().to_string(), format, model)
 }
 
@@ -309,31 +309,31 @@ enum Text {
 impl Text {
     /// That of a file.
     fn at(path: &Path) -> Result<Self, Error> {
-        let text = File::open(path).and_then(Self::of);
+        let text = Input::open(path).and_then(Self::of);
         text.map_err(|source| Error::Read { file: path.display().to_string(), source })
     }
 
     /// That of a stream.
-    fn from(mut reader: impl Read, name: &str) -> Result<Self, Error> {
-        let mut text = Vec::new();
-        match reader.read_to_end(&mut text) {
-            Ok(_) => Ok(Self::Owned(text)),
-            Err(source) => Err(Error::Read { file: name.to_owned(), source }),
-        }
+    fn from(reader: impl Read, name: &str) -> Result<Self, Error> {
+        let text = Input::new(reader).and_then(Input::read_all);
+        text.map(Self::Owned).map_err(|source| Error::Read { file: name.to_owned(), source })
     }
 
-    /// Maps a file, or reads what is no regular file.
-    fn of(mut file: File) -> io::Result<Self> {
-        if file.metadata()?.is_file() {
-            // SAFETY: the map is only read, and dropped before `read` returns. That nobody changes the file in place
-            // meanwhile cannot be enforced on any file system; `read` demands it, and what writes here replaces files.
-            if let Ok(map) = unsafe { Mmap::map(&file) } {
-                return Ok(Self::Mapped(map));
-            }
+    /// Maps a file, or reads what is compressed or no regular file.
+    fn of(input: Input<'_>) -> io::Result<Self> {
+        // Files that the system makes up say that they are empty.
+        if input.length()?.is_none_or(|length| length == 0) {
+            return input.read_all().map(Self::Owned);
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        Ok(Self::Owned(text))
+        match input.into_file()? {
+            Ok(file) => {
+                // SAFETY: the map is only read, and dropped before `read` returns. That nobody changes the file in place
+                // meanwhile cannot be enforced on any file system; `read` demands it, and what writes here replaces files.
+                let map = unsafe { Mmap::map(&file) };
+                map.map(Self::Mapped)
+            }
+            Err(input) => input.read_all().map(Self::Owned),
+        }
     }
 }
 
@@ -342,7 +342,7 @@ impl Deref for Text {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map,
+            Self::Mapped(map) => map.strip_prefix(input::MARK).unwrap_or(map),
             Self::Owned(text) => text,
         }
     }

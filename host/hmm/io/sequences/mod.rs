@@ -8,7 +8,6 @@ mod umdhmm;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -17,6 +16,7 @@ use clap::ValueEnum;
 use super::Error;
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
+use crate::input::{Input, plain_name};
 use crate::mdp::io::BUFFER;
 use crate::mdp::io::lines::{integer, quoted, real};
 use crate::output::atomic_write;
@@ -80,23 +80,22 @@ impl Format {
 /// # Errors
 /// If a file cannot be read, holds no valid sequences, or such as the model does not emit.
 pub fn read(path: &Path, lengths: Option<&Path>, format: Option<Format>, model: &Hmm) -> Result<Sequences, Error> {
-    let bytes = |path: &Path| fs::read(path).map_err(|source| Error::Read { file: path.display().to_string(), source });
+    let bytes = |path: &Path| Input::open(path).and_then(Input::read_all).map_err(|source| Error::Read { file: path.display().to_string(), source });
     let lengths = match lengths {
         Some(path) => Some((bytes(path)?, path.display().to_string())),
         None => None,
     };
     let lengths = lengths.as_ref().map(|(bytes, file)| (&bytes[..], &file[..]));
-    parse(&bytes(path)?, &path.display().to_string(), lengths, format.or(Format::of_name(path)), model)
+    parse(&bytes(path)?, &path.display().to_string(), lengths, format.or(Format::of_name(&plain_name(path))), model)
 }
 
 /// Reads sequences from a stream; `name` is what messages call it.
 ///
 /// # Errors
 /// Those of [`read()`].
-pub fn read_from(mut reader: impl Read, name: &str, format: Option<Format>, model: &Hmm) -> Result<Sequences, Error> {
-    let mut text = Vec::new();
-    match reader.read_to_end(&mut text) {
-        Ok(_) => parse(&text, name, None, format, model),
+pub fn read_from(reader: impl Read, name: &str, format: Option<Format>, model: &Hmm) -> Result<Sequences, Error> {
+    match Input::new(reader).and_then(Input::read_all) {
+        Ok(text) => parse(&text, name, None, format, model),
         Err(source) => Err(Error::Read { file: name.to_owned(), source }),
     }
 }

@@ -1,0 +1,400 @@
+//! What is read: files, pipes and the standard input, as they are or compressed by gzip, xz or zstd.
+//!
+//! Compression is told by the first bytes, never by the name, and is undone while the text is read, in bounded memory. A
+//! byte-order mark of UTF-8 is left out.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// Bytes read at a time.
+const BUFFER: usize = 1 << 17;
+
+/// Bytes at most of a text that is needed whole, where no file says how long it is: a few bytes of a compressed file can
+/// stand for any number.
+const LARGEST: u64 = 1 << 32;
+
+/// Memory that a compressed file may ask for to be unpacked, in KiB. `xz -9` and `zstd --ultra -22` need less.
+const XZ_MEMORY: u32 = 1 << 18;
+
+/// The byte-order mark of UTF-8.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// One or several members of gzip (RFC 1952).
+    Gzip,
+    /// One or several streams of xz.
+    Xz,
+    /// One or several frames of Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl Compression {
+    /// The extensions of such files' names; the first of each is the usual one.
+    pub const EXTENSIONS: [&str; 5] = ["gz", "xz", "zst", "gzip", "zstd"];
+
+    /// Bytes that tell.
+    const MAGIC: usize = 6;
+
+    fn of(start: &[u8]) -> Option<Self> {
+        match start {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// The name that a file would have if it were not compressed: `model.drn` of `model.drn.gz`, whose extension tells its format.
+#[must_use]
+pub fn plain_name(path: &Path) -> PathBuf {
+    let known = |extension: &str| Compression::EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known));
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some(extension) if known(extension) => path.with_extension(""),
+        _ => path.to_owned(),
+    }
+}
+
+/// The file at `path`, or else one of that name that is compressed, if there is either.
+#[must_use]
+pub fn find(path: &Path) -> Option<PathBuf> {
+    let compressed = Compression::EXTENSIONS.iter().map(|extension| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{extension}"));
+        PathBuf::from(name)
+    });
+    std::iter::once(path.to_owned()).chain(compressed).find(|path| path.exists())
+}
+
+/// A text, unpacked while it is read.
+pub struct Input<'r> {
+    reader: Box<dyn Read + 'r>,
+    /// What was looked at ahead, and how much of it has been read.
+    ahead: Vec<u8>,
+    read: usize,
+    compression: Option<Compression>,
+    /// The file, where it is a regular one.
+    file: Option<File>,
+}
+
+impl Input<'static> {
+    /// A file, a pipe or a device.
+    ///
+    /// # Errors
+    /// If it cannot be opened or read, or is not compressed as it begins.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let whole = file.metadata()?.is_file().then(|| file.try_clone()).transpose()?;
+        Ok(Self { file: whole, ..Self::new(file)? })
+    }
+}
+
+impl<'r> Input<'r> {
+    /// A stream.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not compressed as it begins.
+    pub fn new(mut reader: impl Read + 'r) -> io::Result<Self> {
+        let mut start = Vec::new();
+        reader.by_ref().take(Compression::MAGIC as u64).read_to_end(&mut start)?;
+        let compression = Compression::of(&start);
+        let whole = Cursor::new(start).chain(reader);
+        let buffered = |whole| BufReader::with_capacity(BUFFER, whole);
+        let reader: Box<dyn Read + 'r> = match compression {
+            None => Box::new(whole),
+            Some(of @ Compression::Gzip) => Box::new(Unpacked { reader: MultiGzDecoder::new(buffered(whole)), of }),
+            Some(of @ Compression::Xz) => {
+                Box::new(Unpacked { reader: XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY), of })
+            }
+            Some(of @ Compression::Zstd) => Box::new(Unpacked { reader: Frames::new(buffered(whole)), of }),
+        };
+        let mut input = Self { reader, ahead: Vec::new(), read: 0, compression, file: None };
+        if input.start(MARK.len())? == MARK {
+            input.ahead.clear();
+        }
+        Ok(input)
+    }
+
+    /// How it is compressed.
+    #[must_use]
+    pub fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
+    /// The length of the file, where it is a regular one that is not compressed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn length(&self) -> io::Result<Option<u64>> {
+        match (&self.file, self.compression) {
+            (Some(file), None) => Ok(Some(file.metadata()?.len())),
+            _ => Ok(None),
+        }
+    }
+
+    /// The first `count` bytes, or all; they are still to be read.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn start(&mut self, count: usize) -> io::Result<&[u8]> {
+        let missing = count.saturating_sub(self.ahead.len());
+        self.reader.by_ref().take(missing as u64).read_to_end(&mut self.ahead)?;
+        Ok(&self.ahead[..count.min(self.ahead.len())])
+    }
+
+    /// The file itself, from its first byte, where it is a regular one that is not compressed; else this text again.
+    ///
+    /// # Errors
+    /// If the file has no beginning to go back to.
+    pub fn into_file(self) -> io::Result<Result<File, Self>> {
+        match self {
+            Self { file: Some(mut file), compression: None, .. } => {
+                file.rewind()?;
+                Ok(Ok(file))
+            }
+            other => Ok(Err(other)),
+        }
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has more than 4 GiB and is not a regular file as it is.
+    pub fn read_all(mut self) -> io::Result<Vec<u8>> {
+        let length = self.length()?;
+        let mut text = Vec::with_capacity(length.map_or(0, |length| usize::try_from(length).unwrap_or(0) + 1));
+        match length {
+            Some(_) => self.read_to_end(&mut text)?,
+            None => self.by_ref().take(LARGEST + 1).read_to_end(&mut text)?,
+        };
+        if length.is_none() && text.len() as u64 > LARGEST {
+            let unpacked = if self.compression.is_some() { " when it is unpacked" } else { "" };
+            return Err(invalid(format!("has more than {LARGEST} bytes{unpacked}, expected a file of them as they are")));
+        }
+        Ok(text)
+    }
+
+    /// Reads all of it as text.
+    ///
+    /// # Errors
+    /// Those of [`read_all`](Self::read_all), and if it is not UTF-8.
+    pub fn read_text(self) -> io::Result<String> {
+        String::from_utf8(self.read_all()?).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + memchr::memchr_iter(b'\n', before).count();
+            invalid(format!("line {line} is not UTF-8"))
+        })
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read == self.ahead.len() {
+            return self.reader.read(buffer);
+        }
+        let count = (&self.ahead[self.read..]).read(buffer)?;
+        self.read += count;
+        Ok(count)
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, message)
+}
+
+/// Names the compression where its data are wrong.
+struct Unpacked<R> {
+    reader: R,
+    of: Compression,
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buffer).map_err(|error| match error.kind() {
+            ErrorKind::Interrupted => error,
+            // What the system says is of the file, not of what is in it.
+            _ if error.raw_os_error().is_some() => error,
+            ErrorKind::UnexpectedEof => invalid(format!("the {} data end too early", self.of.name())),
+            _ => invalid(format!("the {} data are damaged: {error}", self.of.name())),
+        })
+    }
+}
+
+/// The frames of zstd, one after the other.
+struct Frames<R> {
+    source: R,
+    decoder: FrameDecoder,
+    /// A frame is begun.
+    open: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    fn new(source: R) -> Self {
+        Self { source, decoder: FrameDecoder::new(), open: false }
+    }
+
+    /// Begins the next frame; false if there is none.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.source.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.source) {
+                Ok(()) => {
+                    self.open = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                    let skipped = io::copy(&mut self.source.by_ref().take(length.into()), &mut io::sink())?;
+                    if skipped < length.into() {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(invalid(error.to_string())),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.open || self.begin()? {
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let decoded = self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1));
+                decoded.map_err(|error| invalid(error.to_string()))?;
+            }
+            if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buffer);
+            }
+            let said = self.decoder.get_checksum_from_data();
+            if said.is_some() && said != self.decoder.get_calculated_checksum() {
+                return Err(invalid("the checksum differs".to_owned()));
+            }
+            self.open = false;
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression as Level;
+    use flate2::write::GzEncoder;
+    use lzma_rust2::{XzOptions, XzWriter};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Level::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(text: &[u8]) -> Vec<u8> {
+        let mut encoder = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        compress_to_vec(text, CompressionLevel::Fastest)
+    }
+
+    const PACKERS: [fn(&[u8]) -> Vec<u8>; 3] = [gzip, xz, zstd];
+
+    /// Gives one byte at a time, as a slow pipe does.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = buffer.len().min(1);
+            self.0.read(&mut buffer[..length])
+        }
+    }
+
+    fn all(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        Input::new(Slow(bytes))?.read_all()
+    }
+
+    #[test]
+    fn texts_are_read_however_they_are_compressed() {
+        let long: Vec<u8> = (0..70_000u32).flat_map(|i| format!("{} ", i * i % 9973).into_bytes()).collect();
+        for text in [&b""[..], b"a", b"ab\n", &long] {
+            let marked = [MARK, text].concat();
+            for bytes in [text.to_vec(), marked.clone()] {
+                assert_eq!(all(&bytes).unwrap(), text);
+                for pack in PACKERS {
+                    assert_eq!(all(&pack(&bytes)).unwrap(), text);
+                    // Members, streams and frames may follow one another.
+                    assert_eq!(all(&[pack(&bytes), pack(b"!")].concat()).unwrap(), [text, b"!"].concat());
+                }
+            }
+        }
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc", &zstd(b"x")].concat();
+        assert_eq!(all(&skippable).unwrap(), b"x");
+    }
+
+    #[test]
+    fn what_is_looked_at_is_still_read() {
+        let mut input = Input::new(&b"abcdefgh"[..]).unwrap();
+        assert_eq!(input.start(5).unwrap(), b"abcde");
+        assert_eq!(input.start(2).unwrap(), b"ab");
+        assert_eq!(input.start(100).unwrap(), b"abcdefgh");
+        assert_eq!(input.read_all().unwrap(), b"abcdefgh");
+    }
+
+    #[test]
+    fn damaged_data_are_named() {
+        for (pack, name) in PACKERS.into_iter().zip(["gzip", "xz", "zstd"]) {
+            let packed = pack(&b"0 1 2 3 4 5 6 7 8 9 ".repeat(100));
+            let cut = all(&packed[..packed.len() - 9]).unwrap_err().to_string();
+            assert!(cut.contains(name), "{cut}");
+            let mut changed = packed.clone();
+            let middle = changed.len() / 2;
+            changed[middle] ^= 0x55;
+            let changed = all(&changed).unwrap_err().to_string();
+            assert!(changed.contains(name), "{changed}");
+        }
+    }
+
+    #[test]
+    fn a_plain_file_is_given_back_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, b"abcdefgh").unwrap();
+        let mut input = Input::open(&path).unwrap();
+        input.start(5).unwrap();
+        let mut text = String::new();
+        input.into_file().unwrap().unwrap_or_else(|_| panic!("a file")).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abcdefgh");
+        let packed = folder.path().join("b.gz");
+        std::fs::write(&packed, gzip(b"abc")).unwrap();
+        assert!(Input::open(&packed).unwrap().into_file().unwrap().is_err());
+        assert_eq!(find(&folder.path().join("b")), Some(packed));
+        assert_eq!(find(&folder.path().join("c")), None);
+    }
+
+    #[test]
+    fn names_without_compression() {
+        for (name, plain) in [("a.drn.gz", "a.drn"), ("a.JSON.XZ", "a.JSON"), ("a.zst", "a"), ("a.drn", "a.drn")] {
+            assert_eq!(plain_name(Path::new(name)), Path::new(plain));
+        }
+    }
+}
