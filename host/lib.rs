@@ -51,6 +51,7 @@
 //! | [`input`] | texts, compressed or not |
 //! | [`output`] | files that are whole or not there |
 //! | [`interrupt`] | the request to stop, as after Ctrl-C |
+//! | [`terminal`] | what files say, as a terminal may show it |
 //!
 //! The kernels are in the crate [`warpkov_kernels`].
 
@@ -61,6 +62,7 @@ pub mod interrupt;
 pub mod mdp;
 pub mod output;
 pub mod pomdp;
+pub mod terminal;
 
 /// The README's Rust compiles.
 #[cfg(doctest)]

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::Serialize;
 use warpkov::mdp::model::{Csr, Mdp, Objective};
+use warpkov::terminal::escaped;
 
 use super::file::Input;
 use super::{Error, Outcome};
@@ -168,7 +169,7 @@ fn write(info: &Info, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "Objective        minimize")?;
     }
     for (label, count) in labels {
-        writeln!(out, "Label            {label}, {count} states")?;
+        writeln!(out, "Label            {}, {count} states", escaped(label))?;
     }
     transitions.write(out, "Transitions", "")?;
     if let Some([least, largest]) = rewards.range {

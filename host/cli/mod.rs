@@ -1,11 +1,14 @@
 //! The command line: raw arguments become one validated value per command, and the library does the work.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, StdoutLock};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
 use warpkov::mdp;
+use warpkov::terminal::{cut, escaped};
 
 mod bench;
 mod blocks;
@@ -21,6 +24,9 @@ mod info;
 mod number;
 mod pomdp;
 mod solve;
+
+/// Characters at most that an error has.
+const LONGEST: usize = 1200;
 
 /// Solves Markov models on NVIDIA GPUs, or on all CPU cores where there is none.
 #[derive(Parser)]
@@ -184,7 +190,7 @@ impl Error {
         match self {
             // Whoever read the output has read enough.
             Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-            _ => eprintln!("error: {}", chain(self)),
+            _ => eprintln!("error: {}", self.message()),
         }
         ExitCode::from(match self {
             Self::Solve(mdp::SolveError::Device(_)) | Self::Generate(mdp::generate::Error::Memory { .. }) => 3,
@@ -198,6 +204,24 @@ impl Error {
 fn lacks_memory(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::OutOfMemory)
+}
+
+impl Error {
+    /// What it is and what caused it. Of what files say nothing reaches the terminal as it is, and nothing at length.
+    fn message(&self) -> String {
+        let text = chain(self);
+        let (text, lines) = match self {
+            // The line where the error is, and a mark under it.
+            Self::PomdpModel(warpkov::pomdp::io::Error::Place { excerpt, .. }) => {
+                (text.strip_suffix(excerpt.as_str()).unwrap_or(&text), excerpt.as_str())
+            }
+            // What drivers and compilers say.
+            Self::Solve(_) => text.split_at(text.find('\n').unwrap_or(text.len())),
+            _ => (&*text, ""),
+        };
+        let lines: Vec<_> = lines.split('\n').map(escaped).collect();
+        cut(&escaped(text), LONGEST) + &lines.join("\n")
+    }
 }
 
 /// The messages of an error and of its causes, without those that an outer message holds already.
@@ -214,10 +238,28 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The arguments, or the end of the process with a message.
+fn parse() -> Arguments {
+    Arguments::try_parse().unwrap_or_else(|error| {
+        // Names of files are among them.
+        let odd = |argument: OsString| {
+            let text = argument.to_string_lossy();
+            escaped(&text) != text
+        };
+        if !error.use_stderr() || !env::args_os().any(odd) {
+            error.exit();
+        }
+        let lines: Vec<_> = error.render().to_string().lines().map(escaped).collect();
+        eprintln!("{}", lines.join("\n"));
+        process::exit(error.exit_code());
+    })
+}
+
 /// Runs the command that the arguments name.
 pub fn run() -> Result<Outcome, Error> {
+    let arguments = parse();
     let out = io::stdout().lock();
-    match Arguments::parse().command {
+    match arguments.command {
         Command::Mdp(command) => run_mdp(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
@@ -246,5 +288,45 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// Every command says what it does, and no help has marks that only rustdoc reads.
+    #[test]
+    fn help_is_for_people() {
+        fn read(command: &mut clap::Command, path: &str) -> usize {
+            assert!(command.get_about().is_some(), "{path} says nothing");
+            for help in [command.render_help(), command.render_long_help()] {
+                let help = help.to_string();
+                for mark in ["](", "super::", "crate::", "[`", "`]"] {
+                    assert!(!help.contains(mark), "{path}: {mark} in\n{help}");
+                }
+            }
+            let read_all = |command: &mut clap::Command| {
+                let path = format!("{path} {}", command.get_name());
+                read(command, &path)
+            };
+            1 + command.get_subcommands_mut().map(read_all).sum::<usize>()
+        }
+        let mut command = Arguments::command();
+        command.build();
+        assert!(read(&mut command, "warpkov") > 50);
+    }
+
+    #[test]
+    fn errors_are_one_line_that_no_terminal_obeys() {
+        let content = |message: &str| {
+            let message = message.to_owned();
+            Error::Model(mdp::io::Error::Content { file: "a\nb.json".to_owned(), message }).message()
+        };
+        assert_eq!(content("\x1b[2J\u{202e}"), "a\\nb.json: \\u{1b}[2J\\u{202e}");
+        assert!(content(&"long ".repeat(100_000)).chars().count() < 2 * LONGEST);
+        let place = warpkov::pomdp::io::Error::Place {
+            file: "a.pomdp".to_owned(),
+            line: 1,
+            column: 1,
+            message: "found \x07".to_owned(),
+            excerpt: "\n  x\u{2028}\n  ^".to_owned(),
+        };
+        assert_eq!(Error::PomdpModel(place).message(), "a.pomdp:1:1: found \\u{7}\n  x\\u{2028}\n  ^");
     }
 }

@@ -106,7 +106,7 @@ pub enum Precision {
     F64,
     /// Value iteration on a GPU that has room for the model begins in 32 bits and ends in 64; all else is in 64 bits.
     Mixed,
-    /// Value iteration sweeps in 32 bits and is [refined](super::refine) in 64 on the host; all else is in 64 bits.
+    /// Value iteration sweeps in 32 bits and is refined in 64 on the host; all else is in 64 bits.
     Refined,
 }
 

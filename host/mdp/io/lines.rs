@@ -7,11 +7,10 @@ use std::str;
 
 use super::{BUFFER, Error};
 
+pub use crate::terminal::quoted;
+
 /// Bytes that a line may have. Those of the formats are short, and no file may ask for all of the memory.
 pub const LONGEST: usize = 1 << 24;
-
-/// What a message quotes at most, in characters.
-const QUOTED: usize = 60;
 
 /// The lines of a text, without blank ones.
 pub struct Lines<R> {
@@ -180,16 +179,6 @@ impl<'a> Line<'a> {
     pub fn error(&self, message: String) -> Error {
         Error::Line { file: self.file.to_owned(), line: self.number, message }
     }
-}
-
-/// As a message quotes it.
-pub fn quoted(text: &[u8]) -> String {
-    let mut quoted: String = String::from_utf8_lossy(text).chars().take(QUOTED + 1).collect();
-    if quoted.chars().count() > QUOTED {
-        quoted.pop();
-        quoted.push('…');
-    }
-    quoted
 }
 
 /// The natural number that `text` is.
