@@ -185,7 +185,9 @@ impl<'r> Input<'r> {
         };
         if length.is_none() && text.len() as u64 > LARGEST {
             let unpacked = if self.compression.is_some() { " when it is unpacked" } else { "" };
-            return Err(invalid(format!("has more than {LARGEST} bytes{unpacked}, expected a file of them as they are")));
+            return Err(invalid(format!(
+                "has more than {LARGEST} bytes{unpacked}, expected a file of them as they are"
+            )));
         }
         Ok(text)
     }
@@ -230,6 +232,10 @@ impl<R: Read> Read for Unpacked<R> {
             ErrorKind::Interrupted => error,
             // What the system says is of the file, not of what is in it.
             _ if error.raw_os_error().is_some() => error,
+            // Of memory that the file asks for.
+            ErrorKind::OutOfMemory => {
+                invalid(format!("the {} data need more than {} MiB to be unpacked", self.of.name(), XZ_MEMORY >> 10))
+            }
             ErrorKind::UnexpectedEof => invalid(format!("the {} data end too early", self.of.name())),
             _ => invalid(format!("the {} data are damaged: {error}", self.of.name())),
         })
@@ -335,7 +341,7 @@ mod tests {
 
     #[test]
     fn texts_are_read_however_they_are_compressed() {
-        let long: Vec<u8> = (0..70_000u32).flat_map(|i| format!("{} ", i * i % 9973).into_bytes()).collect();
+        let long: Vec<u8> = (0..70_000u64).flat_map(|i| format!("{} ", i * i % 9973).into_bytes()).collect();
         for text in [&b""[..], b"a", b"ab\n", &long] {
             let marked = [MARK, text].concat();
             for bytes in [text.to_vec(), marked.clone()] {

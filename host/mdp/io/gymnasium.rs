@@ -18,9 +18,16 @@ use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
 /// Whether a document begins like a table.
 pub fn sniff(start: &[u8]) -> bool {
     let text: Vec<u8> = start.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let nested = |text: &[u8]| {
-        text.starts_with(b"[[[")
-            || text.strip_prefix(b"{\"").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
+    // A model of ours is an object, and its P another, of arrays.
+    let nested = |text: &[u8]| match text.strip_prefix(b"[") {
+        Some(mut states) => {
+            // Those without actions, of which there may be more than are seen here.
+            while let Some(rest) = states.strip_prefix(b"[],") {
+                states = rest;
+            }
+            states.starts_with(b"[[") || states.starts_with(b"[]]") || b"[]".starts_with(states)
+        }
+        None => text.strip_prefix(b"{\"").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit)),
     };
     let key = b"\"P\":";
     nested(&text)

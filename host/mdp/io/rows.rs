@@ -101,6 +101,42 @@ impl Rows {
         })
     }
 
+    /// Names the rows of a model, of which a state's are those between its offsets.
+    pub fn named_by(&mut self, names: &Option<ActionNames>, offsets: &[u64]) {
+        let Some(ActionNames { names, of_row }) = names else { return };
+        for own in offsets.windows(2) {
+            for (action, row) in (0..).zip(own[0] as usize..own[1] as usize) {
+                self.names.add(row, action, names.get(of_row[row] as usize).map_or("", String::as_str));
+            }
+        }
+    }
+
+    /// A model with γ = 1, not yet validated, of arrays that are as it has them, and the names of the rows: offsets of states'
+    /// rows and of rows' entries, which ascend in each row, and rewards of entries and of rows, or none.
+    pub fn ordered(
+        self,
+        choices: Vec<u64>,
+        row_ptr: Vec<u64>,
+        col: Vec<u32>,
+        val: Vec<f64>,
+        rewards: Vec<f64>,
+        action_rewards: Vec<f64>,
+    ) -> Mdp {
+        let (states, rows) = (choices.len() as u32 - 1, row_ptr.len() - 1);
+        let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+        let earned = if action_rewards.iter().all(|&reward| reward == 0.0) { Vec::new() } else { action_rewards };
+        Mdp {
+            states,
+            choices: offsets_as_choices(choices),
+            gamma: 1.0,
+            rewards: Sparse(rewards).into_matrix(&transitions),
+            transitions,
+            action_rewards: Sparse(earned).into_vec(rows).into(),
+            action_names: self.names.into_names(rows),
+            ..Mdp::default()
+        }
+    }
+
     /// The matrix of the values, for a model with these choices, all of which it must hold.
     pub fn into_matrix(mut self, states: u32, choices: &Choices) -> Csr {
         self.put_in_order();
@@ -175,11 +211,17 @@ impl Rows {
             }
         }
         offsets.resize(states as usize + 1, self.keys.len() as u64);
-        let uniform = offsets.windows(2).all(|ends| ends[1] - ends[0] == offsets[1]);
-        Ok(match u32::try_from(offsets[states.min(1) as usize]) {
-            Ok(actions) if uniform && actions > 0 => Choices::Uniform(actions),
-            _ => Choices::Ragged(offsets.into()),
-        })
+        Ok(offsets_as_choices(offsets))
+    }
+}
+
+/// Choices of states between offsets.
+fn offsets_as_choices(offsets: Vec<u64>) -> Choices {
+    let first = offsets.get(1).copied().unwrap_or_default();
+    let uniform = offsets.windows(2).all(|ends| ends[1] - ends[0] == first);
+    match u32::try_from(first) {
+        Ok(actions) if uniform && actions > 0 => Choices::Uniform(actions),
+        _ => Choices::Ragged(offsets.into()),
     }
 }
 

@@ -7,6 +7,8 @@
 //! `actions/choices/{values,strings,string-mapping}.bin` the names of actions. Read as PyPI's `umbi` writes it,
 //! compressed or not; written in gzip.
 //!
+//! Rewards and sets of states are called by their aliases, where they have such.
+//!
 //! A state's reward is earned with each of its actions; the initial states are the label "init". There is no discount
 //! factor: γ = 1 until it is said. Costs are written as they are, like rewards: the format does not tell them apart.
 
@@ -36,55 +38,135 @@ pub fn sniff(start: &[u8]) -> bool {
     start.get(TAR) == Some(b"ustar")
 }
 
-/// Reads a model, with the rewards of this name, or else the first by name. It is not yet validated.
+/// Reads a model, with the rewards of this name or alias, or else the first by name. It is not yet validated.
 pub fn read(reader: impl Read, name: String, reward: Option<&str>) -> Result<Mdp, Error> {
-    Archive::read(reader).and_then(|archive| archive.model(reward)).map_err(of_file(name))
+    Archive::read(reader, reward).and_then(|archive| archive.model(reward)).map_err(of_file(name))
 }
 
-/// The files of the archive.
-struct Archive(HashMap<String, Vec<u8>>);
+/// The files that a model is made of. Large ones are converted as they are read.
+#[derive(Default)]
+struct Archive {
+    /// Whether there is any file.
+    begun: bool,
+    index: Value,
+    /// Offsets: of choices and of branches.
+    offsets: HashMap<String, File<u64>>,
+    targets: Option<File<u32>>,
+    /// Numbers whose type was known when they came.
+    reals: HashMap<String, File<f64>>,
+    others: HashMap<String, Vec<u8>>,
+}
+
+/// Numbers, and how many bytes they were.
+struct File<T> {
+    bytes: u64,
+    numbers: Vec<T>,
+}
+
+const INDEX: &str = "index.json";
+const STATE_CHOICES: &str = "state-to-choices.bin";
+const CHOICE_BRANCHES: &str = "choice-to-branches.bin";
+const TARGETS: &str = "branch-to-target.bin";
+const PROBABILITIES: &str = "branch-to-probability.bin";
+const INITIAL_STATES: &str = "state-is-initial.bin";
 
 impl Archive {
-    fn read(reader: impl Read) -> io::Result<Self> {
-        files(BufReader::with_capacity(BUFFER, reader)).map(Self)
+    fn read(reader: impl Read, reward: Option<&str>) -> io::Result<Self> {
+        let broken = |error: io::Error| match error.kind() {
+            // A stream that fails keeps its reason; what comes of the content is the archive's fault.
+            io::ErrorKind::Other
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof => io::Error::other(format!("no tar archive of UMB: {error}")),
+            _ => error,
+        };
+        let content = |error: io::Error| match error.kind() {
+            io::ErrorKind::Other => invalid(error.to_string()),
+            _ => error,
+        };
+        let mut archive = tar::Archive::new(BufReader::with_capacity(BUFFER, reader));
+        let mut files = Self::default();
+        for entry in archive.entries().map_err(broken).map_err(content)? {
+            let entry = entry.map_err(broken).map_err(content)?;
+            let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            let size = entry.size();
+            files.add(path.trim_start_matches("./"), size, Broken(entry, broken), reward).map_err(content)?;
+        }
+        match files.begun {
+            true => Ok(files),
+            false => Err(invalid("no tar archive of UMB: it is empty")),
+        }
+    }
+
+    /// Reads a file, if a model needs it.
+    fn add(&mut self, path: &str, size: u64, mut entry: impl Read, reward: Option<&str>) -> io::Result<()> {
+        self.begun = true;
+        match path {
+            INDEX => {
+                let mut text = Vec::new();
+                entry.read_to_end(&mut text)?;
+                self.index = serde_json::from_slice(&text).map_err(|error| invalid(format!("index.json: {error}")))?;
+            }
+            STATE_CHOICES | CHOICE_BRANCHES => {
+                let numbers = numbers(&mut entry, &OFFSET, size).map_err(within(path))?;
+                let file = File { bytes: size, numbers };
+                self.offsets.insert(path.to_owned(), file);
+            }
+            TARGETS => {
+                let numbers = numbers(&mut entry, &OFFSET, size).map_err(within(path))?;
+                self.targets = Some(File { bytes: size, numbers });
+            }
+            _ => {
+                let kind = match path.strip_prefix("annotations/rewards/").and_then(|rest| rest.split_once('/')) {
+                    // Unless the index comes behind, it is known which rewards are not asked for.
+                    Some((name, _)) if !self.index.is_null() => match self.reward(reward) {
+                        Ok(Some((chosen, description))) if chosen == name => Type::of(&description["type"]).ok(),
+                        _ => return Ok(()),
+                    },
+                    None if path == PROBABILITIES && !self.index.is_null() => {
+                        Type::of(&self.index["transition-system"]["branch-probability-type"]).ok()
+                    }
+                    _ => None,
+                };
+                let needed = [PROBABILITIES, INITIAL_STATES].contains(&path)
+                    || ["annotations/rewards/", "annotations/aps/", "actions/choices/"]
+                        .iter()
+                        .any(|folder| path.starts_with(folder));
+                if let Some(kind) = kind {
+                    let numbers = numbers(&mut entry, &kind, size).map_err(within(path))?;
+                    self.reals.insert(path.to_owned(), File { bytes: size, numbers });
+                } else if needed {
+                    let mut bytes = Vec::new();
+                    entry.read_to_end(&mut bytes)?;
+                    self.others.insert(path.to_owned(), bytes);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn bytes(&self, file: &str) -> io::Result<&[u8]> {
-        self.0.get(file).map(Vec::as_slice).ok_or_else(|| invalid(format!("file {file} is missing")))
+        self.others.get(file).map(Vec::as_slice).ok_or_else(|| missing(file))
     }
 
-    /// The numbers of a file, of which there must be `count`.
-    fn numbers<T: Element>(&self, file: &str, kind: &Type, count: usize) -> io::Result<Vec<T>> {
-        let bytes = self.bytes(file)?;
-        if count.checked_mul(kind.bytes()) != Some(bytes.len()) {
-            let (found, size) = (bytes.len(), kind.bytes());
-            return Err(invalid(format!("{file} has {found} bytes, expected {count} numbers of {size} bytes")));
+    /// The real numbers of a file, of which there must be `count`.
+    fn reals(&mut self, file: &str, kind: &Type, count: usize) -> io::Result<Vec<f64>> {
+        if let Some(read) = self.reals.remove(file) {
+            return read.counted(file, kind, count);
         }
-        let mut numbers = Vec::new();
-        match *kind {
-            Type::Number(encoding) => binary::decode(bytes, encoding, &mut numbers).map_err(within(file))?,
-            Type::Rational => {
-                let mut parts: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-                for pair in bytes.chunks_exact(16) {
-                    binary::decode(&pair[..8], Encoding::little(Kind::Signed, 8), &mut parts[0])?;
-                    binary::decode(&pair[8..], Encoding::little(Kind::Unsigned, 8), &mut parts[1])?;
-                }
-                let fractions = parts[0].iter().zip(&parts[1]).map(|(numerator, denominator)| numerator / denominator);
-                let numbers_of =
-                    fractions.map(|x| T::from_float(x).ok_or_else(|| invalid(format!("{file}: found {x}"))));
-                numbers = numbers_of.collect::<io::Result<_>>()?;
-            }
-        }
-        Ok(numbers)
+        let bytes = self.others.remove(file).ok_or_else(|| missing(file))?;
+        let size = bytes.len() as u64;
+        let numbers = numbers(&mut &bytes[..], kind, size).map_err(within(file))?;
+        File { bytes: size, numbers }.counted(file, kind, count)
     }
 
-    /// Offsets that ascend from 0 to `end`, one more than `count`.
-    fn offsets(&self, file: &str, count: usize, end: usize) -> io::Result<Vec<usize>> {
-        let found: Vec<u64> = self.numbers(file, &OFFSET, count + 1)?;
-        if found[0] != 0 || !found.is_sorted() || found[count] != end as u64 {
-            return Err(invalid(format!("{file}: expected offsets that ascend from 0 to {end}")));
+    /// Offsets that ascend from 0 to `end`, one more than `count`; if there is no such file, and `end` is `count`, one for each.
+    fn offsets(&mut self, file: &str, count: usize, end: usize) -> io::Result<Vec<u64>> {
+        match self.offsets.remove(file) {
+            Some(read) => ascending(file, read.counted(file, &OFFSET, count + 1)?, end),
+            None if count == end => Ok((0..=end as u64).collect()),
+            None => Err(missing(file)),
         }
-        Ok(found.into_iter().map(|offset| offset as usize).collect())
     }
 
     /// The states whose bit is set.
@@ -99,10 +181,31 @@ impl Archive {
         Ok((0..states).filter(|&state| bytes[state as usize / 8] >> (state % 8) & 1 == 1).collect())
     }
 
-    fn model(&self, reward: Option<&str>) -> io::Result<Mdp> {
-        let index: Value = serde_json::from_slice(self.bytes("index.json")?)
-            .map_err(|error| invalid(format!("index.json: {error}")))?;
-        let system = &index["transition-system"];
+    /// The name and the description of the rewards that are asked for, by name or else by alias; or of the first.
+    fn reward(&self, wanted: Option<&str>) -> io::Result<Option<(&str, &Value)>> {
+        let mut all = self.annotations("rewards");
+        let Some(wanted) = wanted else { return Ok(all.next()) };
+        let by_name = self.annotations("rewards").find(|(name, _)| *name == wanted);
+        let known = |(name, description): (&str, &Value)| alias(description).unwrap_or(name).to_owned();
+        match by_name.or_else(|| all.find(|(_, description)| alias(description) == Some(wanted))) {
+            Some(found) => Ok(Some(found)),
+            None => {
+                let known: Vec<_> = self.annotations("rewards").map(known).collect();
+                Err(invalid(format!("found no rewards \"{wanted}\", expected one of {known:?}")))
+            }
+        }
+    }
+
+    fn annotations(&self, group: &str) -> impl Iterator<Item = (&str, &Value)> {
+        let group = self.index["annotations"][group].as_object();
+        group.into_iter().flatten().map(|(name, description)| (name.as_str(), description))
+    }
+
+    fn model(mut self, reward: Option<&str>) -> io::Result<Mdp> {
+        if self.index.is_null() {
+            return Err(missing(INDEX));
+        }
+        let system = &self.index["transition-system"];
         let count = |key: &str| {
             let message =
                 || invalid(format!("index.json: transition-system.{key} is {}, expected a count", system[key]));
@@ -123,84 +226,112 @@ impl Archive {
         }
         let [choices, branches] = [count("#choices")?, count("#branches")?];
         let states = u32::try_from(count("#states")?).map_err(|_| invalid("index.json: 2³² states or more"))?;
-
-        let targets: Vec<u32> = self.numbers("branch-to-target.bin", &OFFSET, branches)?;
-        // Each array is as long as a file says, or as one before it.
-        let choice_branches = match self.0.contains_key("choice-to-branches.bin") {
-            true => self.offsets("choice-to-branches.bin", choices, branches)?,
-            false if branches == choices => (0..=branches).collect(),
-            false => return Err(invalid("file choice-to-branches.bin is missing")),
-        };
-        let state_choices = match self.0.contains_key("state-to-choices.bin") {
-            true => self.offsets("state-to-choices.bin", states as usize, choices)?,
-            false if choices == states as usize => (0..=choices).collect(),
-            false => return Err(invalid("file state-to-choices.bin is missing")),
-        };
-        let probabilities = match &system["branch-probability-type"] {
-            Value::Null => vec![1.0; branches],
-            found => self.numbers("branch-to-probability.bin", &Type::of(found)?, branches)?,
+        let actions = count("#choice-actions").unwrap_or_default();
+        let kind = match &system["branch-probability-type"] {
+            Value::Null => None,
+            found => Some(Type::of(found)?),
         };
 
-        let annotations = |group: &str| index["annotations"][group].as_object().into_iter().flatten();
-        let mut named = annotations("rewards").filter(|(name, _)| reward.is_none_or(|wanted| wanted == *name));
-        let (of_states, of_choices, of_branches) = match (named.next(), reward) {
-            (None, None) => Default::default(),
-            (None, Some(wanted)) => {
-                let known: Vec<_> = annotations("rewards").map(|(name, _)| name.as_str()).collect();
-                return Err(invalid(format!("found no rewards \"{wanted}\", expected one of {known:?}")));
+        let targets = self.targets.take().ok_or_else(|| missing(TARGETS))?.counted(TARGETS, &OFFSET, branches)?;
+        let choice_branches = self.offsets(CHOICE_BRANCHES, choices, branches)?;
+        let state_choices = self.offsets(STATE_CHOICES, states as usize, choices)?;
+        let probabilities = match kind {
+            None => vec![1.0; branches],
+            Some(kind) => self.reals(PROBABILITIES, &kind, branches)?,
+        };
+        let [of_states, mut of_choices, of_branches] = self.rewards(reward, [states as usize, choices, branches])?;
+        if of_states.iter().any(|&reward| reward != 0.0) {
+            of_choices.resize(choices, 0.0);
+            for (own, earned) in state_choices.windows(2).zip(&of_states) {
+                of_choices[own[0] as usize..own[1] as usize].iter_mut().for_each(|reward| *reward += earned);
             }
-            (Some((name, description)), _) => {
-                let rewards = |part: &str, count: usize| match &description["applies-to"] {
-                    Value::Array(parts) if parts.iter().any(|known| known == part) => {
-                        let file = format!("annotations/rewards/{name}/{part}/values.bin");
-                        self.numbers::<f64>(&file, &Type::of(&description["type"])?, count)
-                    }
-                    _ => Ok(Vec::new()),
-                };
-                (rewards("states", states as usize)?, rewards("choices", choices)?, rewards("branches", branches)?)
-            }
-        };
-        let at = |rewards: &[f64], position: usize| rewards.get(position).copied().unwrap_or_default();
+        }
+        let names = self.names(actions, choices)?;
 
-        let names = self.names(count("#choice-actions").unwrap_or_default(), choices)?;
         let mut rows = Rows::default();
-        for state in 0..states {
-            let own = state_choices[state as usize]..state_choices[state as usize + 1];
-            for (action, choice) in (0..).zip(own) {
-                rows.begin(state, action);
-                rows.earns(at(&of_states, state as usize) + at(&of_choices, choice));
-                if let Some(ActionNames { names, of_row }) = &names {
-                    rows.named(names.get(of_row[choice] as usize).map_or("", String::as_str));
-                }
-                for branch in choice_branches[choice]..choice_branches[choice + 1] {
-                    rows.entry(targets[branch], probabilities[branch], at(&of_branches, branch));
+        let ordered = choice_branches.windows(2).all(|own| {
+            let own = &targets[own[0] as usize..own[1] as usize];
+            own.windows(2).all(|pair| pair[0] < pair[1])
+        });
+        let mut mdp = if ordered {
+            rows.named_by(&names, &state_choices);
+            rows.ordered(state_choices, choice_branches, targets, probabilities, of_branches, of_choices)
+        } else {
+            let at = |rewards: &[f64], position: usize| rewards.get(position).copied().unwrap_or_default();
+            for (state, own) in (0..).zip(state_choices.windows(2)) {
+                for (action, choice) in (0..).zip(own[0] as usize..own[1] as usize) {
+                    rows.begin(state, action);
+                    rows.earns(at(&of_choices, choice));
+                    if let Some(ActionNames { names, of_row }) = &names {
+                        rows.named(names.get(of_row[choice] as usize).map_or("", String::as_str));
+                    }
+                    for branch in choice_branches[choice] as usize..choice_branches[choice + 1] as usize {
+                        rows.entry(targets[branch], probabilities[branch], at(&of_branches, branch));
+                    }
                 }
             }
-        }
-        let mut mdp = rows.into_model(states).map_err(|gap| invalid(gap.to_string()))?;
-
-        for (name, description) in annotations("aps") {
-            if description["type"]["type"] == "bool" && description["applies-to"] == json!(["states"]) {
-                mdp.labels
-                    .insert(name.clone(), self.states(&format!("annotations/aps/{name}/states/values.bin"), states)?);
-            }
-        }
-        if self.0.contains_key("state-is-initial.bin") {
-            mdp.labels.insert(INITIAL.to_owned(), self.states("state-is-initial.bin", states)?);
-        }
+            rows.into_model(states).map_err(|gap| invalid(gap.to_string()))?
+        };
+        mdp.labels = self.labels(states)?;
         Ok(mdp)
+    }
+
+    /// The rewards that are asked for: of states, of choices and of branches, as many as given, or none.
+    fn rewards(&mut self, wanted: Option<&str>, counts: [usize; 3]) -> io::Result<[Vec<f64>; 3]> {
+        let mut rewards = [Vec::new(), Vec::new(), Vec::new()];
+        let Some((name, description)) = self.reward(wanted)? else { return Ok(rewards) };
+        let (name, description) = (name.to_owned(), description.clone());
+        for ((part, count), rewards) in ["states", "choices", "branches"].into_iter().zip(counts).zip(&mut rewards) {
+            if description["applies-to"].as_array().is_some_and(|parts| parts.iter().any(|known| known == part)) {
+                let file = format!("annotations/rewards/{name}/{part}/values.bin");
+                *rewards = self.reals(&file, &Type::of(&description["type"])?, count)?;
+            }
+        }
+        Ok(rewards)
+    }
+
+    /// Sets of states, by their aliases where these tell them apart.
+    fn labels(&self, states: u32) -> io::Result<BTreeMap<String, Vec<u32>>> {
+        let mut labels = BTreeMap::new();
+        let sets = || {
+            self.annotations("aps").filter(|(_, description)| {
+                description["type"]["type"] == "bool" && description["applies-to"] == json!(["states"])
+            })
+        };
+        for (name, description) in sets() {
+            let taken = |alias: &&str| {
+                let others = sets().filter(|(other, _)| *other != name);
+                *alias == INITIAL
+                    || others.into_iter().any(|(other, of)| other == *alias || self::alias(of) == Some(*alias))
+            };
+            let label = alias(description).filter(|alias| !taken(alias)).unwrap_or(name);
+            let file = format!("annotations/aps/{name}/states/values.bin");
+            labels.insert(label.to_owned(), self.states(&file, states)?);
+        }
+        if self.others.contains_key(INITIAL_STATES) {
+            labels.insert(INITIAL.to_owned(), self.states(INITIAL_STATES, states)?);
+        }
+        Ok(labels)
     }
 
     fn names(&self, actions: usize, choices: usize) -> io::Result<Option<ActionNames>> {
         let [values, strings, mapping] =
             ["values", "strings", "string-mapping"].map(|file| format!("actions/choices/{file}.bin"));
-        if ![&values, &mapping].iter().all(|&file| self.0.contains_key(file)) {
+        if ![&values, &mapping].iter().all(|&file| self.others.contains_key(file)) {
             return Ok(None);
         }
-        let of_row: Vec<u32> = self.numbers(&values, &Type::Number(Encoding::little(Kind::Unsigned, 4)), choices)?;
+        let decoded = |file: &str, kind: &Type| {
+            let bytes = self.bytes(file)?;
+            let numbers = numbers(&mut &bytes[..], kind, bytes.len() as u64)?;
+            Ok::<_, io::Error>(File::<u32> { bytes: bytes.len() as u64, numbers })
+        };
+        let kind = Type::Number(Encoding::little(Kind::Unsigned, 4));
+        let of_row = decoded(&values, &kind)?.counted(&values, &kind, choices)?;
         let text = self.bytes(&strings)?;
-        let ends = self.offsets(&mapping, actions, text.len())?;
-        let names = ends.windows(2).map(|ends| String::from_utf8_lossy(&text[ends[0]..ends[1]]).into_owned()).collect();
+        let ends = decoded(&mapping, &OFFSET)?.counted(&mapping, &OFFSET, actions + 1)?;
+        let ends = ascending(&mapping, ends.into_iter().map(u64::from).collect(), text.len())?;
+        let name = |ends: &[u64]| String::from_utf8_lossy(&text[ends[0] as usize..ends[1] as usize]).into_owned();
+        let names = ends.windows(2).map(name).collect();
         if let Some(choice) = of_row.iter().position(|&action| action as usize >= actions) {
             return Err(invalid(format!(
                 "{values}: [{choice}] is {}, expected an action below {actions}",
@@ -211,30 +342,67 @@ impl Archive {
     }
 }
 
-/// Unpacks the files.
-fn files(reader: impl Read) -> io::Result<HashMap<String, Vec<u8>>> {
-    let broken = |error: io::Error| match error.kind() {
-        // A stream that fails keeps its reason; what comes of the content is the archive's fault.
-        io::ErrorKind::Other
-        | io::ErrorKind::InvalidInput
-        | io::ErrorKind::InvalidData
-        | io::ErrorKind::UnexpectedEof => invalid(format!("no tar archive of UMB: {error}")),
-        _ => error,
+/// What an annotation is called by people. Names are of letters, digits, `_` and `-`: Storm writes `energy0x4cocal` for `energyLocal`.
+fn alias(description: &Value) -> Option<&str> {
+    description["alias"].as_str().filter(|alias| !alias.is_empty())
+}
+
+/// The name of an annotation that has this alias, as Storm makes it.
+fn name_of(alias: &str) -> String {
+    let plain = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
+    alias.chars().map(|c| if plain(&c) { c.to_string() } else { format!("0x{:x}", u32::from(c)) }).collect()
+}
+
+fn missing(file: &str) -> io::Error {
+    invalid(format!("file {file} is missing"))
+}
+
+/// Says of errors that they are the archive's.
+struct Broken<R, F>(R, F);
+
+impl<R: Read, F: Fn(io::Error) -> io::Error> Read for Broken<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(&self.1)
+    }
+}
+
+impl<T> File<T> {
+    /// The numbers, of which there must be `count`.
+    fn counted(self, file: &str, kind: &Type, count: usize) -> io::Result<Vec<T>> {
+        let (found, size) = (self.bytes, kind.bytes());
+        match count.checked_mul(size).is_some_and(|bytes| bytes as u64 == found) {
+            true => Ok(self.numbers),
+            false => Err(invalid(format!("{file} has {found} bytes, expected {count} numbers of {size} bytes"))),
+        }
+    }
+}
+
+/// Offsets, if they ascend from 0 to `end`.
+fn ascending(file: &str, offsets: Vec<u64>, end: usize) -> io::Result<Vec<u64>> {
+    match offsets.first() == Some(&0) && offsets.is_sorted() && offsets.last() == Some(&(end as u64)) {
+        true => Ok(offsets),
+        false => Err(invalid(format!("{file}: expected offsets that ascend from 0 to {end}"))),
+    }
+}
+
+/// The numbers in a file of `size` bytes.
+fn numbers<T: Element>(reader: &mut impl Read, kind: &Type, size: u64) -> io::Result<Vec<T>> {
+    let count = usize::try_from(size).map_err(|_| invalid("is too large"))? / kind.bytes();
+    let Type::Number(encoding) = *kind else {
+        let [mut numerator, mut denominator] = [Vec::new(), Vec::new()];
+        let (mut pair, mut found) = ([0; 16], Vec::new());
+        for _ in 0..count {
+            reader.read_exact(&mut pair)?;
+            numerator.clear();
+            denominator.clear();
+            binary::decode::<f64>(&pair[..8], Encoding::little(Kind::Signed, 8), &mut numerator)?;
+            binary::decode::<f64>(&pair[8..], Encoding::little(Kind::Unsigned, 8), &mut denominator)?;
+            let number = numerator[0] / denominator[0];
+            found.push(T::from_float(number).ok_or_else(|| invalid(format!("found {number}")))?);
+        }
+        return Ok(found);
     };
-    let mut archive = tar::Archive::new(reader);
-    let mut files = HashMap::new();
-    for entry in archive.entries().map_err(broken)? {
-        let mut entry = entry.map_err(broken)?;
-        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).map_err(broken)?;
-        bytes.shrink_to_fit();
-        files.insert(path.trim_start_matches("./").to_owned(), bytes);
-    }
-    if files.is_empty() {
-        return Err(invalid("no tar archive of UMB: it is empty"));
-    }
-    Ok(files)
+    binary::elements(reader, encoding, count)
 }
 
 /// The type of the numbers of a file.
@@ -314,13 +482,20 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     if !rewarded.is_empty() {
         annotations.insert("rewards".into(), json!({ REWARD: { "applies-to": rewarded, "type": double } }));
     }
-    let labels: BTreeMap<_, _> = mdp.labels.iter().filter(|(label, _)| *label != INITIAL).collect();
-    for (label, members) in &labels {
-        add(&format!("annotations/aps/{label}/states/values.bin"), bits(members));
+    let mut sets = serde_json::Map::new();
+    for (label, members) in mdp.labels.iter().filter(|(label, _)| *label != INITIAL) {
+        let mut name = name_of(label);
+        while sets.contains_key(&name) {
+            name.push('_');
+        }
+        add(&format!("annotations/aps/{name}/states/values.bin"), bits(members));
+        let mut set = json!({ "applies-to": ["states"], "type": { "type": "bool", "size": 1 } });
+        if name != *label {
+            set["alias"] = json!(label);
+        }
+        sets.insert(name, set);
     }
-    if !labels.is_empty() {
-        let set = json!({ "applies-to": ["states"], "type": { "type": "bool", "size": 1 } });
-        let sets: serde_json::Map<_, _> = labels.keys().map(|&label| (label.clone(), set.clone())).collect();
+    if !sets.is_empty() {
         annotations.insert("aps".into(), sets.into());
     }
     let index = json!({
