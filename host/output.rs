@@ -1,42 +1,416 @@
-//! Files that are whole or not there.
+//! Files that are whole or not there, and what else can be written to.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Seek, Write};
+use std::path::{Path, PathBuf};
 
-/// Writes a file in one piece: whoever opens `path` finds the old file or all of the new one, and a process killed at
-/// any time leaves nothing else behind.
+/// Links that lead to one another before it is taken for a loop, as on Linux.
+const LINKS: usize = 40;
+
+/// Writes to `path`.
 ///
-/// On Linux the file has no name until it is whole, where the file system can do that and /proc is there; elsewhere a temporary name in the
-/// same folder, which a killed process may leave. The new file's permissions are those of any new file.
+/// A regular file is replaced in one piece: whoever opens it finds the old file or all of the new one, and a process killed at
+/// any time leaves nothing else behind. Symbolic links are followed, also one whose target is not there yet. The new file has
+/// the owner, the permissions and the extended attributes of the one it replaces. Where the system denies that (another's
+/// file, or one that is a mount point), the old file is overwritten once the new content is whole.
+///
+/// Devices, pipes, sockets and open descriptors (`/dev/stdout`, `/dev/fd/3`) are written through.
+///
+/// On Linux a new file has no name until it is whole, where the file system can do that and /proc is there; elsewhere a temporary
+/// name in the same folder, which a killed process may leave.
 ///
 /// # Errors
 /// Those of `write`, and those of the file system: no such folder, not permitted, disk full.
 pub fn atomic_write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    #[cfg(target_os = "linux")]
-    if Path::new("/proc/self/fd").exists()
-        && let Some(mut file) = nameless::create(folder)?
-    {
-        write(&mut file)?;
-        return nameless::publish(&file, folder, path);
+    match resolve(path)? {
+        Target::File { path, old } => replace(New::create(folder(&path))?, &path, old.as_ref(), write),
+        other => {
+            let mut out = other.open()?;
+            write(&mut out)?;
+            out.flush()
+        }
     }
-    named(folder, path, write)
 }
 
-/// By a temporary name.
-fn named(folder: &Path, path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".warpkov-");
+/// Finds out whether [`atomic_write`] can write to `path`, without a trace.
+///
+/// # Errors
+/// If `path` is a folder, lies in none or in one that files cannot be made in, leads in a circle, or cannot be written.
+pub fn check(path: &Path) -> io::Result<()> {
+    match resolve(path)? {
+        Target::File { path, old } => {
+            if old.is_some() {
+                // Neither read nor cut.
+                OpenOptions::new().write(true).open(&path)?;
+            }
+            New::create(folder(&path)).map(drop)
+        }
+        // Opening a pipe would wait for its reader.
+        Target::Pipe(path) | Target::Socket(path) => writable(&path),
+        other => other.open().map(drop),
+    }
+}
+
+/// Whether writing to `path` makes or replaces a regular file, beside which others can be written.
+///
+/// # Errors
+/// As of [`check`], where it cannot be told.
+pub fn is_file(path: &Path) -> io::Result<bool> {
+    Ok(matches!(resolve(path)?, Target::File { .. }))
+}
+
+/// What tells whether two names lead to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The file, or else the folder.
+    #[cfg(unix)]
+    place: (u64, u64),
+    /// The name of a file in the folder; none of a file that is there.
+    name: Option<PathBuf>,
+}
+
+impl Identity {
+    /// Of what is read at `path`, or written to it; `None` of what can be shared, as devices and open descriptors can.
+    ///
+    /// # Errors
+    /// If it cannot be told where `path` leads.
+    pub fn of(path: &Path) -> io::Result<Option<Self>> {
+        match resolve(path)? {
+            Target::File { old: Some(metadata), path } => Ok(Some(Self::of_file(&metadata, &path)?)),
+            Target::Pipe(path) => Ok(Some(Self::of_file(&fs::metadata(&path)?, &path)?)),
+            Target::File { old: None, path } => {
+                let folder = folder(&path);
+                let place = Self::of_file(&fs::metadata(folder)?, folder)?;
+                Ok(Some(Self { name: path.file_name().map(PathBuf::from), ..place }))
+            }
+            Target::Socket(_) | Target::Device(_) | Target::Descriptor { .. } => Ok(None),
+        }
+    }
+
+    /// Of an open file, such as the standard input, if it is a regular one.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    #[cfg(unix)]
+    pub fn of_open(file: impl std::os::fd::AsFd) -> io::Result<Option<Self>> {
+        let file = File::from(file.as_fd().try_clone_to_owned()?);
+        let metadata = file.metadata()?;
+        metadata.is_file().then(|| Self::of_file(&metadata, Path::new(""))).transpose()
+    }
+
+    #[cfg(unix)]
+    fn of_file(metadata: &Metadata, _: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(Self { place: (metadata.dev(), metadata.ino()), name: None })
+    }
+
+    #[cfg(not(unix))]
+    fn of_file(_: &Metadata, path: &Path) -> io::Result<Self> {
+        Ok(Self { name: Some(fs::canonicalize(path)?) })
+    }
+}
+
+/// Where a path leads.
+enum Target {
+    /// To a regular file, or to none yet: its name, which is that of no link.
+    File { path: PathBuf, old: Option<Metadata> },
+    /// To a descriptor that this process was given, or that another has, under this name.
+    Descriptor { path: PathBuf, own: Option<i32> },
+    /// To a named pipe.
+    Pipe(PathBuf),
+    /// To a socket that somebody listens at.
+    Socket(PathBuf),
+    /// To a device.
+    Device(PathBuf),
+}
+
+impl Target {
+    fn open(&self) -> io::Result<Box<dyn Write>> {
+        match self {
+            Self::Descriptor { own: Some(number), .. } => Ok(Box::new(descriptor::duplicate(*number)?)),
+            Self::Descriptor { path, own: None } => Ok(Box::new(OpenOptions::new().append(true).open(path)?)),
+            Self::File { path, .. } | Self::Pipe(path) | Self::Device(path) => {
+                Ok(Box::new(OpenOptions::new().write(true).open(path)?))
+            }
+            #[cfg(unix)]
+            Self::Socket(path) => Ok(Box::new(std::os::unix::net::UnixStream::connect(path)?)),
+            #[cfg(not(unix))]
+            Self::Socket(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// Follows links.
+fn resolve(path: &Path) -> io::Result<Target> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        if let Some(own) = descriptor::named(&path) {
+            fs::symlink_metadata(&path)?;
+            return Ok(Target::Descriptor { path, own });
+        }
+        let metadata = match fs::symlink_metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == ErrorKind::NotFound => return absent(path),
+            Err(error) => return Err(error),
+        };
+        if metadata.is_symlink() {
+            path = folder(&path).join(fs::read_link(&path)?);
+            continue;
+        }
+        return match kind(&metadata) {
+            Kind::Folder => Err(ErrorKind::IsADirectory.into()),
+            Kind::File => Ok(Target::File { path, old: Some(metadata) }),
+            Kind::Pipe => Ok(Target::Pipe(path)),
+            Kind::Socket => Ok(Target::Socket(path)),
+            Kind::Device => Ok(Target::Device(path)),
+        };
+    }
+    Err(io::Error::other("its symbolic links lead in a circle"))
+}
+
+/// A file that is not there yet.
+fn absent(path: PathBuf) -> io::Result<Target> {
+    let folder = folder(&path);
+    match fs::metadata(folder) {
+        Ok(metadata) if !metadata.is_dir() => Err(ErrorKind::NotADirectory.into()),
+        Ok(_) if path.as_os_str().as_encoded_bytes().ends_with(b"/") => Err(ErrorKind::IsADirectory.into()),
+        Ok(_) if path.file_name().is_none() => Err(io::Error::new(ErrorKind::InvalidInput, "it has no name")),
+        Ok(_) => Ok(Target::File { path, old: None }),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(io::Error::new(ErrorKind::NotFound, format!("there is no folder {}", folder.display())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The folder that a file is in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+enum Kind {
+    Folder,
+    File,
+    Pipe,
+    Socket,
+    Device,
+}
+
+#[cfg(unix)]
+fn kind(metadata: &Metadata) -> Kind {
+    use std::os::unix::fs::FileTypeExt;
+    match metadata.file_type() {
+        kind if kind.is_dir() => Kind::Folder,
+        kind if kind.is_fifo() => Kind::Pipe,
+        kind if kind.is_socket() => Kind::Socket,
+        kind if kind.is_file() => Kind::File,
+        _ => Kind::Device,
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(metadata: &Metadata) -> Kind {
+    if metadata.is_dir() { Kind::Folder } else { Kind::File }
+}
+
+/// That this process may write to what cannot be opened to find out.
+fn writable(path: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{Access, AtFlags, CWD, accessat};
+        Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    match fs::metadata(path)?.permissions().readonly() {
+        true => Err(ErrorKind::PermissionDenied.into()),
+        false => Ok(()),
+    }
+}
+
+/// A file that becomes the one at its path when it is whole.
+enum New {
+    #[cfg(target_os = "linux")]
+    Nameless(File),
+    Named(tempfile::NamedTempFile),
+}
+
+impl New {
+    fn create(folder: &Path) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if Path::new("/proc/self/fd").exists()
+            && let Some(file) = nameless::create(folder)?
+        {
+            return Ok(Self::Nameless(file));
+        }
+        Self::named(folder)
+    }
+
+    /// By a temporary name.
+    fn named(folder: &Path) -> io::Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".warpkov-");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // The process's umask takes from these what it takes from all new files.
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        builder.tempfile_in(folder).map(Self::Named)
+    }
+
+    fn file(&mut self) -> &mut File {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Nameless(file) => file,
+            Self::Named(file) => file.as_file_mut(),
+        }
+    }
+
+    /// Gives it its name. Where that cannot be, it is given back.
+    fn publish(self, path: &Path) -> Result<(), (Self, io::Error)> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Nameless(file) => {
+                nameless::publish(&file, folder(path), path).map_err(|error| (Self::Nameless(file), error))
+            }
+            Self::Named(file) => match file.persist(path) {
+                Ok(_) => Ok(()),
+                Err(error) => Err((Self::Named(error.file), error.error)),
+            },
+        }
+    }
+
+    /// Copies it over the old file.
+    fn overwrite(mut self, path: &Path) -> io::Result<()> {
+        self.file().rewind()?;
+        let mut old = OpenOptions::new().write(true).truncate(true).open(path)?;
+        io::copy(self.file(), &mut old).map(drop)
+    }
+}
+
+fn replace(
+    mut new: New,
+    path: &Path,
+    old: Option<&Metadata>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let kept = old.map_or(Ok(()), |old| keep(new.file(), path, old));
+    write(new.file())?;
+    if kept.is_err() {
+        return new.overwrite(path);
+    }
+    match new.publish(path) {
+        // A mount point is busy, and in a folder such as /tmp only its owner replaces a file.
+        Err((new, error))
+            if old.is_some() && matches!(error.kind(), ErrorKind::ResourceBusy | ErrorKind::PermissionDenied) =>
+        {
+            new.overwrite(path)
+        }
+        Err((_, error)) => Err(error),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Gives a new file what the old one has beside its content.
+fn keep(new: &File, path: &Path, old: &Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt;
-        // The process's umask takes from these what it takes from all new files.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let own = new.metadata()?;
+        if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
+            fchown(new, Some(old.uid()), Some(old.gid()))?;
+        }
     }
-    let mut file = builder.tempfile_in(folder)?;
-    write(&mut file)?;
-    file.persist(path).map(|_: File| ()).map_err(|error| error.error)
+    new.set_permissions(old.permissions())?;
+    #[cfg(target_os = "linux")]
+    attributes::copy(path, new)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = path;
+    Ok(())
+}
+
+/// Extended attributes, access control lists among them.
+#[cfg(target_os = "linux")]
+mod attributes {
+    use std::ffi::CStr;
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+
+    use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr, listxattr};
+
+    /// Who may do what.
+    const ACCESS: &CStr = c"system.posix_acl_access";
+
+    /// Bytes that Linux allows for the names, and for a value.
+    const LARGEST: usize = 1 << 16;
+
+    /// Copies those that this process may read and set; the access control list must be one of them.
+    pub fn copy(path: &Path, new: &File) -> io::Result<()> {
+        let (mut names, mut value) = (vec![0; LARGEST], vec![0; LARGEST]);
+        // Not all file systems have any.
+        let length = listxattr(path, &mut names[..]).unwrap_or(0);
+        let mut listed = false;
+        for name in names[..length].split_inclusive(|&byte| byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            let copied = getxattr(path, name, &mut value[..])
+                .and_then(|length| fsetxattr(new, name, &value[..length], XattrFlags::empty()));
+            if name == ACCESS {
+                listed = true;
+                copied?;
+            }
+        }
+        if !listed {
+            // That which the folder gives to new files, if it does.
+            let _ = fremovexattr(new, ACCESS);
+        }
+        Ok(())
+    }
+}
+
+/// Open descriptors by name.
+mod descriptor {
+    use std::fs::{self, File};
+    use std::io;
+    use std::path::Path;
+
+    use super::folder;
+
+    /// Whether `path` names a descriptor, and which, if it is one of this process.
+    pub fn named(path: &Path) -> Option<Option<i32>> {
+        let number: i32 = path.file_name()?.to_str()?.parse().ok()?;
+        let folder = fs::canonicalize(folder(path)).ok()?;
+        let own = |name: &str| folder == Path::new(name) || fs::canonicalize(name).is_ok_and(|own| own == folder);
+        if own("/dev/fd") || own("/proc/self/fd") {
+            return Some(Some(number));
+        }
+        (folder.starts_with("/proc") && folder.ends_with("fd")).then_some(None)
+    }
+
+    /// Another handle of what a descriptor is open for: with its position, and of a socket too.
+    #[cfg(unix)]
+    pub fn duplicate(number: i32) -> io::Result<File> {
+        use std::os::fd::{AsFd, BorrowedFd};
+        let owned = match number {
+            1 => io::stdout().as_fd().try_clone_to_owned()?,
+            2 => io::stderr().as_fd().try_clone_to_owned()?,
+            _ => {
+                // SAFETY: `resolve` has found it open, under its name, and nothing here closes what this process was started with.
+                let open = unsafe { BorrowedFd::borrow_raw(number) };
+                open.try_clone_to_owned()?
+            }
+        };
+        #[cfg(target_os = "linux")]
+        if rustix::fs::fcntl_getfl(&owned)? & rustix::fs::OFlags::ACCMODE == rustix::fs::OFlags::RDONLY {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is open for reading only"));
+        }
+        Ok(owned.into())
+    }
+
+    #[cfg(not(unix))]
+    pub fn duplicate(_: i32) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -51,7 +425,7 @@ mod nameless {
 
     /// A file without a name; `None` where the file system has none.
     pub fn create(folder: &Path) -> io::Result<Option<File>> {
-        let (flags, mode) = (OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
+        let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
         match open(folder, flags, mode) {
             Ok(file) => Ok(Some(file.into())),
             // An old kernel takes this for opening the folder itself.
@@ -94,7 +468,10 @@ mod tests {
     /// The two ways to write.
     const WRITERS: [Writer; 2] = [
         |path, bytes, failure| atomic_write(path, content(bytes, failure)),
-        |path, bytes, failure| named(path.parent().unwrap(), path, content(bytes, failure)),
+        |path, bytes, failure| {
+            let new = New::named(path.parent().unwrap())?;
+            replace(new, path, fs::metadata(path).ok().as_ref(), content(bytes, failure))
+        },
     ];
 
     fn names(folder: &Path) -> Vec<String> {
@@ -139,6 +516,139 @@ mod tests {
             write(&path, b"", None).unwrap();
             assert_eq!(mode(&path), mode(&plain));
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_replaced_file_has_is_kept() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        for write in WRITERS {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+            // Only root can give files away.
+            let given = chown(&path, Some(12_345), Some(12_346)).is_ok();
+            let before = fs::metadata(&path).unwrap();
+            write(&path, b"new", None).unwrap();
+            let after = fs::metadata(&path).unwrap();
+            assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+            assert_eq!((given, after.mode() & 0o777), (after.uid() == 12_345, 0o604));
+            assert_ne!(after.ino(), before.ino());
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn extended_attributes_are_kept() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "old").unwrap();
+        // Not all file systems have any.
+        if setxattr(&path, c"user.note", b"mine", XattrFlags::empty()).is_err() {
+            return;
+        }
+        atomic_write(&path, content(b"new", None)).unwrap();
+        let mut value = [0; 16];
+        let length = getxattr(&path, c"user.note", &mut value[..]).unwrap();
+        assert_eq!((&value[..length], fs::read(&path).unwrap()), (&b"mine"[..], b"new".to_vec()));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_is_overwritten_when_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "something old").unwrap();
+        let mut new = New::create(folder.path()).unwrap();
+        new.file().write_all(b"new").unwrap();
+        new.overwrite(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names(folder.path()), ["a.json"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("folder")).unwrap();
+        symlink("folder/target", at("a")).unwrap();
+        symlink(at("a"), at("b")).unwrap();
+        // At first there is no target.
+        for content_of in ["first", "second"] {
+            check(&at("b")).unwrap();
+            atomic_write(&at("b"), content(content_of.as_bytes(), None)).unwrap();
+            assert_eq!(fs::read_to_string(at("folder/target")).unwrap(), content_of);
+            assert!(at("a").is_symlink() && at("b").is_symlink());
+        }
+        assert_eq!(Identity::of(&at("b")).unwrap(), Identity::of(&at("folder/target")).unwrap());
+        fs::hard_link(at("folder/target"), at("c")).unwrap();
+        assert_eq!(Identity::of(&at("b")).unwrap(), Identity::of(&at("c")).unwrap());
+        assert_ne!(Identity::of(&at("d")).unwrap(), Identity::of(&at("c")).unwrap());
+        assert_eq!(Identity::of(&at("d")).unwrap(), Identity::of(&at("folder/../d")).unwrap());
+
+        symlink("y", at("x")).unwrap();
+        symlink("x", at("y")).unwrap();
+        symlink("absent/z", at("z")).unwrap();
+        for (name, word) in [("x", "circle"), ("z", "absent"), ("folder", "directory"), ("new/", ""), ("c/d", "")] {
+            let error = check(&at(name)).unwrap_err().to_string();
+            assert!(error.contains(word), "{name}: {error}");
+            assert!(atomic_write(&at(name), content(b"", None)).is_err(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("c")).unwrap(), "second");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn devices_and_pipes_are_written_through() {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = |path: &Path| fs::symlink_metadata(path).unwrap().file_type();
+        for device in ["/dev/null", "/dev/full"] {
+            let device = Path::new(device);
+            check(device).unwrap();
+            let written = atomic_write(device, content(b"text", None));
+            assert_eq!(written.is_err(), device.ends_with("full"), "{written:?}");
+            assert!(kind(device).is_char_device());
+            assert!(Identity::of(device).unwrap().is_none() && !is_file(device).unwrap());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // Does not wait for a reader.
+        check(&pipe).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        atomic_write(&pipe, content(b"text", None)).unwrap();
+        assert_eq!(reader.join().unwrap(), b"text");
+        assert!(kind(&pipe).is_fifo());
+
+        let socket = folder.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        check(&socket).unwrap();
+        atomic_write(&socket, content(b"text", None)).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut listener.accept().unwrap().0, &mut text).unwrap();
+        assert_eq!(text, "text");
+
+        // A descriptor, with its position.
+        use std::os::fd::AsRawFd;
+        let path = folder.path().join("file");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"1").unwrap();
+        let name = format!("/dev/fd/{}", file.as_raw_fd());
+        check(Path::new(&name)).unwrap();
+        atomic_write(Path::new(&name), content(b"2", None)).unwrap();
+        file.write_all(b"3").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"123");
+        let file = File::open(&path).unwrap();
+        assert!(check(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))).is_err());
+        assert!(check(Path::new("/dev/fd/999")).is_err());
     }
 
     #[cfg(target_os = "linux")]

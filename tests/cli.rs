@@ -471,21 +471,22 @@ fn texts_are_read_compressed_and_through_pipes() {
     let tally = |arguments: &str| serde_json::from_str::<Value>(&done(arguments)).unwrap()["sweeps"].as_u64().unwrap();
     for values in ["a.json.gz", "a.csv.gz", "a.txt.gz", "a.npy.gz"] {
         let sweeps = tally(&format!("mdp solve grid.json.gz --device cpu --json --values {values}"));
-        assert!(sweeps < 5, "{values}: {sweeps}");
+        // Text has six digits.
+        assert!(sweeps < if values == "a.txt.gz" { 20 } else { 5 }, "{values}: {sweeps}");
     }
 
     done("pomdp generate tiger --out tiger.pomdp");
     done("pomdp solve tiger.pomdp --time 5 --quiet --out tiger.alpha");
     fs::write(folder.path().join("two.beliefs"), "0.5 0.5\n").unwrap();
     let evaluated = done("pomdp act tiger.pomdp --policy tiger.alpha");
-    ["tiger.pomdp", "tiger.alpha", "two.beliefs"].map(pack);
+    ["tiger.pomdp", "tiger.alpha", "two.beliefs"].iter().for_each(|name| pack(name));
     assert_eq!(done("pomdp act tiger.pomdp.gz --policy tiger.alpha.gz"), evaluated);
     done("pomdp trace tiger.pomdp.gz --alphas tiger.alpha.gz --beliefs two.beliefs.gz --element g_ao[0][0][0][0]");
 
     done("hmm generate random --states 2 --symbols 3 --out model.json");
     done("hmm sample model.json --sequences 3 --length 5 --out data.txt");
     let decoded = done("hmm decode model.json data.txt --device cpu");
-    ["model.json", "data.txt"].map(pack);
+    ["model.json", "data.txt"].iter().for_each(|name| pack(name));
     assert_eq!(done("hmm decode model.json.gz data.txt.gz --device cpu"), decoded);
 
     // A pipe by the name of a file.
@@ -502,6 +503,273 @@ fn texts_are_read_compressed_and_through_pipes() {
         let output = run_with(folder.path(), arguments, input);
         assert_eq!(code(&output), Some(0), "{arguments:?}: {}", stderr(&output));
     }
+}
+
+/// Every command that writes files, without the names of these, as (arguments, the option, the extension). The input is `grid.json`
+/// and so on, or else absent.
+const WRITERS: [(&str, &str, &str); 22] = [
+    ("mdp solve grid.json", "--out", "json"),
+    ("mdp solve grid.json", "--out", "csv"),
+    ("mdp solve grid.json", "--out", "npy"),
+    ("mdp solve grid.json", "--plot", "svg"),
+    ("mdp solve grid.json --horizon 3 --gamma 1", "--all-steps", "npy"),
+    ("mdp convert grid.json", "", "drn"),
+    ("mdp convert grid.json", "", "tra"),
+    ("mdp convert grid.json", "", "safetensors"),
+    ("mdp convert grid.json", "", "P.bin"),
+    ("mdp generate forest", "--out", "json"),
+    ("bench mdp --suite scaling --device emulated --largest 100 --runs 1", "--plot", "svg"),
+    ("pomdp solve tiger.pomdp --quiet", "--out", "alpha"),
+    ("pomdp solve tiger.pomdp --quiet", "--plot", "svg"),
+    ("pomdp convert tiger.pomdp", "", "json"),
+    ("pomdp generate tiger", "--out", "json"),
+    ("pomdp bound tiger.pomdp --policy tiger.alpha", "--plot", "svg"),
+    ("hmm score model.json data.txt --device cpu", "--out", "csv"),
+    ("hmm decode model.json data.txt --device cpu", "--out", "txt"),
+    ("hmm posterior model.json data.txt --device cpu", "--out", "npy"),
+    ("hmm train model.json data.txt --device cpu --quiet", "--out", "json"),
+    ("hmm sample model.json --length 3", "--out", "txt"),
+    ("hmm info model.json", "--plot", "svg"),
+];
+
+fn with_output<'a>(command: &'a str, option: &'a str, out: &'a str) -> Vec<&'a str> {
+    command.split(' ').chain([option, out]).filter(|argument| !argument.is_empty()).collect()
+}
+
+/// What cannot be written is refused before anything is read.
+#[test]
+fn outputs_are_checked_before_the_work() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    for (command, option, extension) in WRITERS {
+        let name = format!("x.{extension}");
+        fs::create_dir(folder.path().join(&name)).unwrap();
+        // No input is there: that is not what they complain of.
+        fails(folder.path(), &with_output(command, option, &name), 2, &["cannot write", &name, "directory"]);
+        fs::remove_dir(folder.path().join(&name)).unwrap();
+        let absent = format!("absent/{name}");
+        fails(folder.path(), &with_output(command, option, &absent), 2, &[&absent, "there is no folder absent"]);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(&name, folder.path().join(&name)).unwrap();
+            fails(folder.path(), &with_output(command, option, &name), 2, &["cannot write", &name, "circle"]);
+            fs::remove_file(folder.path().join(&name)).unwrap();
+        }
+    }
+    // Files beside the one that is named.
+    fs::create_dir(folder.path().join("a.policy.npy")).unwrap();
+    fails(folder.path(), &["mdp", "solve", "absent.json", "--out", "a.npy"], 2, &["a.policy.npy", "directory"]);
+    fs::create_dir(folder.path().join("a.lab")).unwrap();
+    fails(folder.path(), &["mdp", "convert", "absent.json", "a.tra"], 2, &["a.lab", "directory"]);
+    fs::create_dir(folder.path().join("g.bin")).unwrap();
+    fails(folder.path(), &["mdp", "convert", "absent.json", "P.bin"], 2, &["g.bin", "directory"]);
+    let two = ["mdp", "solve", "absent.json", "--plot", "a.svg", "--plot", "sub/../a.svg"];
+    fails(folder.path(), &two, 2, &["a.svg and", "are one file"]);
+}
+
+/// A folder with the inputs of [`WRITERS`].
+fn folder_with_inputs() -> tempfile::TempDir {
+    let folder = folder_with_grid();
+    for command in [
+        "pomdp generate tiger --out tiger.pomdp",
+        "pomdp solve tiger.pomdp --quiet --out tiger.alpha",
+        "hmm generate random --states 2 --symbols 3 --out model.json",
+        "hmm sample model.json --sequences 3 --length 5 --out data.txt",
+    ] {
+        succeeds(folder.path(), &command.split(' ').collect::<Vec<_>>());
+    }
+    folder
+}
+
+#[cfg(unix)]
+#[test]
+fn inputs_are_not_written() {
+    let folder = folder_with_inputs();
+    let at = |name: &str| folder.path().join(name);
+    fs::hard_link(at("grid.json"), at("hard.json")).unwrap();
+    std::os::unix::fs::symlink("grid.json", at("soft.json")).unwrap();
+    let before = fs::read(at("grid.json")).unwrap();
+    let refused = |arguments: &str, word: &str| {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        fails(folder.path(), &arguments, 2, &["error: ", word, "expected another file to write to"]);
+    };
+    for out in ["grid.json", "./grid.json", "hard.json", "soft.json"] {
+        refused(&format!("mdp solve grid.json --out {out}"), out);
+        refused(&format!("mdp convert grid.json {out}"), out);
+        refused(&format!("mdp solve hard.json --out {out}"), out);
+    }
+    let stdin = fs::File::open(at("grid.json")).unwrap();
+    let output = warpkov(folder.path(), &["mdp", "solve", "-", "--out", "soft.json"]).stdin(stdin).output().unwrap();
+    assert_eq!((code(&output), stderr(&output).contains("the standard input")), (Some(2), true), "{}", stderr(&output));
+    let out = fs::File::options().append(true).open(at("grid.json")).unwrap();
+    let output = warpkov(folder.path(), &["mdp", "solve", "absent.json", "--out", "hard.json"]).stdout(out).output();
+    assert!(stderr(&output.unwrap()).contains("hard.json is the standard output as well"));
+    assert_eq!(fs::read(at("grid.json")).unwrap(), before);
+
+    succeeds(folder.path(), &["mdp", "solve", "grid.json", "--out", "v.json", "--device", "cpu"]);
+    succeeds(folder.path(), &["mdp", "convert", "grid.json", "m.tra"]);
+    fs::write(at("m.lab"), "0=\"init\"\n0: 0\n").unwrap();
+    refused("mdp solve grid.json --values v.json --out v.json", "v.json");
+    // A file beside the input, and one beside the output.
+    refused("mdp solve m.tra --out m.lab --out-format json", "m.lab");
+    refused("mdp convert m.tra m.other --to storm", "m.lab");
+    refused("pomdp convert tiger.pomdp tiger.pomdp", "tiger.pomdp");
+    refused("pomdp convert tiger.alpha tiger.alpha", "tiger.alpha");
+    refused("hmm train model.json data.txt --out model.json", "model.json");
+    refused("hmm decode model.json data.txt --out data.txt", "data.txt");
+    refused("hmm sample model.json --length 3 --out model.json --to lines", "model.json");
+}
+
+/// Devices, pipes and links are written through; a full device is an error.
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_pipes_and_links_stay_what_they_are() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let folder = folder_with_inputs();
+    let at = |name: &str| folder.path().join(name);
+    for (command, option, extension) in WRITERS {
+        if extension == "tra" || extension == "P.bin" {
+            continue;
+        }
+        let name = format!("full.{extension}");
+        symlink("/dev/full", at(&name)).unwrap();
+        let output = run(folder.path(), &with_output(command, option, &name));
+        assert_eq!(code(&output), Some(2), "{command} {extension}: {}", stderr(&output));
+        let words = [name.as_str(), "No space left on device"];
+        assert!(words.iter().all(|word| stderr(&output).contains(word)), "{command}: {}", stderr(&output));
+        assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+        assert!(at(&name).is_symlink() && !at("full.policy.npy").exists());
+        fs::remove_file(at(&name)).unwrap();
+    }
+    let solve = ["mdp", "solve", "grid.json", "--device", "cpu", "--out"];
+    let solve = |out: &[&str]| [&solve[..], out].concat().iter().map(|&a| a.to_owned()).collect::<Vec<_>>();
+    let solved = |out: &[&str]| {
+        let arguments = solve(out);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        succeeds(folder.path(), &arguments)
+    };
+    solved(&["whole.csv"]);
+    let expected = fs::read(at("whole.csv")).unwrap();
+    for format in ["csv", "npy", "json", "text"] {
+        solved(&["/dev/null", "--out-format", format]);
+    }
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(!Path::new("/dev/null.policy.npy").exists());
+    assert!(
+        stdout(&solved(&["/dev/stdout", "--out-format", "csv"])).starts_with(std::str::from_utf8(&expected).unwrap())
+    );
+    for format in ["prism", "petsc"] {
+        let convert = ["mdp", "convert", "grid.json", "/dev/null", "--to", format];
+        assert_eq!(code(&run(folder.path(), &convert)), Some(2), "{format}");
+    }
+
+    assert!(Command::new("mkfifo").arg(at("pipe.csv")).status().unwrap().success());
+    let pipe = at("pipe.csv");
+    let reader = thread::spawn(move || fs::read(pipe).unwrap());
+    solved(&["pipe.csv"]);
+    assert_eq!(reader.join().unwrap(), expected);
+    assert!(fs::symlink_metadata(at("pipe.csv")).unwrap().file_type().is_fifo());
+
+    fs::create_dir(at("there")).unwrap();
+    symlink("there/target.csv", at("link.csv")).unwrap();
+    for _ in 0..2 {
+        solved(&["link.csv"]);
+        assert!(at("link.csv").is_symlink() && fs::read(at("there/target.csv")).unwrap() == expected);
+    }
+    fs::write(at("private.csv"), "old").unwrap();
+    fs::set_permissions(at("private.csv"), fs::Permissions::from_mode(0o600)).unwrap();
+    solved(&["private.csv"]);
+    assert_eq!(fs::metadata(at("private.csv")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read(at("private.csv")).unwrap(), expected);
+}
+
+/// As somebody who may not write everywhere.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_may_not_be_written_is_refused() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let mode = |name: &str, mode: u32| fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    fs::create_dir(at("closed")).unwrap();
+    fs::write(at("read-only.json"), "old").unwrap();
+    fs::write(at("shared.json"), "old").unwrap();
+    if root {
+        chown(at("shared.json"), Some(0), Some(65_534)).unwrap();
+    }
+    mode("", 0o777);
+    mode("closed", 0o555);
+    mode("read-only.json", 0o444);
+    mode("shared.json", 0o664);
+    let generate = |out: &str| {
+        let mut command = warpkov(folder.path(), &["mdp", "generate", "forest", "--out", out]);
+        if root {
+            command.uid(65_534).gid(65_534);
+        }
+        command.output()
+    };
+    let Ok(output) = generate("new.json") else {
+        // The binary is where others may not go.
+        assert!(root);
+        return;
+    };
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    for out in ["closed/new.json", "read-only.json"] {
+        let output = generate(out).unwrap();
+        assert_eq!(code(&output), Some(2), "{out}: {}", stderr(&output));
+        assert!(stderr(&output).contains(out) && stderr(&output).contains("denied"), "{}", stderr(&output));
+    }
+    assert_eq!(fs::read(at("read-only.json")).unwrap(), b"old");
+    // A file of somebody else that one may write to stays theirs.
+    let before = fs::metadata(at("shared.json")).unwrap();
+    let output = generate("shared.json").unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let after = fs::metadata(at("shared.json")).unwrap();
+    assert_eq!((after.uid(), after.gid(), after.mode()), (before.uid(), before.gid(), before.mode()));
+    assert_eq!(fs::read(at("shared.json")).unwrap(), fs::read(at("new.json")).unwrap());
+    mode("closed", 0o755);
+}
+
+/// What files hold, and what they are called, cannot steer a terminal.
+#[cfg(unix)]
+#[test]
+fn errors_cannot_steer_a_terminal() {
+    let folder = folder();
+    let evil = "\x1b]0;gone\x07\u{9b}2J\u{202e}\r";
+    let long = "x".repeat(1 << 20);
+    for (name, text) in [
+        ("a.drn", format!("@type: {evil}\n")),
+        ("b.drn", format!("@type: MDP\n@{evil}\n")),
+        ("c.tra", format!("1 1 1\n0 0 {evil} 1\n")),
+        ("d.txt", format!("{evil}\n")),
+        ("e.xml", format!("<MDP><States><State id=\"{evil}\"/></States></MDP>")),
+        ("e2.xml", format!("<{evil}>")),
+        ("f.json", format!("{{\"S\": 1, \"A\": \"{evil}\"}}").replace(['\x1b', '\x07', '\r'], "\\u001b")),
+        ("g.json", format!("{{\"S\": {evil}")),
+        ("g2.json", format!("{{\"S\": \"{long}\"")),
+        ("h.pomdp", format!("discount: {evil}\n")),
+        ("h2.pomdp", format!("discount: 0.9\nvalues: reward\nstates: {evil}x\nactions: 1\nfoo {evil}\n")),
+        ("i.pomdpx", format!("<pomdpx><Discount>{evil}</Discount></pomdpx>")),
+        ("j.json", format!("{{\"pi\": \"{long}{evil}\"}}").replace(['\x1b', '\x07', '\r'], "\\u001b")),
+        ("k.hmm", format!("M= {evil}\n")),
+        ("l\x1b[2J\n.json", "{".to_owned()),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+        for class in ["mdp", "pomdp", "hmm"] {
+            let output = run(folder.path(), &[class, "info", name]);
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(code(&output), Some(2), "{class} {name}: {text}");
+            let obeyed = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+            assert!(!text.contains(obeyed), "{class} {name}: {text:?}");
+            assert!(text.len() < 8192, "{class} {name}: {} bytes", text.len());
+            // A message is one line; of a place in a text there are that and a mark under it.
+            assert!(text.lines().count() <= 3 && text.starts_with("error: "), "{class} {name}: {text}");
+        }
+    }
+    let output = run(folder.path(), &["mdp", "info", "a.drn", "\x1b[2J"]);
+    assert_eq!((code(&output), stderr(&output).contains('\x1b')), (Some(2), false), "{}", stderr(&output));
 }
 
 /// A few kilobytes that stand for gigabytes do not fill the memory of a reader of lines, and end in its message.

@@ -1,6 +1,7 @@
 //! Models in the formats of Python's tools, PETSc and probabilistic model checkers, against published values; and files
 //! that are none.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -233,6 +234,70 @@ fn models_of_umbi_are_read() {
     assert!((mdp.expected_rewards()[0] - 0.1).abs() < 1e-12);
     let error = read_with(&data("walk.umb"), &named("cost")).err().unwrap().to_string();
     assert!(error.contains("found no rewards \"cost\", expected one of [\"mixed\", \"steps\"]"), "{error}");
+}
+
+/// Rewards and labels by their aliases: Storm's names have only letters of one case.
+#[test]
+fn aliases_of_umb_are_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.umb");
+    let index = |from: &str, to: &str| std::fs::write(&path, changed_umb("index.json", from, to)).unwrap();
+    let named = |name: &str| ReadOptions { reward: Some(name.into()), ..ReadOptions::default() };
+    index("\"steps\": {", "\"steps\": {\"alias\": \"numberOfSteps\",");
+    for name in ["steps", "numberOfSteps"] {
+        assert_eq!(read_with(&path, &named(name)).unwrap().expected_rewards(), vec![-1.5; 8]);
+    }
+    let error = read_with(&path, &named("x")).err().unwrap().to_string();
+    assert!(error.ends_with("found no rewards \"x\", expected one of [\"mixed\", \"numberOfSteps\"]"), "{error}");
+    index("\"edge\": {", "\"edge\": {\"alias\": \"onEdge\",");
+    assert_eq!(read(&path).unwrap().labels["onEdge"], [0, 4]);
+    // An alias that is taken tells nothing.
+    index("\"edge\": {", "\"edge\": {\"alias\": \"init\",");
+    let labels = read(&path).unwrap().labels;
+    assert_eq!((&labels["edge"][..], &labels["init"][..]), (&[0, 4][..], &[2][..]));
+
+    let labels = [("goalReached/2", vec![0]), ("b-9_c", vec![1]), ("γ", vec![])];
+    let labels: BTreeMap<_, _> = labels.map(|(name, states)| (name.to_owned(), states)).into();
+    write(&path, &Mdp { labels: labels.clone(), ..everything() }).unwrap();
+    assert_eq!(read(&path).unwrap().labels, labels);
+}
+
+/// What the command line asks for and a format has not is refused.
+#[test]
+fn rewards_and_costs_that_a_format_has_not_are_refused() {
+    let named = ReadOptions { reward: Some("steps".into()), ..ReadOptions::default() };
+    let costs = ReadOptions { costs: Some(data("forest.g.bin")), ..ReadOptions::default() };
+    for file in
+        ["frozen-lake-4x4.json", "forest-scipy.npz", "forest.P.bin", "forest.xml", "forest.txt", "listing-a1.json"]
+    {
+        let file = data(file);
+        let error = read_with(&file, &named).err().unwrap().to_string();
+        assert!(error.contains("rewards have no names in "), "{error}");
+        if !file.ends_with("forest.P.bin") {
+            let error = read_with(&file, &costs).err().unwrap().to_string();
+            assert!(error.contains("in petsc only"), "{error}");
+        }
+    }
+    assert!(read_with(&data("forest.P.bin"), &costs).is_ok());
+}
+
+/// A table of ours is known by its content, also where the first states have no actions.
+#[test]
+fn tables_of_terminal_states_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    for table in [
+        r#"{"gamma": 0.5, "P": [[], [], [[[1.0, 0, 1.0, false]]]]}"#,
+        "[[], [], [[[1.0, 0, 1.0, false]]]]",
+        r#"{"0": {}, "1": {}, "2": {"0": [[1.0, 0, 1.0, false]]}}"#,
+    ] {
+        std::fs::write(&path, table).unwrap();
+        let mdp = read(&path).unwrap();
+        assert_eq!((mdp.states, mdp.rows(), mdp.choices.count(0)), (3, 1, 0));
+        write_as(&path, Format::Gymnasium, &mdp).unwrap();
+        let back = read(&path).unwrap();
+        assert_eq!((back.states, back.rows(), back.gamma), (3, 1, mdp.gamma));
+    }
 }
 
 #[test]

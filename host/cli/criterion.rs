@@ -26,7 +26,7 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "CRITERION", default_value = "discounted")]
     criterion: Kind,
     /// States to reach, or until which rewards count: a label or states' numbers, with ! (not), & (and), and | or a comma
-    /// (or): finished, 'finished & !agree', 3,17.
+    /// (or): finished, 'finished & !agree', 3,17. Where a label is a number too, label:9 is the label and state:9 the state.
     #[arg(long, value_name = "LABEL|STATES")]
     goal: Option<String>,
     /// The sum of the first T rewards, discounted by γ, which may be 1.
@@ -95,8 +95,10 @@ impl Arguments {
             (Kind::Discounted, None, None) => return Ok(None),
         };
         if let Asked::Horizon { all_steps: Some(path), .. } = &kind {
-            file::extension(path, &["json", "npy"])?;
-            file::folder_exists(path)?;
+            match file::extension(path, &["json", "npy"])? {
+                "npy" => file::writes_arrays(path)?,
+                _ => file::writes(path)?,
+            }
         }
         let default = criterion::Options::default();
         let max_sweeps = max_sweeps.map_or(default.max_sweeps, u64::from);
@@ -185,8 +187,8 @@ fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
     let Steps { values, policies } = steps;
     if file::extension(path, &["json", "npy"])? == "npy" {
         file::write_whole(path, |out| mdp::io::write_npy_rows(out, values, states))?;
-        let path = path.with_extension("policy.npy");
-        return file::write_whole(&path, |out| mdp::io::write_npy_rows(out, policies, states));
+        let Some(policy) = file::policy_beside(path) else { return Ok(()) };
+        return file::write_whole(&policy, |out| mdp::io::write_npy_rows(out, policies, states));
     }
     let named = |row: &[u32]| row.iter().map(|&action| (action != NO_ACTION).then_some(action)).collect();
     let rows = Rows { values: values.chunks(states).collect(), policy: policies.chunks(states).map(named).collect() };
@@ -197,15 +199,30 @@ fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
 }
 
 /// The states that `text` describes: terms joined by `|` or commas, of factors joined by `&`, each a label or a state, or
-/// with `!` all others. A label that is called just so comes first.
+/// with `!` all others. A label that is called just so comes first, unless it is the number of a state: `label:` and `state:`
+/// before a name say which it is.
 fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
-    let holds = |name: &str| match (mdp.labels.get(name), name.parse::<u32>()) {
-        (Some(states), _) => Ok(states.clone()),
-        (None, Ok(state)) if state < mdp.states => Ok(vec![state]),
-        (None, Ok(state)) => Err(Error::Usage(format!("--goal: {state}, expected a state below {}", mdp.states))),
-        (None, Err(_)) => Err(unknown(name, mdp)),
+    let label = |name: &str| mdp.labels.get(name).cloned().ok_or_else(|| unknown(name, mdp));
+    let state = |name: &str| match name.parse::<u32>() {
+        Ok(state) if state < mdp.states => Ok(vec![state]),
+        Ok(state) => Err(Error::Usage(format!("--goal: {state}, expected a state below {}", mdp.states))),
+        Err(_) => Err(Error::Usage(format!("--goal: found '{name}', expected the number of a state"))),
     };
-    if mdp.labels.contains_key(text) {
+    let holds = |name: &str| match (mdp.labels.get(name), name.parse::<u32>()) {
+        (Some(states), Ok(state)) if state < mdp.states && states[..] != [state] => Err(Error::Usage(format!(
+            "--goal: {name} is a label, of {} states, and a state, expected label:{name} or state:{name}",
+            states.len()
+        ))),
+        (Some(states), _) => Ok(states.clone()),
+        (None, Ok(_)) => state(name),
+        (None, Err(_)) => match (name.strip_prefix("label:"), name.strip_prefix("state:")) {
+            (Some(name), _) => label(name.trim()),
+            (_, Some(number)) => state(number.trim()),
+            _ => Err(unknown(name, mdp)),
+        },
+    };
+    let whole = text.strip_prefix("label:").map_or(text, str::trim);
+    if mdp.labels.contains_key(text) || mdp.labels.contains_key(whole) {
         return holds(text);
     }
     let mut found = vec![false; mdp.states as usize];
@@ -252,5 +269,17 @@ mod tests {
         assert_eq!(found("c").unwrap_err(), "--goal: there is no label 'c', the model has a, a & b, b");
         assert_eq!(found("4").unwrap_err(), "--goal: 4, expected a state below 4");
         assert!(found("").is_err() && found("a,").is_err() && found("!").is_err());
+        assert_eq!(found("label:a & b").unwrap(), [3]);
+        assert_eq!(found("label:a & !label:b, state:3").unwrap(), [0, 3]);
+        assert!(found("label:3").is_err() && found("state:a").is_err() && found("state:4").is_err());
+
+        let labels = [("2", vec![0, 1]), ("3", vec![3]), ("7", vec![1])];
+        let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
+        let mdp = Mdp { states: 4, labels, ..Mdp::default() };
+        let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
+        let message = "--goal: 2 is a label, of 2 states, and a state, expected label:2 or state:2";
+        assert_eq!((found("2").unwrap_err(), found("3 | !2").unwrap_err()), (message.to_owned(), message.to_owned()));
+        assert_eq!((found("label:2").unwrap(), found("state:2").unwrap()), (vec![0, 1], vec![2]));
+        assert_eq!((found("3").unwrap(), found("7").unwrap()), (vec![3], vec![1]));
     }
 }

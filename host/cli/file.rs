@@ -1,9 +1,9 @@
 //! Files named on the command line.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
 use warpkov::backend::cuda::{Gpu, Starting};
@@ -11,7 +11,7 @@ use warpkov::mdp::io::{Format, ReadOptions};
 use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::plot;
 use warpkov::mdp::{self, model::Mdp};
-use warpkov::output;
+use warpkov::output::{self, Identity};
 
 use super::Error;
 
@@ -57,8 +57,14 @@ impl Input {
     pub fn read(&self) -> Result<Mdp, Error> {
         let options = ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() };
         Ok(match &self.file {
-            ModelFile::Standard => mdp::io::read_from(io::stdin().lock(), "standard input", &options)?,
-            ModelFile::At(path) => mdp::io::read_with(path, &options)?,
+            ModelFile::Standard => {
+                reads_standard_input()?;
+                mdp::io::read_from(io::stdin().lock(), "standard input", &options)?
+            }
+            ModelFile::At(path) => {
+                mdp::io::files_read(path, &options).iter().try_for_each(|file| reads(file))?;
+                mdp::io::read_with(path, &options)?
+            }
         })
     }
 }
@@ -92,8 +98,7 @@ impl ModelFile {
         match self {
             Self::Standard => {
                 let format = asked.unwrap_or(Format::Json);
-                let refused = || Error::Usage(format!("{format} cannot be streamed, expected the name of a file"));
-                format.streams().then_some(format).ok_or_else(refused)
+                format.streams().then_some(format).ok_or_else(|| refused(format))
             }
             Self::At(path) => {
                 let known = Format::value_variants().iter().flat_map(|format| format.extensions()).copied();
@@ -104,11 +109,19 @@ impl ModelFile {
                         Format::of_name(path).unwrap_or(Format::Json)
                     }
                 };
-                folder_exists(path)?;
+                let files = format.files(path);
+                if files.len() > 1 && !output::is_file(path).unwrap_or(true) {
+                    return Err(refused(format));
+                }
+                files.iter().try_for_each(|file| writes(file))?;
                 Ok(format)
             }
         }
     }
+}
+
+fn refused(format: Format) -> Error {
+    Error::Usage(format!("{format} cannot be streamed, expected the name of a file"))
 }
 
 /// The extension of `path`, if it is one of those `known`.
@@ -123,21 +136,95 @@ pub fn extension<'a>(path: &Path, known: &[&'a str]) -> Result<&'a str, Error> {
 
 /// The format of a plot that is to be drawn to `path`, if it can be.
 pub fn plot_format(path: &Path) -> Result<plot::Format, Error> {
-    folder_exists(path)?;
-    Ok(match extension(path, &["svg", "png"])? {
+    let format = match extension(path, &["svg", "png"])? {
         "svg" => plot::Format::Svg,
         _ => plot::Format::Png,
-    })
+    };
+    writes(path)?;
+    Ok(format)
 }
 
-/// Whether a file can be made at `path`, as far as can be told before the work.
-pub fn folder_exists(path: &Path) -> Result<(), Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Error::Usage(format!("{}: {} is not a folder", path.display(), folder.display()))),
-        Err(source) => Err(Error::Write { file: path.display().to_string(), source }),
+/// The files that this process reads, and those that it writes, as far as they are known.
+static FILES: Mutex<Files> = Mutex::new(Files { read: Vec::new(), written: Vec::new() });
+
+/// Files by what they are, however they are called, and their names.
+struct Files {
+    read: Vec<(Identity, String)>,
+    written: Vec<(Identity, String)>,
+}
+
+/// Takes note of a file that is to be written, before the work begins.
+///
+/// # Errors
+/// If it cannot be written, is read as well, or is written for something else.
+pub fn writes(path: &Path) -> Result<(), Error> {
+    let file = path.display().to_string();
+    let failed = |source| Error::Write { file: file.clone(), source };
+    output::check(path).map_err(failed)?;
+    let Some(identity) = Identity::of(path).map_err(failed)? else { return Ok(()) };
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, read)) = files.read.iter().find(|(known, _)| *known == identity) {
+        return Err(both(&file, read));
     }
+    if let Some((_, other)) = files.written.iter().find(|(known, _)| *known == identity) {
+        return Err(Error::Usage(format!("{file} and {other} are one file, expected two to write to")));
+    }
+    #[cfg(unix)]
+    if Identity::of_open(io::stdout()).is_ok_and(|stdout| stdout.as_ref() == Some(&identity)) {
+        return Err(Error::Usage(format!("{file} is the standard output as well, expected another file to write to")));
+    }
+    files.written.push((identity, file));
+    Ok(())
+}
+
+/// Takes note of a file that is read.
+///
+/// # Errors
+/// If it is to be written as well.
+pub fn reads(path: &Path) -> Result<(), Error> {
+    // One that cannot be read says so when it is.
+    let Ok(Some(identity)) = Identity::of(path) else { return Ok(()) };
+    read(identity, path.display().to_string())
+}
+
+/// Takes note that the standard input is read.
+///
+/// # Errors
+/// If it is a file that is to be written as well.
+pub fn reads_standard_input() -> Result<(), Error> {
+    #[cfg(unix)]
+    if let Ok(Some(identity)) = Identity::of_open(io::stdin()) {
+        return read(identity, "the standard input".to_owned());
+    }
+    Ok(())
+}
+
+fn read(identity: Identity, file: String) -> Result<(), Error> {
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, written)) = files.written.iter().find(|(known, _)| *known == identity) {
+        return Err(both(written, &file));
+    }
+    files.read.push((identity, file));
+    Ok(())
+}
+
+fn both(written: &str, read: &str) -> Error {
+    let what = if written == read { format!("{read} is") } else { format!("{written} is {read}, which is") };
+    Error::Usage(format!("{what} read, expected another file to write to"))
+}
+
+/// Takes note of the file of an array of values that is to be written, and of that of the policy, beside it.
+///
+/// # Errors
+/// Those of [`writes`].
+pub fn writes_arrays(path: &Path) -> Result<(), Error> {
+    writes(path)?;
+    policy_beside(path).map_or(Ok(()), |policy| writes(&policy))
+}
+
+/// Where the policy is written of which the values are written to `path`, an array; nowhere beside a device or a pipe.
+pub fn policy_beside(path: &Path) -> Option<PathBuf> {
+    output::is_file(path).is_ok_and(|file| file).then(|| path.with_extension("policy.npy"))
 }
 
 /// Writes a whole file or none.

@@ -200,7 +200,8 @@ impl TryFrom<Arguments> for Options {
         let out = arguments.out.map(|out| {
             let format = SolutionFormat::of(arguments.out_format, &out)?;
             match &out {
-                ModelFile::At(path) => file::folder_exists(path)?,
+                ModelFile::At(path) if format == SolutionFormat::Npy => file::writes_arrays(path)?,
+                ModelFile::At(path) => file::writes(path)?,
                 ModelFile::Standard if json => {
                     return Err(Error::Usage("--out - and --json both write to the standard output".into()));
                 }
@@ -291,6 +292,7 @@ pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<(
 
 /// Values of states from a solution in any format that is written here.
 pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
+    file::reads(path)?;
     Ok(mdp::io::read_values(path)?)
 }
 
@@ -303,8 +305,7 @@ impl Common {
     ) -> Result<(), Error> {
         if let Some((ModelFile::At(path), format)) = &self.out {
             file::write_whole(path, |out| format.write(report, out))?;
-            if *format == SolutionFormat::Npy {
-                let policy = path.with_extension("policy.npy");
+            if let (SolutionFormat::Npy, Some(policy)) = (format, file::policy_beside(path)) {
                 file::write_whole(&policy, |out| mdp::io::write_npy(out, report.policy()))?;
             }
         }

@@ -12,7 +12,7 @@ use warpkov::mdp::io::write_npy;
 
 use super::file::{Data, Input, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, folder_exists, write_whole};
+use crate::cli::file::{extension, write_whole, writes};
 
 /// Finds the hidden states behind sequences: the most probable path, or the most probable state of each step.
 ///
@@ -52,7 +52,7 @@ enum By {
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let target = match &arguments.out {
         Some(path) => {
-            folder_exists(path)?;
+            writes(path)?;
             Some((path, extension(path, &["txt", "csv", "npy"])?))
         }
         None => None,

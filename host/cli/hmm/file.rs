@@ -13,7 +13,7 @@ use warpkov::hmm::sequences::Sequences;
 use warpkov::mdp::options::DeviceChoice;
 
 use super::Error;
-use crate::cli::file::{ModelFile, extension, folder_exists};
+use crate::cli::file::{ModelFile, extension, reads, reads_standard_input, writes};
 
 /// The model that a command reads.
 #[derive(Args)]
@@ -30,8 +30,14 @@ impl Input {
     /// Reads the model.
     pub fn read(&self) -> Result<Hmm, Error> {
         Ok(match &self.model {
-            ModelFile::Standard => formats::read_from(io::stdin().lock(), "standard input", self.model_format)?,
-            ModelFile::At(path) => formats::read(path, self.model_format)?,
+            ModelFile::Standard => {
+                reads_standard_input()?;
+                formats::read_from(io::stdin().lock(), "standard input", self.model_format)?
+            }
+            ModelFile::At(path) => {
+                reads(path)?;
+                formats::read(path, self.model_format)?
+            }
         })
     }
 
@@ -73,6 +79,11 @@ impl Data {
         if (&input.model, &self.sequences) == (&ModelFile::Standard, &ModelFile::Standard) {
             return Err(Error::Usage("model and sequences cannot both come from the standard input".to_owned()));
         }
+        match &self.sequences {
+            ModelFile::Standard => reads_standard_input()?,
+            ModelFile::At(path) => reads(path)?,
+        }
+        self.lengths.as_deref().map_or(Ok(()), reads)?;
         let _starting = self.sequences.start(self.device);
         let model = input.read()?;
         let sequences = match (&self.sequences, &self.lengths) {
@@ -140,7 +151,7 @@ pub fn output_format(file: &ModelFile, asked: Option<Format>) -> Result<Format, 
             Format::of_name(path).unwrap_or(Format::Json)
         }
     };
-    folder_exists(path)?;
+    writes(path)?;
     Ok(format)
 }
 

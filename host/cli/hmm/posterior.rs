@@ -12,7 +12,7 @@ use warpkov::mdp::io::write_npy_rows;
 
 use super::file::{Data, Input, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, folder_exists, plot_format, write_whole};
+use crate::cli::file::{extension, plot_format, write_whole, writes};
 
 /// Gives the posterior probability of every state at every step, by the forward and backward recursions.
 ///
@@ -46,7 +46,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let target = match &arguments.out {
         Some(path) => {
-            folder_exists(path)?;
+            writes(path)?;
             Some((path, extension(path, &["csv", "npy"])?))
         }
         None => None,

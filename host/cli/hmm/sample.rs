@@ -11,7 +11,7 @@ use warpkov::mdp::io::write_npy;
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, extension, folder_exists, write_whole};
+use crate::cli::file::{ModelFile, extension, write_whole, writes};
 
 /// Draws sequences from a model.
 ///
@@ -59,15 +59,16 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
         }
     };
     if let ModelFile::At(path) = &arguments.out {
-        folder_exists(path)?;
+        writes(path)?;
     }
     let hidden = match &arguments.states {
         Some(path) => {
-            folder_exists(path)?;
+            writes(path)?;
             Some((path, extension(path, &["npy", "txt"])?))
         }
         None => None,
     };
+    arguments.lengths.as_deref().map_or(Ok(()), writes)?;
     let model = arguments.input.read()?;
     let length = arguments.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     let drawn = sample(&model, arguments.sequences as usize, length, arguments.seed)

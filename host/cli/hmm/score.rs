@@ -10,7 +10,7 @@ use warpkov::mdp::io::write_npy;
 
 use super::file::{Data, Input, number, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, folder_exists, write_whole};
+use crate::cli::file::{extension, write_whole, writes};
 
 /// Scores sequences: ln P(O) of each, by the forward recursion.
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let target = match &arguments.out {
         Some(path) => {
-            folder_exists(path)?;
+            writes(path)?;
             Some((path, extension(path, &["csv", "npy"])?))
         }
         None => None,

@@ -9,7 +9,7 @@ use warpkov::pomdp::model::Pomdp;
 
 use super::file::{self, Input};
 use super::{Error, Outcome};
-use crate::cli::file::ModelFile;
+use crate::cli::file::{ModelFile, reads, reads_standard_input};
 
 /// Converts a model, or a policy, from one format to another.
 #[derive(Args)]
@@ -53,6 +53,11 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
                 return Err(Error::Usage(format!("{format} needs the model of the policy, expected --model FILE")));
             }
             let name = model.as_ref().map_or_else(String::new, |path| path.display().to_string());
+            match &input.file {
+                ModelFile::Standard => reads_standard_input()?,
+                ModelFile::At(path) => reads(path)?,
+            }
+            model.as_deref().map_or(Ok(()), reads)?;
             let model = model.as_ref().map(|path| formats::read(path, None)).transpose()?;
             let vectors = match &input.file {
                 ModelFile::Standard => {

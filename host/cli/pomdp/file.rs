@@ -8,7 +8,7 @@ use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::Error;
-use crate::cli::file::{ModelFile, extension, folder_exists};
+use crate::cli::file::{ModelFile, extension, reads, reads_standard_input, writes};
 
 /// The model that a command reads.
 #[derive(Args)]
@@ -25,8 +25,14 @@ impl Input {
     /// Reads the model.
     pub fn read(&self) -> Result<Pomdp, Error> {
         Ok(match &self.file {
-            ModelFile::Standard => formats::read_from(io::stdin().lock(), "standard input", self.format)?,
-            ModelFile::At(path) => formats::read(path, self.format)?,
+            ModelFile::Standard => {
+                reads_standard_input()?;
+                formats::read_from(io::stdin().lock(), "standard input", self.format)?
+            }
+            ModelFile::At(path) => {
+                reads(path)?;
+                formats::read(path, self.format)?
+            }
         })
     }
 }
@@ -58,7 +64,7 @@ pub fn output_format(file: &ModelFile, asked: Option<Format>, kinds: &[Kind]) ->
         )));
     }
     if let ModelFile::At(path) = file {
-        folder_exists(path)?;
+        writes(path)?;
     }
     Ok(format)
 }

@@ -11,7 +11,7 @@ use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::{Error, Outcome, file};
-use crate::cli::file::ModelFile;
+use crate::cli::file::{ModelFile, reads};
 use crate::cli::number;
 
 /// Examples of the command that lists the families.
@@ -278,6 +278,7 @@ impl Maze {
     fn map(&self) -> Result<Map, Error> {
         let of_file = |path: &PathBuf| {
             let file = path.display().to_string();
+            reads(path)?;
             let text = Input::open(path).and_then(Input::read_text);
             let text = text.map_err(|source| warpkov::pomdp::io::Error::Read { file: file.clone(), source })?;
             text.parse().map_err(|error| Error::Usage(format!("{file}: {error}")))

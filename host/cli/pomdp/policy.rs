@@ -10,6 +10,7 @@ use warpkov::pomdp::simulate;
 
 use super::Error;
 use super::file::Input;
+use crate::cli::file::reads;
 
 /// A model and a policy for it.
 #[derive(Args)]
@@ -25,6 +26,7 @@ impl WithPolicy {
     /// Reads both; the vectors are made those of the model to be maximised, as `read_vectors` gives them in its own sign.
     pub fn read(&self) -> Result<(Pomdp, AlphaVectors), Error> {
         let model = self.input.read()?;
+        reads(&self.policy)?;
         let policy = read_vectors(&self.policy, None, Some(&model))?.times(model.process.objective.sign());
         let wrong = |error| Error::Usage(format!("{}: {error}", self.policy.display()));
         simulate::check(&model, &policy).map_err(wrong)?;

@@ -37,7 +37,11 @@ pub fn read(reader: impl Read, file: String, reward: Option<&str>) -> Result<Mdp
     let header = header(&mut lines)?;
     let reward = match reward {
         None => 0,
-        Some(name) => header.rewards.iter().position(|known| known == name).ok_or_else(|| no_reward(lines.file(), &header.rewards, name))?,
+        Some(name) => header
+            .rewards
+            .iter()
+            .position(|known| known == name)
+            .ok_or_else(|| no_reward(lines.file(), &header.rewards, name))?,
     };
     Body { header, reward, ..Body::default() }.read(&mut lines)
 }

@@ -29,7 +29,7 @@ use clap::ValueEnum;
 use self::binary::of_file;
 use super::model::Mdp;
 use super::validate::Invalid;
-use crate::input::{Input, plain_name};
+use crate::input::{self, Input, plain_name};
 use crate::output::atomic_write;
 
 pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
@@ -162,6 +162,18 @@ impl Format {
         !matches!(self, Self::Safetensors | Self::Prism | Self::Storm | Self::Npz | Self::Petsc)
     }
 
+    /// All files that writing a model to `path` makes, or removes because they would be read with it.
+    pub fn files(self, path: &Path) -> Vec<PathBuf> {
+        let mut files = vec![path.to_owned()];
+        match self {
+            Self::Prism => files.extend(prism::beside(path, prism::Dialect::Prism)),
+            Self::Storm => files.extend(prism::beside(path, prism::Dialect::Storm)),
+            Self::Petsc => files.extend(petsc::beside(path)),
+            _ => {}
+        }
+        files
+    }
+
     /// γ of a model in a format that has no place for it: 1 in those of model checkers, and in those of Jóhannsson's thesis
     /// that of its experiments.
     pub fn discount(self) -> Option<f64> {
@@ -236,6 +248,22 @@ pub fn read(path: &Path) -> Result<Mdp, Error> {
     read_with(path, &ReadOptions::default())
 }
 
+/// The files that [`read_with`] reads, as far as names tell.
+pub fn files_read(path: &Path, options: &ReadOptions) -> Vec<PathBuf> {
+    let plain = plain_name(path);
+    let mut files = match options.format.or(Format::of_name(&plain)) {
+        Some(Format::Prism | Format::Storm) => {
+            let both = [Format::Prism, Format::Storm].map(|format| format.files(&plain));
+            both.into_iter().flatten().filter_map(|file| input::find(&file)).collect()
+        }
+        Some(format) => format.files(path),
+        None => Vec::new(),
+    };
+    files.push(path.to_owned());
+    files.extend(options.costs.clone());
+    files
+}
+
 /// Reads the model in `path` as [`read()`] does, with options.
 ///
 /// # Errors
@@ -283,6 +311,16 @@ fn read_input(
         }
     };
     let reward = options.reward.as_deref();
+    let named = matches!(format, Format::Prism | Format::Storm | Format::Drn | Format::Umb);
+    if let Some(name) = reward.filter(|_| !named) {
+        let message =
+            format!("rewards have no names in {format}, found \"{}\" to read", lines::quoted(name.as_bytes()));
+        return Err(Error::Content { file, message });
+    }
+    if options.costs.is_some() && format != Format::Petsc {
+        let message = format!("costs are in a file of their own in petsc only, and this is {format}");
+        return Err(Error::Content { file, message });
+    }
     let mdp = match format {
         Format::Json => return json::read(input, file),
         Format::Drn => drn::read(input, file, reward)?,

@@ -42,8 +42,10 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
     let actions = actions
         .ok_or_else(|| content(format!("has {} rows and {states} columns, expected S·A rows and S columns", p.rows)))?;
 
-    let beside =
-        || path.and_then(beside).ok_or_else(|| content("found no costs: expected --costs, or a name that ends in P.bin".into()));
+    let beside = || {
+        path.and_then(beside)
+            .ok_or_else(|| content("found no costs: expected --costs, or a name that ends in P.bin".into()))
+    };
     let costs = costs.map_or_else(beside, |costs| Ok(costs.to_owned()))?;
     let costs_name = costs.display().to_string();
     let input = Input::open(&costs).map_err(|source| Error::Read { file: costs_name.clone(), source })?;
@@ -64,7 +66,7 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
 }
 
 /// Where the costs of the probabilities in `path` are.
-fn beside(path: &Path) -> Option<PathBuf> {
+pub fn beside(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix("P.bin")?;
     (name.is_empty() || name.ends_with(['.', '_', '-'])).then(|| path.with_file_name(format!("{name}g.bin")))
 }

@@ -346,10 +346,17 @@ fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &Mdp) -> 
     Ok(rows)
 }
 
+/// The files beside those of transitions that a model in this dialect is written to, or that are not left there.
+pub fn beside(path: &Path, dialect: Dialect) -> impl Iterator<Item = PathBuf> {
+    let [states, transitions] = dialect.rewards();
+    [states, transitions, "lab", "sta"].into_iter().map(|extension| path.with_extension(extension))
+}
+
 /// Writes a model: transitions to `path`, and rewards and labels, if it has any, beside that. Files there that would be read
 /// with it, but are another model's, are removed.
 pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
     let mdp = &*without_ends(mdp);
+    check(mdp, dialect).map_err(|source| Error::Write { file: path.display().to_string(), source })?;
     let rewards = Rewards::of(mdp);
     let [states, transitions] = dialect.rewards();
     let file = |extension: &str, content: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
@@ -385,6 +392,22 @@ pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
     file(name, &|out| write_transitions(out, mdp, dialect))
 }
 
+/// Whether there is a place for all names, before a file is written.
+fn check(mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
+    let wrong = |label: &&str| match dialect {
+        Dialect::Prism => label.contains(['"', '\n', '\r']),
+        Dialect::Storm => label.is_empty() || label.contains(char::is_whitespace),
+    };
+    if let Some(label) = Labels::of(mdp).names().find(wrong) {
+        return Err(no_place(format!("there is no place for the label {label:?}")));
+    }
+    let mut names = (0..mdp.rows()).filter_map(|row| name_of(mdp, row));
+    match names.find(|name| name.contains(char::is_whitespace)) {
+        Some(name) => Err(no_place(format!("there is no place for white space in the action's name {name:?}"))),
+        None => Ok(()),
+    }
+}
+
 fn write_transitions(mut out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
     match dialect {
         Dialect::Prism => writeln!(out, "{} {} {}", mdp.states, mdp.rows(), mdp.transitions.nnz())?,
@@ -393,9 +416,6 @@ fn write_transitions(mut out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io
     for state in 0..mdp.states {
         for (choice, row) in mdp.choices.rows(state as usize).enumerate() {
             let name = name_of(mdp, row).unwrap_or_default();
-            if name.contains(char::is_whitespace) {
-                return Err(no_place(format!("there is no place for white space in the action's name {name:?}")));
-            }
             let (successors, probs) = mdp.transitions.row(row);
             for (&successor, &prob) in successors.iter().zip(probs) {
                 write_entry(&mut out, state, choice, successor, prob)?;
@@ -426,13 +446,6 @@ fn write_entry(out: &mut impl Write, state: u32, choice: usize, successor: u32, 
 
 fn write_labels(out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
     let mut labels = Labels::of(mdp);
-    let wrong = |label: &&str| match dialect {
-        Dialect::Prism => label.contains(['"', '\n', '\r']),
-        Dialect::Storm => label.is_empty() || label.contains(char::is_whitespace),
-    };
-    if let Some(label) = labels.names().find(wrong) {
-        return Err(no_place(format!("there is no place for the label {label:?}")));
-    }
     match dialect {
         Dialect::Prism => {
             let names: Vec<_> = labels.names().enumerate().map(|(i, name)| format!("{i}=\"{name}\"")).collect();

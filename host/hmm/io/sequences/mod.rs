@@ -80,7 +80,11 @@ impl Format {
 /// # Errors
 /// If a file cannot be read, holds no valid sequences, or such as the model does not emit.
 pub fn read(path: &Path, lengths: Option<&Path>, format: Option<Format>, model: &Hmm) -> Result<Sequences, Error> {
-    let bytes = |path: &Path| Input::open(path).and_then(Input::read_all).map_err(|source| Error::Read { file: path.display().to_string(), source });
+    let bytes = |path: &Path| {
+        Input::open(path)
+            .and_then(Input::read_all)
+            .map_err(|source| Error::Read { file: path.display().to_string(), source })
+    };
     let lengths = match lengths {
         Some(path) => Some((bytes(path)?, path.display().to_string())),
         None => None,
