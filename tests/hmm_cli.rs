@@ -89,7 +89,232 @@ fn what_is_not_possible_is_said() {
     assert_eq!(report["log_likelihoods"], json!([0.5f64.ln(), "-inf"]));
     assert!(run(folder.path(), "score m.json d.txt").contains("  not possible   1\n"));
     let message = fails(folder.path(), "train m.json d.txt", 2);
-    assert_eq!(message, "error: sequence 2 is not possible by the model: its likelihood is 0, and stays so\n");
+    let place = "d.txt: sequence 2, position 3: found symbol 0, which no state emits that can be reached there";
+    assert_eq!(message, format!("error: {place}: its likelihood is 0, and stays so\n"));
+    for command in ["score", "decode", "posterior"] {
+        let output = piped(folder.path(), &[command, "m.json", "d.txt"], "");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("note: {place}\n"));
+    }
+    // By its end, and by its name.
+    let ends = r#"{"pi": [1, 0], "A": [[0.5, 0.5], [0, 0.5]], "end": [0, 0.5], "B": [[1, 0], [0, 1]]}"#;
+    fs::write(folder.path().join("e.json"), ends).unwrap();
+    fs::write(folder.path().join("d.csv"), "id,x\nb,0\nb,1\na,0\na,0\n").unwrap();
+    let message = fails(folder.path(), "train e.json d.csv --id id", 2);
+    let place = "error: d.csv: sequence 2 (a), behind position 2, no state that can be reached ends";
+    assert!(message.starts_with(place), "{message}");
+}
+
+/// A model of numbers with two states that stay, and 400 steps from it.
+fn returns(variances: [f64; 2]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let [quiet, loud] = variances;
+    let model = format!(
+        r#"{{"pi": [0.5, 0.5], "A": [[0.95, 0.05], [0.05, 0.95]], "means": [[0], [0]], "covariances": [[{quiet}], [{loud}]]}}"#
+    );
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    run(folder.path(), "sample m.json --length 400 --out d.csv");
+    folder
+}
+
+#[test]
+fn variances_are_those_of_the_data_at_every_scale() {
+    let mut risen = Vec::new();
+    for scale in [1e-24, 1e-8, 1.0, 1e24] {
+        let folder = returns([scale, 16.0 * scale]);
+        let before = parsed(&run(folder.path(), "score m.json d.csv --json"))["log_likelihood"].as_f64().unwrap();
+        // What is tolerated depends on ln P, and so on the unit.
+        let arguments = "train m.json d.csv --json --out t.json --tolerance 0 --iterations 30";
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), "");
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(report["floored"], json!({"states": 0, "variances": 0}));
+        risen.push(report["log_likelihood"].as_f64().unwrap() - before);
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        let [quiet, loud] = [0, 1].map(|state: usize| trained["covariances"][state][0].as_f64().unwrap() / scale);
+        assert!((0.5..2.0).contains(&quiet) && (8.0..32.0).contains(&loud), "{quiet} {loud}");
+    }
+    // The same data but for their unit are learnt equally well.
+    assert!(risen.iter().all(|rise| *rise >= 0.0 && (rise - risen[0]).abs() < 1e-6), "{risen:?}");
+}
+
+#[test]
+fn a_floor_that_acts_is_said() {
+    let folder = returns([1.0, 16.0]);
+    // Most of the time nothing moves.
+    let still: String = (0..60).map(|t| if t % 20 < 15 { "5\n".to_owned() } else { format!("{}\n", t % 7) }).collect();
+    fs::write(folder.path().join("still.csv"), still).unwrap();
+    let model = fs::read_to_string(folder.path().join("m.json")).unwrap();
+    fs::write(folder.path().join("s.json"), model.replace("[[0], [0]]", "[[5], [3]]").replace("[16]", "[4]")).unwrap();
+    for device in ["cpu", "emulated"] {
+        let arguments = ["train", "s.json", "still.csv", "--json", "--out", "t.json", "--device", device];
+        let output = piped(folder.path(), &arguments, "");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let note = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(note, "note: the floor holds 1 variances, in 1 of 2 states (--floor 1e-9)\n");
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(
+            (&report["floored"], &report["status"]),
+            (&json!({"states": 1, "variances": 1}), &json!("converged"))
+        );
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        assert!(trained["covariances"][0][0].as_f64().unwrap() < 1e-8);
+    }
+    // A smaller one that is given stays, and the likelihood does not fall.
+    let small = fs::read_to_string(folder.path().join("s.json")).unwrap().replace("[[1]", "[[1e-15]");
+    fs::write(folder.path().join("s.json"), small).unwrap();
+    let report = parsed(&run(folder.path(), "train s.json still.csv --json --out t.json"));
+    assert_eq!(report["fell"], Value::Null);
+    let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+    assert_eq!(trained["covariances"][0][0], json!(1e-15));
+}
+
+#[test]
+fn full_covariances_learn_correlations_whatever_they_begin_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [1], "A": [[1]], "means": [[0, 0]], "covariances": [[[1, 0], [0, 1]]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.csv"), "x,y\n1,1\n2,2.5\n3,2.5\n4,4\n").unwrap();
+    let covariance = |arguments: &str| {
+        run(folder.path(), &format!("train m.json d.csv {arguments} --out t.npz"));
+        run(folder.path(), "train t.npz d.csv --iterations 1 --out t.json");
+        let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
+        trained["covariances"][0][0].clone()
+    };
+    assert!((covariance("")[1].as_f64().unwrap() - 1.125).abs() < 1e-12);
+    assert!((covariance("--covariances diagonal").as_f64().unwrap() - 1.25).abs() < 1e-12);
+}
+
+#[test]
+fn positions_of_states_are_written_as_bed() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "states": ["AT rich", "GC"],
+        "symbols": ["A", "C", "G", "T"], "B": [[0.49, 0.01, 0.01, 0.49], [0.01, 0.49, 0.49, 0.01]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.fa"), ">chr1 first\nATaaNCCGgg\nTTTT\n>chr2\nGGCC\n").unwrap();
+    let message = fails(folder.path(), "decode m.json d.fa --out x.bed", 2);
+    assert!(message.starts_with("error: d.fa:2: record chr1, position 5: found \"N\", which is A or C or G or T, "));
+    let bed = |arguments: &str| {
+        run(folder.path(), &format!("decode m.json d.fa --out x.bed {arguments}"));
+        fs::read_to_string(folder.path().join("x.bed")).unwrap()
+    };
+    let whole = "chr1\t0\t4\tAT_rich\nchr1\t4\t10\tGC\nchr1\t10\t14\tAT_rich\nchr2\t0\t4\tGC\n";
+    let [found, tie] =
+        [bed("--missing marginalise"), whole.replace("0\t4\tAT", "0\t5\tAT").replace("\t4\t10", "\t5\t10")];
+    assert!(found == whole || found == tie, "{found}");
+    let parts = "chr1\t0\t4\tAT_rich\nchr1\t5\t10\tGC\nchr1\t10\t14\tAT_rich\nchr2\t0\t4\tGC\n";
+    assert_eq!(bed("--missing split"), parts);
+    assert_eq!(bed("--missing split --states GC"), "chr1\t5\t10\tGC\nchr2\t0\t4\tGC\n");
+    let message = fails(folder.path(), "decode m.json d.fa --missing skip --out x.bed", 2);
+    assert!(message.contains("positions in a .bed file"), "{message}");
+    let message = fails(folder.path(), "decode m.json d.fa --missing split --out x.bed --states X", 2);
+    assert_eq!(message, "error: --states: the model has no state \"X\"\n");
+    // Names and positions of the file, also in the other formats; what is ambiguous is summed over on every device.
+    run(folder.path(), "decode m.json d.fa --missing split --out x.csv");
+    let written = fs::read_to_string(folder.path().join("x.csv")).unwrap();
+    assert!(written.starts_with("sequence,position,state\nchr1,1,AT rich\n") && written.contains("\nchr1,6,GC\n"));
+    let report = |device: &str, command: &str| {
+        parsed(&run(folder.path(), &format!("{command} m.json d.fa --missing marginalise --json --device {device}")))
+    };
+    assert_eq!(report("cpu", "score")["names"], json!(["chr1", "chr2"]));
+    for command in ["score", "decode", "posterior"] {
+        let [cpu, emulated] = ["cpu", "emulated"].map(|device| report(device, command));
+        let numbers = |value: &Value| -> Vec<f64> {
+            let key = ["log_likelihoods", "scores", "posteriors"].into_iter().find(|key| value.get(key).is_some());
+            let mut all = Vec::new();
+            fn collect(value: &Value, all: &mut Vec<f64>) {
+                match value {
+                    Value::Array(values) => values.iter().for_each(|value| collect(value, all)),
+                    value => all.push(value.as_f64().unwrap()),
+                }
+            }
+            collect(&value[key.unwrap()], &mut all);
+            all
+        };
+        let (cpu, emulated) = (numbers(&cpu), numbers(&emulated));
+        assert!(cpu.iter().zip(&emulated).all(|(a, b)| (a - b).abs() < 1e-12 * a.abs().max(1.0)), "{command}");
+        assert_eq!(cpu.len(), emulated.len());
+    }
+    let message = fails(folder.path(), "train m.json d.fa --missing marginalise", 2);
+    assert!(message.starts_with("error: --missing marginalise is for score, decode and posterior"), "{message}");
+}
+
+#[test]
+fn names_with_commas_stand_in_quotes() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "B": [[0.9, 0.1], [0.2, 0.8]],
+        "states": ["dry, warm", "wet"], "symbols": ["no", "rain, hail"]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.csv"), "day;seen\nx,y;no\nx,y;\"rain, hail\"\n").unwrap();
+    let table = run(folder.path(), "posterior m.json d.csv --id day");
+    assert!(table.starts_with("sequence,position,\"dry, warm\",wet\n\"x,y\",1,"), "{table}");
+    run(folder.path(), "decode m.json d.csv --id day --out p.csv");
+    let written = fs::read_to_string(folder.path().join("p.csv")).unwrap();
+    assert!(written.starts_with("sequence,position,state\n\"x,y\",1,\"dry, warm\"\n"), "{written}");
+    assert!(run(folder.path(), "decode m.json d.csv --id day").starts_with("\"dry, warm\" "));
+    run(folder.path(), "score m.json d.csv --id day --out s.csv");
+    assert!(fs::read_to_string(folder.path().join("s.csv")).unwrap().contains("\n\"x,y\",-"));
+    run(folder.path(), "sample m.json --length 9 --out w.csv");
+    assert_eq!(run(folder.path(), "decode m.json w.csv").split('"').count() % 2, 1);
+}
+
+#[test]
+fn help_and_precision_say_what_there_is() {
+    let folder = returns([1.0, 2.0]);
+    for command in ["score", "decode", "posterior", "train"] {
+        assert!(run(folder.path(), &format!("{command} --help")).contains("emulated"));
+    }
+    let help = run(folder.path(), "generate --help");
+    assert!(help.contains("Generates Eisner's model") && !help.contains("Where to write"), "{help}");
+    let message = fails(folder.path(), "score m.json d.csv --device cpu --precision tf32", 2);
+    assert_eq!(message, "error: --precision tf32 needs a GPU: on a CPU there is f32\n");
+    // What is small stays on the CPU.
+    assert_eq!(parsed(&run(folder.path(), "score m.json d.csv --precision tf32 --json"))["precision"], json!("f32"));
+    // What --out cannot hold is refused before the work.
+    let message = fails(folder.path(), "train m.json d.csv --out t.hmm", 2);
+    assert_eq!(message, "error: --out: UMDHMM's format has no place for ends and for vectors\n");
+}
+
+#[test]
+fn pictures_name_both_axes_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = |name: &str| -> Vec<String> {
+        let picture = fs::read_to_string(folder.path().join(name)).unwrap();
+        let inner = picture.split("</text>").filter_map(|part| part.rsplit('>').next());
+        inner.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()
+    };
+    let count = |texts: &[String], text: &str| texts.iter().filter(|found| *found == text).count();
+    run(folder.path(), "generate random --states 3 --symbols 2 --out m.json");
+    run(folder.path(), "info m.json --plot a.svg");
+    let found = texts("a.svg");
+    for label in ["0", "1", "2"] {
+        // 0 and 1 are labels of the scale, too.
+        assert_eq!(count(&found, label), 2 + usize::from(label != "2"), "{found:?}");
+    }
+    assert!(count(&found, "from state") == 1 && count(&found, "to state") == 1);
+    let model = fs::read_to_string(folder.path().join("m.json")).unwrap();
+    let names = "\"states\": [\"a long name\", \"b\", \"c\"]";
+    fs::write(folder.path().join("n.json"), model.trim_end().trim_end_matches('}').to_owned() + "," + names + "}")
+        .unwrap();
+    run(folder.path(), "info n.json --plot a.svg");
+    let found = texts("a.svg");
+    assert!(["a long name", "b", "c"].iter().all(|label| count(&found, label) == 2), "{found:?}");
+    run(folder.path(), "sample m.json --length 4321 --out d.txt");
+    run(folder.path(), "posterior m.json d.txt --out p.npy --plot p.svg");
+    let found = texts("p.svg");
+    assert!(["500", "1000", "4000"].iter().all(|label| count(&found, label) == 1), "{found:?}");
+    // A start from which the first step goes far.
+    fs::write(folder.path().join("far.json"), r#"{"pi": [1], "A": [[1]], "means": [[1e4]], "covariances": [[1]]}"#)
+        .unwrap();
+    let data: String = (0..50).map(|t| format!("{}\n", t * t % 17)).collect();
+    fs::write(folder.path().join("d.csv"), data).unwrap();
+    let output = piped(
+        folder.path(),
+        &["train", "far.json", "d.csv", "--plot", "t.svg", "--tolerance", "0", "--iterations", "5"],
+        "",
+    );
+    assert!(output.status.code() == Some(0) || output.status.code() == Some(1));
+    assert!(
+        texts("t.svg").iter().any(|text| text.starts_with("iterations; 1 point lies below the frame, down to -2.49"))
+    );
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
+use warpkov::hmm::io::sequences::{Header, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::io::{self, Format, sequences};
-use warpkov::hmm::model::{Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences};
 
@@ -157,6 +158,9 @@ fn sequences_are_read_back() {
     assert!(fs::read_to_string(&path).unwrap().starts_with("T= 30\n"));
 }
 
+/// What messages say where something is missing.
+const HINT: &str = " (--missing reads what is missing)";
+
 /// What is said of a text, which is read for a model.
 fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
     match sequences::read_from(text.as_bytes(), "d", Some(format), model) {
@@ -180,12 +184,17 @@ fn what_are_no_sequences_is_named() {
     assert_eq!(said(&plain, Lines, "0,1 2\n3 4\n"), format!("d:2: sequence 2, position 2: found \"4\", {expected}"));
     assert_eq!(said(&plain, Lines, "-1"), format!("d:1: sequence 1, position 1: found \"-1\", {expected}"));
     let expected = "expected a finite number";
-    assert_eq!(said(&numbers, Lines, "1.5 nan"), format!("d:1: sequence 1, position 2: found \"nan\", {expected}"));
+    assert_eq!(
+        said(&numbers, Lines, "1.5 nan"),
+        format!("d:1: sequence 1, position 2: found \"nan\", {expected}{HINT}")
+    );
     assert_eq!(
         said(&dna, Fasta, ">a\nACGT\n>b\nacNt\n"),
-        "d:4: sequence 2, position 3: found \"N\", expected one of the symbols A, C, G and T"
+        format!(
+            "d:4: record b, position 3: found \"N\", which is A or C or G or T, expected one of the symbols A, C, G and T{HINT}"
+        )
     );
-    assert_eq!(said(&dna, Fasta, ">a\n>b\nA\n"), "d:2: sequence 1 is empty");
+    assert_eq!(said(&dna, Fasta, ">a\n>b\nA\n"), "d:2: record a has no letters");
     assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a line that begins with > before the letters");
     assert_eq!(
         said(&numbers, Fasta, ">a\nA\n"),
@@ -195,11 +204,296 @@ fn what_are_no_sequences_is_named() {
     assert!(said(&dna, Csv, csv).contains("offsets: [0, 2, 3]"), "{}", said(&dna, Csv, csv));
     assert!(said(&dna, Csv, "symbol\nA\nC\n").contains("offsets: [0, 2]"));
     assert_eq!(said(&dna, Csv, "sequence,symbol\n1,A,C\n"), "d:2: found 3 columns, expected 2 as in the header");
-    assert_eq!(said(&dna, Csv, "sequence,x,y\n"), "d:1: the header has 3 columns, expected 2 for what the model emits");
-    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: sequence 1 is empty");
+    assert_eq!(
+        said(&dna, Csv, "sequence,x,y\n"),
+        "d:1: found 2 columns beside that of ids, expected 1 for what the model emits (--columns chooses them)"
+    );
+    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: there is no row behind the header");
+    assert_eq!(said(&dna, Csv, ""), "d:1: the table is empty");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 5\n"), "d: sequence 1, position 2: found symbol 4, expected one below 4");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 0\n"), "d:2: found \"0\", expected the number of a symbol, from 1");
     assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is no array of NumPy"));
+}
+
+/// A model of `dimensions` numbers.
+fn numbers(dimensions: u32) -> Hmm {
+    let kind = Kind::Vectors { dimensions, full: false };
+    Uniform { states: 2, kind, ends: false, seed: 1 }.generate().unwrap()
+}
+
+/// What is read of a table, or why not.
+fn table(model: &Hmm, text: &str, table: &Table, missing: Missing) -> Result<Records, String> {
+    let format = Some(sequences::Format::Csv);
+    let options = ReadOptions { format, lengths: None, table: table.clone(), missing };
+    sequences::read_from_with(text.as_bytes(), "d", &options, model).map_err(|error| error.to_string())
+}
+
+/// The numbers of a table, and the offsets of its sequences.
+#[track_caller]
+fn values(model: &Hmm, text: &str, asked: &Table) -> (Vec<f64>, Vec<u64>) {
+    let sequences = table(model, text, asked, Missing::Refuse).unwrap().sequences;
+    match sequences.observations {
+        Observations::Vectors { values, .. } => (values, sequences.offsets),
+        Observations::Symbols(symbols) => (symbols.into_iter().map(f64::from).collect(), sequences.offsets),
+    }
+}
+
+fn columns(names: &[&str], id: Option<&str>) -> Table {
+    let columns = names.iter().map(|&name| name.to_owned()).collect();
+    Table { columns, id: id.map(str::to_owned), ..Table::default() }
+}
+
+#[test]
+fn tables_keep_their_first_row() {
+    let (one, two, dna) = (numbers(1), numbers(2), dna());
+    let plain = Table::default();
+    // Without a header, with one, and with line ends of both kinds.
+    assert_eq!(values(&one, "1.5\n-2\n3e-3\n", &plain), (vec![1.5, -2.0, 3e-3], vec![0, 3]));
+    assert_eq!(values(&one, "x\r\n1.5\r\n-2\r\n", &plain), (vec![1.5, -2.0], vec![0, 2]));
+    assert_eq!(values(&two, "\"x\",\"y, m\"\n1,2\n\n3,4", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
+    assert_eq!(values(&two, "1;2\n3;4\n", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
+    assert_eq!(values(&two, "a\tb\n3\t4\n", &plain), (vec![3.0, 4.0], vec![0, 1]));
+    assert_eq!(values(&dna, "A\nC\n", &plain), (vec![0.0, 1.0], vec![0, 2]));
+    let guessed = table(&dna, "base\nC\n", &plain, Missing::Refuse).unwrap();
+    assert_eq!(guessed.notes, ["d: line 1 is taken for a header, with base (--header says whether it is)"]);
+    assert!(table(&dna, "sequence,base\nx,C\n", &plain, Missing::Refuse).unwrap().notes.is_empty());
+    // What begins like a number is no name, and what is asked for is done.
+    let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
+    assert_eq!(
+        error("1,5\n2\n", &Table { separator: Some(b';'), ..plain.clone() }),
+        "d:1: column 1: found \"1,5\", expected a finite number (--header yes if this is a header)"
+    );
+    assert_eq!(
+        error("inf\n2\n", &plain),
+        "d:1: column 1: found \"inf\", expected a finite number (--header yes if this is a header)"
+    );
+    assert_eq!(error("NA\n2\n", &plain), format!("d:1: column 1: found \"NA\", expected a finite number{HINT}"));
+    let with = |header| Table { header, ..plain.clone() };
+    assert_eq!(values(&one, "0\n1.5\n", &with(Header::Yes)), (vec![1.5], vec![0, 1]));
+    assert_eq!(error("x\n1.5\n", &with(Header::No)), "d:1: column 1: found \"x\", expected a finite number");
+}
+
+#[test]
+fn tables_are_read_as_people_have_them() {
+    let (one, two) = (numbers(1), numbers(2));
+    let text = "Date,\"price, USD\",note,volume,station\n\
+        2024-01-02, 1.5 ,\"a \"\"quoted\"\"\nnote\",10,b\n\
+        2024-01-03,2.5,NA,20,a\n\
+        2024-01-04,3.5,,30,b\n";
+    assert_eq!(values(&two, text, &columns(&["volume", "price, USD"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
+    assert_eq!(values(&two, text, &columns(&["4", "2"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
+    // Rows of an id are one sequence, in the order in which ids appear.
+    let records = table(&one, text, &columns(&["volume"], Some("station")), Missing::Refuse).unwrap();
+    assert_eq!((records.sequences.offsets, records.names), (vec![0, 2, 3], vec!["b".to_owned(), "a".to_owned()]));
+    assert_eq!(values(&one, text, &columns(&["volume"], Some("5"))).0, [10.0, 30.0, 20.0]);
+    assert_eq!(values(&one, "sequence,x\na,1\nb,2\na,3\n", &Table::default()), (vec![1.0, 3.0, 2.0], vec![0, 2, 3]));
+    let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
+    assert_eq!(
+        error(text, &columns(&["prize"], None)),
+        "d:1: there is no column prize: the header has Date, price, USD, note, volume, station"
+    );
+    assert_eq!(error("1,2\n3,4\n", &columns(&["7"], None)), "d:1: there is no column 7: the rows have 2");
+    assert_eq!(error("x,x\n3,4\n", &columns(&["x"], None)), "d:1: 2 columns are called x");
+    assert_eq!(
+        error("x,y\n1,2\n", &Table::default()),
+        "d:1: found 2 columns, expected 1 for what the model emits (--columns chooses them)"
+    );
+    assert_eq!(
+        error("x,y\n1,2\n", &columns(&["x", "y"], None)),
+        "d:1: found 2 columns named, expected 1 for what the model emits"
+    );
+    // Places are those of the file, also behind fields of several lines.
+    assert_eq!(
+        error(&text.replace(",30,", ",thirty,"), &columns(&["volume"], None)),
+        "d:5: column 4 (volume): found \"thirty\", expected a finite number"
+    );
+    assert_eq!(
+        error(&text.replace(",20,", ",n/a,"), &columns(&["volume"], None)),
+        format!("d:4: column 4 (volume): found \"n/a\", expected a finite number{HINT}")
+    );
+    assert_eq!(error("x,y\n1,2\n\n3\n", &columns(&["x"], None)), "d:4: found 1 columns, expected 2 as in the header");
+    assert_eq!(
+        error("x,id\n1,a\n2,\n", &columns(&["x"], Some("id"))),
+        "d:3: column 2 (id): found \"\", expected the id of a sequence"
+    );
+    assert_eq!(error("x,y\n1,2\n3,\"4\n5,6\n", &columns(&["x"], None)), "d:3: a field in quotes does not end");
+    let lines =
+        ReadOptions { format: Some(sequences::Format::Lines), table: columns(&["x"], None), ..ReadOptions::default() };
+    let refused = sequences::read_from_with(&b"1"[..], "d", &lines, &one).unwrap_err().to_string();
+    assert_eq!(refused, "d: columns, ids, separators and headers are those of tables, and this is lines");
+}
+
+#[test]
+fn what_is_missing_is_split_skipped_or_summed_over() {
+    let (two, dna) = (numbers(2), dna());
+    let text = "sequence,x,y\na,1,2\nb,5,6\na,NA,3\na,4,5\nb,,\n";
+    let split = table(&two, text, &Table::default(), Missing::Split).unwrap();
+    assert_eq!(
+        (&split.sequences.offsets, &split.names, &split.starts),
+        (&vec![0, 1, 2, 3], &["a", "a", "b"].map(str::to_owned).to_vec(), &vec![0, 2, 0])
+    );
+    assert_eq!(split.notes, ["d: 2 missing observations split 2 sequences into 3"]);
+    let skip = table(&two, text, &Table::default(), Missing::Skip).unwrap();
+    assert_eq!((&skip.sequences.offsets, skip.skipped), (&vec![0, 2, 3], true));
+    for records in [split, skip] {
+        let Observations::Vectors { values, .. } = records.sequences.observations else { panic!("vectors") };
+        assert_eq!(values, [1.0, 2.0, 4.0, 5.0, 5.0, 6.0]);
+    }
+    let refused = table(&two, text, &Table::default(), Missing::Marginalise).unwrap_err();
+    assert_eq!(refused, "d: only symbols are marginalised, and the model emits numbers");
+    assert_eq!(table(&two, "x,y\nNA,1\n", &Table::default(), Missing::Skip).unwrap_err(), "d: there is no sequence");
+    let summed = table(&dna, "A\nNA\nT\n", &Table::default(), Missing::Marginalise).unwrap();
+    assert_eq!(
+        (&summed.sequences.observations, &summed.sets),
+        (&Observations::Symbols(vec![0, 4, 3]), &vec![vec![0, 1, 2, 3]])
+    );
+    let Emissions::Categorical { symbols: 5, probs } = &summed.extended(&dna).emissions else { panic!("symbols") };
+    assert_eq!((probs[4], probs[9]), (1.0, 1.0));
+    // Numbers are no sets, whatever they are.
+    let plain = Hmm { names: Names::default(), ..dna.clone() };
+    let error = table(&plain, "0\nNA\n4\n", &Table::default(), Missing::Marginalise).unwrap_err();
+    assert_eq!(error, "d:3: column 1: found \"4\", expected the number of a symbol, below 4");
+    // NumPy has NaN.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.npy");
+    fs::write(&path, npy("<f8", "(5,)", &[1.0, f64::NAN, f64::NAN, 2.0, 0.0].map(f64::to_le_bytes).concat())).unwrap();
+    let options = |missing| ReadOptions { missing, ..ReadOptions::default() };
+    let parts = sequences::read_with(&path, &options(Missing::Split), &plain).unwrap();
+    assert_eq!((parts.sequences.offsets, parts.starts), (vec![0, 1, 3], vec![0, 3]));
+    let parts = sequences::read_with(&path, &options(Missing::Split), &numbers(1)).unwrap();
+    assert_eq!(parts.sequences.offsets, [0, 1, 3]);
+}
+
+#[test]
+fn fasta_has_more_than_four_letters() {
+    let dna = dna();
+    let read = |text: &str, missing| {
+        let options = ReadOptions { format: Some(sequences::Format::Fasta), missing, ..ReadOptions::default() };
+        sequences::read_from_with(text.as_bytes(), "d", &options, &dna).map_err(|error| error.to_string())
+    };
+    let text = ">chr1 a description\nACgt\n; a comment\nnnR-U\n>\nT T\n";
+    let records = read(text, Missing::Marginalise).unwrap();
+    assert_eq!(records.names, ["chr1", "2"]);
+    assert_eq!(records.sequences.observations, Observations::Symbols(vec![0, 1, 2, 3, 4, 4, 5, 4, 3, 3, 3]));
+    assert_eq!(records.sets, [vec![0, 1, 2, 3], vec![0, 2]]);
+    let extended = records.extended(&dna);
+    let (Emissions::Categorical { probs: all, .. }, Emissions::Categorical { probs, .. }) =
+        (&extended.emissions, &dna.emissions)
+    else {
+        panic!("symbols")
+    };
+    assert_eq!((all[4], all[5], all[11]), (1.0, probs[0] + probs[2], probs[4] + probs[6]));
+    let records = read(text, Missing::Split).unwrap();
+    assert_eq!((records.names, records.starts), (["chr1", "chr1", "2"].map(str::to_owned).to_vec(), vec![0, 8, 0]));
+    let expected = "expected one of the symbols A, C, G and T";
+    let error = |text: &str| read(text, Missing::Refuse).unwrap_err();
+    assert_eq!(error(">x\nAC-\n"), format!("d:2: record x, position 3: found \"-\", a gap, {expected}{HINT}"));
+    assert_eq!(error(">x\nAr\n"), format!("d:2: record x, position 2: found \"r\", which is A or G, {expected}{HINT}"));
+    assert_eq!(error(">x\nAZ\n"), format!("d:2: record x, position 2: found \"Z\", {expected}"));
+    assert!(read(">x\nAZ\n", Missing::Split).is_err());
+    // Amino acids have codes of their own, and N among them.
+    let mut protein = Uniform { states: 2, kind: Kind::Symbols(20), ends: false, seed: 1 }.generate().unwrap();
+    protein.names.symbols = "ACDEFGHIKLMNPQRSTVWY".chars().map(String::from).collect();
+    let options =
+        ReadOptions { format: Some(sequences::Format::Fasta), missing: Missing::Marginalise, ..ReadOptions::default() };
+    let records = sequences::read_from_with(&b">p\nNRbx\n"[..], "d", &options, &protein).unwrap();
+    assert_eq!(records.sequences.observations, Observations::Symbols(vec![11, 14, 20, 21]));
+    assert_eq!((&records.sets[0], records.sets[1].len()), (&vec![2, 11], 20));
+}
+
+#[test]
+fn names_with_separators_are_read_back() {
+    let mut model = dna();
+    model.names.symbols = ["a,b", "two words", "a \"quote\"", "plain"].map(str::to_owned).to_vec();
+    let drawn = sample(&model, 4, Some(20), 1).unwrap().sequences;
+    for format in [sequences::Format::Csv, sequences::Format::Lines] {
+        let mut text = Vec::new();
+        sequences::write_to(&mut text, format, &drawn, &model).unwrap();
+        assert_eq!(sequences::read_from(&text[..], "d", Some(format), &model).unwrap(), drawn, "{format}");
+    }
+    assert_eq!(said(&model, sequences::Format::Lines, "plain \"a,b"), "d:1: a name in quotes does not end");
+}
+
+/// An array as NumPy writes it.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let length = (header.len() as u16 + 1).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), b"\n", data].concat()
+}
+
+#[test]
+fn covariances_are_of_the_type_that_the_arrays_have() {
+    let bytes = |numbers: &[f64]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, descr: &str, shape: &str, data: &[u8]| {
+        fs::write(folder.path().join(format!("{name}.npy")), npy(descr, shape, data)).unwrap();
+    };
+    put("startprob_", "<f8", "(2,)", &bytes(&[0.5, 0.5]));
+    put("transmat_", "<f8", "(2, 2)", &bytes(&[0.5; 4]));
+    put("means_", "<f8", "(2, 3)", &bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+    let matrices = |variances: [f64; 6]| -> Vec<f64> {
+        (0..18).map(|at| if at / 3 % 3 == at % 3 { variances[at / 9 * 3 + at % 3] } else { 0.0 }).collect()
+    };
+    let variances = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let read = || match io::read(folder.path(), None) {
+        Ok(Hmm { emissions: Emissions::Gaussian { covariances, .. }, .. }) => Ok(covariances),
+        Ok(_) => panic!("symbols"),
+        Err(error) => Err(error.to_string().rsplit(": ").next().unwrap().to_owned()),
+    };
+    put("covars_", "<f8", "(2, 3, 3)", &bytes(&matrices(variances)));
+    assert_eq!(read(), Ok(Covariances::Full(matrices(variances))));
+    // hmmlearn's property is N × D × D for every type; its attribute is not.
+    let kind = |text: &str| {
+        let codes: Vec<u8> = text.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
+        put("covariance_type", &format!("<U{}", text.len()), "()", &codes);
+    };
+    kind("diag");
+    assert_eq!(read(), Ok(Covariances::Diagonal(variances.to_vec())));
+    kind("tied");
+    assert_eq!(read(), Ok(Covariances::Full(matrices(variances))));
+    put("covars_", "<f8", "(3, 3)", &bytes(&matrices(variances)[..9]));
+    assert_eq!(read(), Ok(Covariances::Full(matrices([1.0, 2.0, 3.0, 1.0, 2.0, 3.0]))));
+    kind("spherical");
+    assert_eq!(read(), Err("covars_ is of shape [3, 3], expected 2 as covariance_type is spherical".to_owned()));
+    put("covars_", "<f8", "(2,)", &bytes(&[7.0, 8.0]));
+    assert_eq!(read(), Ok(Covariances::Diagonal(vec![7.0, 7.0, 7.0, 8.0, 8.0, 8.0])));
+    kind("round");
+    assert_eq!(read(), Err("covariance_type is \"round\", expected diag, full, spherical or tied".to_owned()));
+    // Written and read back, full ones stay full, whatever is in them.
+    let emissions =
+        Emissions::Gaussian { dimensions: 3, means: vec![0.0; 6], covariances: Covariances::Full(matrices(variances)) };
+    let model =
+        Hmm { emissions, ..Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap() };
+    for format in [Format::Json, Format::Npz] {
+        let path = folder.path().join(format!("model.{format}"));
+        io::write(&path, format, &model).unwrap();
+        assert_eq!(io::read(&path, None).unwrap(), model);
+    }
+}
+
+#[test]
+fn arrays_of_floats_hold_symbols_if_they_are_whole() {
+    let plain = Hmm { names: Names::default(), ..dna() };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.npy");
+    let read = |descr: &str, data: &[u8], count: usize| {
+        fs::write(&path, npy(descr, &format!("({count}, 1)"), data)).unwrap();
+        let read = sequences::read_with(&path, &ReadOptions::default(), &plain);
+        read.map_err(|error| error.to_string().replace(&path.display().to_string(), "d"))
+    };
+    let doubles = [0.0, 3.0, 1.0].map(f64::to_le_bytes).concat();
+    let records = read("<f8", &doubles, 3).unwrap();
+    assert_eq!(records.sequences.observations, Observations::Symbols(vec![0, 3, 1]));
+    assert_eq!(records.notes.len(), 1);
+    assert!(records.notes[0].ends_with(": floating-point numbers are read as the numbers of symbols"));
+    assert!(read("<f4", &[2.0f32, 0.0].map(f32::to_le_bytes).concat(), 2).is_ok());
+    assert!(read("<i8", &[2i64, 0].map(i64::to_le_bytes).concat(), 2).unwrap().notes.is_empty());
+    let error = |numbers: [f64; 2]| read("<f8", &numbers.map(f64::to_le_bytes).concat(), 2).unwrap_err();
+    assert_eq!(error([0.0, 1.5]), "d: [1] is 1.5, expected the number of a symbol");
+    assert_eq!(error([-1.0, 1.0]), "d: [0] is -1, expected the number of a symbol");
+    assert_eq!(error([0.0, 4.0]), "d: sequence 1, position 2: found symbol 4, expected one below 4");
+    assert_eq!(read("<f8", &doubles[..20], 3).unwrap_err(), "d: is cut: it has 2 of 3 numbers");
+    assert_eq!(read("<i4", &[], 3).unwrap_err(), "d: is cut: it has 0 of 3 numbers");
 }
 
 #[test]

@@ -30,6 +30,9 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// States up to which there are no products in TF32.
+    pub const TF32_STATES: u32 = 128;
+
     /// By what part of its absolute value an objective may fall by rounding; see
     /// [`Options::slack`](super::train::Options::slack).
     #[must_use]

@@ -4,12 +4,16 @@
 //! weighted means and covariances. With pseudocounts c, a Dirichlet prior, c is added to each count. What is 0 stays 0, with pseudocounts
 //! too, and what no sequence visits stays as it is.
 //!
-//! Covariances have eigenvalues of at least a floor, which is the best that the counts allow under this condition.
+//! Variances have a floor, as the likelihood of a state that collapses onto one observation has no bound. The floor f(k) of dimension k is
+//! a fraction of the variance of all observations there. With F = diag(f), the eigenvalues of F⁻½ Σⱼ F⁻½ are at least 1, or at least those
+//! of the model before, where a given one is below: of all such Σⱼ the best by the counts is the one whose eigenvalues are raised to this
+//! bound. The model before satisfies it too, so that the likelihood never falls.
 
 use rayon::prelude::*;
 
 use super::model::{Covariances, Emissions, Hmm};
 use super::recursions::{Expected, Statistics};
+use super::sequences::{Observations, Sequences};
 
 /// What is added to the expected counts, each 0 or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,8 +33,95 @@ impl Pseudocounts {
     }
 }
 
-/// The M step. Eigenvalues of covariances are at least `floor`.
-pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, pseudocounts: &Pseudocounts, floor: f64) {
+/// What observed vectors say of the scale of each dimension.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// The variance of all observations, D numbers.
+    pub variances: Vec<f64>,
+    /// The largest absolute value, D numbers.
+    pub largest: Vec<f64>,
+}
+
+impl Spread {
+    /// That of all sequences together; D is 0 where they are of symbols.
+    #[must_use]
+    pub fn new(sequences: &Sequences) -> Self {
+        let Observations::Vectors { dimensions, values } = &sequences.observations else { return Self::default() };
+        let d = *dimensions as usize;
+        let count = (values.len() / d) as f64;
+        let mut largest = vec![0.0f64; d];
+        let mut means = vec![0.0; d];
+        let mut variances = vec![0.0; d];
+        for row in values.chunks_exact(d) {
+            largest.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(x.abs()));
+        }
+        // In units of the largest, squares neither overflow nor vanish.
+        let units: Vec<f64> = largest.iter().map(|&most| if most > 0.0 { most } else { 1.0 }).collect();
+        for row in values.chunks_exact(d) {
+            (0..d).for_each(|k| means[k] += row[k] / units[k] / count);
+        }
+        for row in values.chunks_exact(d) {
+            (0..d).for_each(|k| variances[k] += (row[k] / units[k] - means[k]).powi(2) / count);
+        }
+        variances.iter_mut().zip(&units).for_each(|(variance, unit)| *variance *= unit * unit);
+        Self { variances, largest }
+    }
+
+    /// The floor of variances in each dimension: `fraction` of the variance of all observations, and at least what rounding of the values
+    /// makes up. Where these do not differ, `fraction` of their square; of 1, where all are 0.
+    #[must_use]
+    pub fn floors(&self, fraction: f64) -> Vec<f64> {
+        let floor = |(&variance, &largest): (&f64, &f64)| {
+            let rounding = (f64::EPSILON * largest).powi(2);
+            let scale = match variance > rounding {
+                true => variance,
+                false if largest > 0.0 => largest * largest,
+                false => 1.0,
+            };
+            (fraction * scale).max(rounding).clamp(f64::MIN_POSITIVE, f64::MAX)
+        };
+        self.variances.iter().zip(&self.largest).map(floor).collect()
+    }
+}
+
+/// Where a floor holds variances that would otherwise be smaller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Held {
+    /// States with such a variance.
+    pub states: usize,
+    /// Such variances of all states together; of full covariances, principal axes.
+    pub variances: usize,
+}
+
+impl Held {
+    /// Where `floors`, D numbers, hold variances of a trained model.
+    #[must_use]
+    pub fn new(model: &Hmm, floors: &[f64]) -> Self {
+        let Emissions::Gaussian { covariances, .. } = &model.emissions else { return Self::default() };
+        let d = floors.len();
+        let count = |scaled: &[f64]| scaled.iter().filter(|&&part| part <= AT_FLOOR).count();
+        let counts: Vec<usize> = match covariances {
+            Covariances::Diagonal(variances) => {
+                let scaled = |row: &[f64]| -> Vec<f64> { row.iter().zip(floors).map(|(x, floor)| x / floor).collect() };
+                variances.chunks_exact(d).map(|row| count(&scaled(row))).collect()
+            }
+            Covariances::Full(matrices) => {
+                let eigenvalues = |matrix: &[f64]| Scaled::new(matrix, floors).eigenvalues();
+                matrices.chunks_exact(d * d).map(|matrix| count(&eigenvalues(matrix))).collect()
+            }
+        };
+        Self { states: counts.iter().filter(|count| **count > 0).count(), variances: counts.iter().sum() }
+    }
+}
+
+/// Variances up to this many floors are held by it: eigenvalues are rounded.
+const AT_FLOOR: f64 = 1.001;
+
+/// What Σγ (x − μ)² / Σγ − s², with s the way from μ to the new mean, may be wrong by, in parts of s².
+const ROUNDING: f64 = 1e-12;
+
+/// The M step. Variances are at least `floors`, D numbers.
+pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, pseudocounts: &Pseudocounts, floors: &[f64]) {
     let Pseudocounts { start, transitions, emissions } = *pseudocounts;
     let n = model.start.len();
     normalise(&mut model.start, &expected.start, start, None);
@@ -48,28 +139,48 @@ pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, pseudocounts: &Pseu
         }
         (Emissions::Gaussian { dimensions, means, covariances }, Statistics::Gaussian { weights, sums, squares }) => {
             let d = *dimensions as usize;
-            for (state, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight >= f64::MIN_POSITIVE) {
-                let shift: Vec<f64> = sums[state * d..][..d].iter().map(|sum| sum / weight).collect();
-                means[state * d..][..d].iter_mut().zip(&shift).for_each(|(mean, shift)| *mean += shift);
-                match covariances {
-                    Covariances::Diagonal(variances) => {
-                        for k in 0..d {
-                            variances[state * d + k] = squares[state * d + k] / weight - shift[k] * shift[k];
-                        }
-                    }
-                    Covariances::Full(matrices) => {
-                        for (place, entry) in matrices[state * d * d..][..d * d].iter_mut().enumerate() {
-                            let square = squares[state * d * d + place] / weight;
-                            *entry = square - shift[place / d] * shift[place % d];
-                        }
+            // What no sequence visits stays as it is.
+            let visited = |state: usize| weights[state] >= f64::MIN_POSITIVE;
+            let shift = |at: usize| if visited(at / d) { sums[at] / weights[at / d] } else { 0.0 };
+            let shifts: Vec<f64> = (0..n * d).map(shift).collect();
+            means.iter_mut().zip(&shifts).for_each(|(mean, shift)| *mean += shift);
+            match covariances {
+                Covariances::Diagonal(variances) => {
+                    for (at, variance) in variances.iter_mut().enumerate().filter(|(at, _)| visited(at / d)) {
+                        let square = shifts[at] * shifts[at];
+                        let found = squares[at] / weights[at / d] - square;
+                        *variance = found.max(floors[at % d].min(*variance)).max(ROUNDING * square);
                     }
                 }
+                Covariances::Full(matrices) => {
+                    let states = matrices.par_chunks_exact_mut(d * d).enumerate();
+                    states.filter(|(state, _)| visited(*state)).for_each(|(state, matrix)| {
+                        let (squares, shift) = (&squares[state * d * d..][..d * d], &shifts[state * d..][..d]);
+                        let entry = |at: usize| squares[at] / weights[state] - shift[at / d] * shift[at % d];
+                        let found: Vec<f64> = (0..d * d).map(entry).collect();
+                        matrix.copy_from_slice(&raised(found, matrix, floors, shift));
+                    });
+                }
             }
-            raise(covariances, d, floor);
         }
         // Statistics are of the kind that the model is.
         _ => {}
     }
+}
+
+/// `found` with its eigenvalues raised to the floor, in place of the covariances `before`; means have moved by `shift`.
+fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec<f64> {
+    let bounds = |part: f64| -> Vec<f64> {
+        let bound = |(floor, shift): (&f64, &f64)| (part * floor).max(ROUNDING * shift * shift);
+        floors.iter().zip(shift).map(bound).collect()
+    };
+    let least = |eigenvalues: Vec<f64>| eigenvalues.into_iter().fold(f64::INFINITY, f64::min);
+    // What is above the floor anyway keeps its bits.
+    if least(Scaled::new(&found, &bounds(1.0)).eigenvalues()) >= 1.0 {
+        return found;
+    }
+    let part = least(Scaled::new(before, floors).eigenvalues());
+    Scaled::new(&found, &bounds(if part > 0.0 { part.min(1.0) } else { 1.0 })).raised()
 }
 
 /// The distribution that is in proportion to counts, and to that of the end, where it is not 0; if there are any.
@@ -86,49 +197,60 @@ fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: f64, end: Option<(&
     }
 }
 
-/// Raises eigenvalues of covariances to the floor, where vectors are emitted.
-pub(super) fn floored(mut model: Hmm, floor: f64) -> Hmm {
-    if let Emissions::Gaussian { dimensions, covariances, .. } = &mut model.emissions {
-        raise(covariances, *dimensions as usize, floor);
-    }
-    model
+/// B⁻½ Σ B⁻½ = V Λ Vᵀ of a symmetric matrix Σ and a diagonal matrix B, by Jacobi's rotations.
+struct Scaled {
+    /// The square roots of B's numbers, D.
+    roots: Vec<f64>,
+    /// D × D, with Λ on its diagonal.
+    a: Vec<f64>,
+    /// V, D × D.
+    v: Vec<f64>,
 }
 
-fn raise(covariances: &mut Covariances, d: usize, floor: f64) {
-    match covariances {
-        Covariances::Diagonal(variances) => variances.iter_mut().for_each(|variance| *variance = variance.max(floor)),
-        Covariances::Full(matrices) => matrices.par_chunks_exact_mut(d * d).for_each(|matrix| clip(matrix, d, floor)),
-    }
-}
-
-/// Raises the eigenvalues of a symmetric matrix of `d` rows to `floor`, by Jacobi's rotations.
-fn clip(matrix: &mut [f64], d: usize, floor: f64) {
-    let (mut a, mut v) = (matrix.to_vec(), vec![0.0; d * d]);
-    (0..d).for_each(|i| v[i * d + i] = 1.0);
-    let norm = a.iter().map(|x| x * x).sum::<f64>().sqrt();
-    // Convergence is quadratic; more sweeps than this are never needed.
-    for _ in 0..50 {
-        let off = |a: &[f64]| (0..d * d).filter(|at| at / d != at % d).map(|at| a[at] * a[at]).sum::<f64>().sqrt();
-        if off(&a) <= f64::EPSILON * norm {
-            break;
-        }
-        for p in 0..d {
-            for q in p + 1..d {
-                if a[p * d + q] != 0.0 {
-                    rotate(&mut a, &mut v, d, p, q);
+impl Scaled {
+    fn new(matrix: &[f64], bounds: &[f64]) -> Self {
+        let d = bounds.len();
+        let roots: Vec<f64> = bounds.iter().map(|bound| bound.sqrt()).collect();
+        let mut a: Vec<f64> = (0..d * d).map(|at| matrix[at] / roots[at / d] / roots[at % d]).collect();
+        let mut v = vec![0.0; d * d];
+        (0..d).for_each(|i| v[i * d + i] = 1.0);
+        let largest = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, |most: f64, x| most.max(x.abs()));
+        let norm = largest(&mut a.iter().copied());
+        // Convergence is quadratic; more sweeps than this are never needed.
+        for _ in 0..50 {
+            let off = largest(&mut (0..d * d).filter(|at| at / d != at % d).map(|at| a[at]));
+            if off <= f64::EPSILON * norm {
+                break;
+            }
+            for p in 0..d {
+                for q in p + 1..d {
+                    if a[p * d + q] != 0.0 {
+                        rotate(&mut a, &mut v, d, p, q);
+                    }
                 }
             }
         }
+        Self { roots, a, v }
     }
-    // What is above the floor anyway keeps its bits.
-    if (0..d).all(|k| a[k * d + k] >= floor) {
-        return;
+
+    fn eigenvalues(&self) -> Vec<f64> {
+        let d = self.roots.len();
+        (0..d).map(|k| self.a[k * d + k]).collect()
     }
-    for i in 0..d {
-        for j in 0..=i {
-            let sum = (0..d).map(|k| v[i * d + k] * a[k * d + k].max(floor) * v[j * d + k]).sum();
-            (matrix[i * d + j], matrix[j * d + i]) = (sum, sum);
+
+    /// Σ with Λ raised to 1.
+    fn raised(&self) -> Vec<f64> {
+        let (d, Self { roots, v, .. }) = (self.roots.len(), self);
+        let eigenvalues: Vec<f64> = self.eigenvalues().into_iter().map(|lambda| lambda.max(1.0)).collect();
+        let mut matrix = vec![0.0; d * d];
+        for i in 0..d {
+            for j in 0..=i {
+                let sum: f64 = (0..d).map(|k| v[i * d + k] * eigenvalues[k] * v[j * d + k]).sum();
+                let entry = sum * roots[i] * roots[j];
+                (matrix[i * d + j], matrix[j * d + i]) = (entry, entry);
+            }
         }
+        matrix
     }
 }
 
@@ -158,13 +280,41 @@ mod tests {
 
     #[test]
     fn eigenvalues_are_raised_to_the_floor() {
-        // Eigenvalues 3 and −1 of (1, 1)/√2 and (1, −1)/√2.
-        let mut matrix = [1.0, 2.0, 2.0, 1.0];
-        clip(&mut matrix, 2, 1.0);
-        let expected = [2.0, 1.0, 1.0, 2.0];
-        assert!(matrix.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-15), "{matrix:?}");
-        let before = matrix;
-        clip(&mut matrix, 2, 0.5);
-        assert_eq!(matrix, before);
+        let close = |found: &[f64], expected: [f64; 4], unit: f64| {
+            let near = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-14 * unit);
+            assert!(near, "{found:?}, expected {expected:?}");
+        };
+        let given = [9.0, 0.0, 0.0, 9.0];
+        for unit in [1e-12, 1.0, 1e12] {
+            // Eigenvalues 3 and −1 of (1, 1)/√2 and (1, −1)/√2.
+            let matrix = vec![unit, 2.0 * unit, 2.0 * unit, unit];
+            let before = given.map(|x| x * unit);
+            let found = raised(matrix.clone(), &before, &[unit; 2], &[0.0; 2]);
+            close(&found, [2.0 * unit, unit, unit, 2.0 * unit], unit);
+            assert_eq!(raised(found.clone(), &before, &[0.5 * unit; 2], &[0.0; 2]), found);
+            // A given variance below the floor is a bound, too: the model before must be among those allowed.
+            let small = given.map(|x| x * unit / 18.0);
+            close(&raised(matrix, &small, &[unit; 2], &[0.0; 2]), [1.75, 1.25, 1.25, 1.75].map(|x| x * unit), unit);
+        }
+        // The scales of dimensions differ: found in the units of their floors.
+        let found = raised(vec![1e-12, 2.0, 2.0, 1e12], &[9e-12, 0.0, 0.0, 9e12], &[1e-12, 1e12], &[0.0; 2]);
+        for (found, expected) in found.iter().zip([2e-12, 1.0, 1.0, 2e12]) {
+            assert!((found / expected - 1.0).abs() < 1e-14, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn floors_scale_with_what_was_observed() {
+        for unit in [1e-170, 1e-12, 1.0, 1e12, 1e150] {
+            let values: Vec<f64> = [1.0, 7.0, 2.0, 7.0, 3.0, 7.0].iter().map(|x| x * unit).collect();
+            let observations = Observations::Vectors { dimensions: 2, values };
+            let spread = Spread::new(&Sequences { offsets: vec![0, 3], observations });
+            let floors = spread.floors(1e-6);
+            let expected = [2.0 / 3.0, 49.0].map(|x| (1e-6 * x * unit * unit).max(f64::MIN_POSITIVE));
+            let near = floors.iter().zip(expected).all(|(found, expected)| (found / expected - 1.0).abs() < 1e-12);
+            assert!(near, "{floors:?} {expected:?}");
+        }
+        let zero = Observations::Vectors { dimensions: 1, values: vec![0.0; 3] };
+        assert_eq!(Spread::new(&Sequences { offsets: vec![0, 3], observations: zero }).floors(1e-6), [1e-6]);
     }
 }

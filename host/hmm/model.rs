@@ -72,6 +72,34 @@ pub enum Covariances {
     Full(Vec<f64>),
 }
 
+impl Covariances {
+    /// The variances alone, of matrices of `d` rows.
+    #[must_use]
+    pub fn diagonal(self, d: usize) -> Self {
+        match self {
+            Self::Full(matrices) => Self::Diagonal(
+                matrices.chunks_exact(d * d).flat_map(|matrix| matrix.iter().step_by(d + 1)).copied().collect(),
+            ),
+            diagonal => diagonal,
+        }
+    }
+
+    /// As matrices of `d` rows.
+    #[must_use]
+    pub fn full(self, d: usize) -> Self {
+        match self {
+            Self::Diagonal(variances) => {
+                let mut matrices = vec![0.0; variances.len() * d];
+                for (matrix, variances) in matrices.chunks_exact_mut(d * d).zip(variances.chunks_exact(d)) {
+                    matrix.iter_mut().step_by(d + 1).zip(variances).for_each(|(entry, variance)| *entry = *variance);
+                }
+                Self::Full(matrices)
+            }
+            full => full,
+        }
+    }
+}
+
 /// Why a model is none.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {

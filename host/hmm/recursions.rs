@@ -64,7 +64,7 @@ pub trait Recursions {
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// The [M step](super::maximise): goes on to the models that the counts of the last [`e_step`](Self::e_step) make most likely, whose
-    /// covariances have eigenvalues of at least `floor`. Nothing changes where there was none by the models that are set.
+    /// variances are at least the part `floor` of those of all observations. Nothing changes where there was none by the models that are set.
     ///
     /// # Errors
     /// Those of the device.

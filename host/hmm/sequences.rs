@@ -1,5 +1,7 @@
 //! Sequences of observations, of any lengths, one behind the other.
 
+use std::collections::HashMap;
+
 use super::model::{Emissions, Hmm};
 
 /// M sequences, each of length at least 1. Their fields satisfy what [`validated`](Self::validated) checks.
@@ -173,6 +175,41 @@ impl Sequences {
                 },
             }),
         }
+    }
+
+    /// Where a sequence becomes impossible by the model's zeros, whatever the precision: the first position, from 1, at which no state
+    /// that can be reached emits what was observed, or T + 1 where none that it can end in can be reached. Nothing, if it is possible.
+    ///
+    /// The model [emits](Self::check) what was observed.
+    #[must_use]
+    pub fn impossible_at(&self, model: &Hmm, sequence: usize) -> Option<usize> {
+        let n = model.start.len();
+        let emits = |state: usize, at: usize| match (&self.observations, &model.emissions) {
+            (Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
+                probs[state * *symbols as usize + seen[at] as usize] > 0.0
+            }
+            // Normal densities are nowhere 0.
+            _ => true,
+        };
+        // Few of all sets of states come up.
+        let mut successors: HashMap<Vec<bool>, Vec<bool>> = HashMap::new();
+        let mut reached: Vec<bool> = model.start.iter().map(|p| *p > 0.0).collect();
+        for (position, at) in self.range(sequence).enumerate() {
+            if position > 0 {
+                let next = successors.entry(reached).or_insert_with_key(|reached| {
+                    let from = || (0..n).filter(|&state| reached[state]);
+                    (0..n).map(|to| from().any(|state| model.row(state)[to] > 0.0)).collect()
+                });
+                reached = next.clone();
+            }
+            reached.iter_mut().enumerate().for_each(|(state, reached)| *reached = *reached && emits(state, at));
+            if !reached.contains(&true) {
+                return Some(position + 1);
+            }
+        }
+        let end = model.end.as_ref()?;
+        let ends = (0..n).any(|state| reached[state] && end[state] > 0.0);
+        (!ends).then(|| self.range(sequence).len() + 1)
     }
 
     /// The sequence and the position in it, both from 1, of an observation by its place among all.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use warpkov::hmm::io::sequences::{field, word};
 use warpkov::hmm::model::{Hmm, name};
 use warpkov::hmm::recursions::{NO_STATE, posterior_path};
-use warpkov::hmm::sequences::Sequences;
 use warpkov::mdp::io::write_npy;
 
-use super::file::{Data, Input, numbers, only, print_json};
+use super::file::{Data, Given, Input, List, list, numbers, only, print_json};
 use super::{Error, Outcome};
 use crate::cli::file::{extension, write_whole, writes};
 
@@ -22,7 +22,8 @@ use crate::cli::file::{extension, write_whole, writes};
 #[command(after_help = "\
 Examples:
   warpkov hmm decode model.json data.txt
-  warpkov hmm decode dna.json genes.fasta --out paths.txt
+  warpkov hmm decode dna.json genes.fasta.gz --missing marginalise --out islands.bed --states CpG
+  warpkov hmm decode model.json days.csv --columns rain,wind --id station --out states.csv
   warpkov hmm decode model.json data.txt --by posterior --json")]
 pub struct Arguments {
     #[command(flatten)]
@@ -32,9 +33,13 @@ pub struct Arguments {
     /// What is most probable.
     #[arg(long, value_enum, default_value = "viterbi")]
     by: By,
-    /// Write the states to this file instead: .txt as they are printed, .csv, or .npy as numbers (2³² − 1: none).
+    /// Write the states to this file instead: .txt as they are printed, .csv, .bed with a line for each run of a state, or .npy as
+    /// numbers (2³² − 1: none).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// States whose runs are written to a .bed file, by name, or by number from 0 where they have no names [default: all].
+    #[arg(long, value_name = "LIST", value_parser = list, requires = "out")]
+    states: Option<List>,
     /// Print one JSON object.
     #[arg(long, conflicts_with = "out")]
     json: bool,
@@ -53,13 +58,24 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let target = match &arguments.out {
         Some(path) => {
             writes(path)?;
-            Some((path, extension(path, &["txt", "csv", "npy"])?))
+            Some((path, extension(path, &["txt", "csv", "bed", "npy"])?))
         }
         None => None,
     };
-    let (model, sequences) = arguments.data.read(&arguments.input)?;
-    let place = arguments.data.place(&model, &sequences)?;
-    let (mut recursions, device) = (arguments.data.by(&place, &model, &sequences)?, place.name());
+    let bed = matches!(target, Some((_, "bed")));
+    if arguments.states.is_some() && !bed {
+        return Err(Error::Usage("--states chooses what is written with --out to a .bed file".to_owned()));
+    }
+    let given = arguments.data.read(&arguments.input)?;
+    let (model, sequences) = (&given.model, given.sequences());
+    if bed && given.records.skipped {
+        let message = "positions in a .bed file are those of the sequences: with --missing skip they are not known";
+        return Err(Error::Usage(message.to_owned()));
+    }
+    let chosen = chosen(model, arguments.states.as_ref())?;
+    let place = arguments.data.place(&given)?;
+    let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
+    let precision = arguments.data.precision(&place, &given);
     let (states, scores) = match arguments.by {
         By::Viterbi => {
             let decoded = only(recursions.viterbi()?);
@@ -67,10 +83,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         }
         By::Posterior => (posterior_path(&only(recursions.posteriors()?), model.states()), None),
     };
+    given.note_impossible(|sequence| states[sequences.range(sequence).start] != NO_STATE);
     match target {
         Some((path, "npy")) => write_whole(path, |out| write_npy(out, &states))?,
-        Some((path, "csv")) => write_whole(path, |out| write_csv(out, &model, &sequences, &states))?,
-        Some((path, _)) => write_whole(path, |out| write_lines(out, &model, &sequences, &states))?,
+        Some((path, "csv")) => write_whole(path, |out| write_csv(out, &given, &states))?,
+        Some((path, "bed")) => write_whole(path, |out| write_bed(out, &given, &states, &chosen))?,
+        Some((path, _)) => write_whole(path, |out| write_lines(out, &given, &states))?,
         None if arguments.json => {
             let path = |sequence: usize| -> Value {
                 let names = states[sequences.range(sequence)].iter();
@@ -78,24 +96,39 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             };
             let paths: Value = (0..sequences.len()).map(path).collect();
             let scores = scores.map(|scores| numbers(&scores));
-            let object = json!({
-                "paths": paths, "scores": scores, "device": device, "precision": arguments.data.precision,
-            });
+            let mut object = json!({ "paths": paths, "scores": scores, "device": device, "precision": precision });
+            given.describe(&mut object);
             print_json(&mut out, &object)?;
         }
-        None => write_lines(&mut BufWriter::new(out), &model, &sequences, &states)?,
+        None => write_lines(&mut BufWriter::new(out), &given, &states)?,
     }
     Ok(Outcome::Success)
 }
 
-fn write_lines(out: &mut dyn Write, model: &Hmm, sequences: &Sequences, states: &[u32]) -> io::Result<()> {
+/// Whether each state is to be written.
+fn chosen(model: &Hmm, asked: Option<&List>) -> Result<Vec<bool>, Error> {
+    let Some(List(asked)) = asked else { return Ok(vec![true; model.start.len()]) };
+    let mut chosen = vec![false; model.start.len()];
+    let names: Vec<String> = (0..model.states()).map(|state| name(&model.names.states, state)).collect();
+    for text in asked {
+        let Some(state) = names.iter().position(|name| name == text) else {
+            return Err(Error::Usage(format!("--states: the model has no state {text:?}")));
+        };
+        chosen[state] = true;
+    }
+    Ok(chosen)
+}
+
+fn write_lines(out: &mut dyn Write, given: &Given, states: &[u32]) -> io::Result<()> {
+    let sequences = given.sequences();
+    let names = names(&given.model, |name| word(name).into_owned());
     for sequence in 0..sequences.len() {
         let path = &states[sequences.range(sequence)];
         if path[0] == NO_STATE {
             write!(out, "impossible")?;
         } else {
             for (t, &state) in path.iter().enumerate() {
-                write!(out, "{}{}", if t == 0 { "" } else { " " }, name(&model.names.states, state))?;
+                write!(out, "{}{}", if t == 0 { "" } else { " " }, names[state as usize])?;
             }
         }
         writeln!(out)?;
@@ -103,13 +136,42 @@ fn write_lines(out: &mut dyn Write, model: &Hmm, sequences: &Sequences, states: 
     out.flush()
 }
 
-fn write_csv(out: &mut dyn Write, model: &Hmm, sequences: &Sequences, states: &[u32]) -> io::Result<()> {
+fn write_csv(out: &mut dyn Write, given: &Given, states: &[u32]) -> io::Result<()> {
+    let sequences = given.sequences();
+    let names = names(&given.model, field);
     writeln!(out, "sequence,position,state")?;
     for sequence in 0..sequences.len() {
-        for (position, &state) in states[sequences.range(sequence)].iter().enumerate() {
-            let state = if state == NO_STATE { String::new() } else { name(&model.names.states, state) };
-            writeln!(out, "{},{},{state}", sequence + 1, position + 1)?;
+        let (name, start) = (field(&given.records.name(sequence)), given.records.start(sequence));
+        for (position, &state) in (start + 1..).zip(&states[sequences.range(sequence)]) {
+            let state = names.get(state as usize).map_or("", String::as_str);
+            writeln!(out, "{name},{position},{state}")?;
         }
     }
     Ok(())
+}
+
+/// Runs of the states that are chosen: name of the sequence, first position from 0, the one behind the last, and the state. What lies
+/// between parts of a sequence is in no run.
+fn write_bed(out: &mut dyn Write, given: &Given, states: &[u32], chosen: &[bool]) -> io::Result<()> {
+    // Fields end at tabs.
+    let plain = |text: &str| text.replace(|letter: char| letter.is_whitespace() || letter.is_control(), "_");
+    let sequences = given.sequences();
+    let names = names(&given.model, plain);
+    for sequence in 0..sequences.len() {
+        let record = plain(&given.records.name(sequence));
+        let mut at = given.records.start(sequence);
+        for run in states[sequences.range(sequence)].chunk_by(|a, b| a == b) {
+            let (begin, state) = (at, run[0] as usize);
+            at += run.len() as u64;
+            if chosen.get(state) == Some(&true) {
+                writeln!(out, "{record}\t{begin}\t{at}\t{}", names[state])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names of states, as a file has them.
+fn names(model: &Hmm, of: impl Fn(&str) -> String) -> Vec<String> {
+    (0..model.states()).map(|state| of(&name(&model.names.states, state))).collect()
 }

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use warpkov::backend::device::hmm::{Limits, Scan};
 use warpkov::hmm::dispatch::{Dynamic, Place, Precision};
+use warpkov::hmm::io::sequences::{Missing, ReadOptions, Records, Table};
 use warpkov::hmm::io::{self as formats, Format, sequences};
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::sequences::Sequences;
@@ -62,22 +63,119 @@ pub struct Data {
     /// File of the sequences' lengths, where SEQUENCES is one array of NumPy's.
     #[arg(long, value_name = "FILE.npy")]
     lengths: Option<PathBuf>,
-    /// Where to compute: auto, cpu or cuda:N.
+    /// Columns of a table that are observed, by name, or by number from 1: price,volume or '"price, USD",4' [default: all but --id].
+    #[arg(long, value_name = "LIST", value_parser = list)]
+    columns: Option<List>,
+    /// Column of a table whose rows of equal value are one sequence, wherever they stand [default: the first, if it is called sequence].
+    #[arg(long, value_name = "COLUMN")]
+    id: Option<String>,
+    /// Whether the first row of a table is a header. auto: if columns are named, the first one is called sequence, or no observed
+    /// column has an observation there, or what looks like one.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    header: sequences::Header,
+    /// What stands between columns: a character, or tab [default: what the first row has most of: commas, semicolons, tabs].
+    #[arg(long, value_name = "CHARACTER", value_parser = separator)]
+    separator: Option<u8>,
+    /// What to do where an observation is missing (NA, nan, empty) or ambiguous (N or R of DNA, gaps).
+    #[arg(long, value_enum, value_name = "HOW", default_value = "refuse")]
+    missing: Missing,
+    /// Where to compute: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Floating-point type of the recursions.
     #[arg(long, value_enum, default_value = "f64")]
-    pub precision: Precision,
+    precision: Precision,
     /// Whether a GPU cuts sequences into pieces, to look at all of them at one time: few and long ones of models of up to 64 states.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Scan::Auto)]
     scan: Scan,
 }
 
+/// Names between commas; those with commas stand in quotes.
+#[derive(Clone, Debug)]
+pub struct List(pub Vec<String>);
+
+/// Reads a list.
+pub fn list(text: &str) -> Result<List, String> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+    let row = reader.records().next().transpose().map_err(|error| error.to_string())?;
+    let names: Vec<String> = row.iter().flatten().map(|name| name.trim().to_owned()).collect();
+    match names.iter().any(String::is_empty) || names.is_empty() {
+        true => Err("expected names or numbers between commas".to_owned()),
+        false => Ok(List(names)),
+    }
+}
+
+fn separator(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        &[byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\"\n\r.".contains(&byte) => Ok(byte),
+        _ => Err("expected one character, which is no letter, digit, point or quote, or tab".to_owned()),
+    }
+}
+
+/// A model, and sequences for it.
+pub struct Given {
+    /// The model as it was read.
+    pub model: Hmm,
+    /// The sequences, and what their file says of them.
+    pub records: Records,
+    /// The model with symbols for what is ambiguous, where something is.
+    extended: Option<Hmm>,
+    /// The sequences' file, as messages call it.
+    file: String,
+}
+
+impl Given {
+    /// The sequences.
+    pub fn sequences(&self) -> &Sequences {
+        &self.records.sequences
+    }
+
+    /// The model by which the recursions look at the sequences.
+    pub fn emitter(&self) -> &Hmm {
+        self.extended.as_ref().unwrap_or(&self.model)
+    }
+
+    /// Why a sequence, by its number from 0, is not possible.
+    pub fn why_impossible(&self, sequence: usize) -> String {
+        format!("{}: {}", self.file, self.records.why_impossible(&self.model, sequence))
+    }
+
+    /// Says of the first sequence that is not possible why; `possible` tells of each whether it is.
+    pub fn note_impossible(&self, possible: impl Fn(usize) -> bool) {
+        let mut impossible = (0..self.sequences().len()).filter(|&sequence| !possible(sequence));
+        if let Some(first) = impossible.next() {
+            let more = match impossible.count() {
+                0 => String::new(),
+                more => format!("; and {more} more are not possible"),
+            };
+            eprintln!("note: {}{more}", self.why_impossible(first));
+        }
+    }
+
+    /// Adds what a file says of its sequences to an object.
+    pub fn describe(&self, object: &mut Value) {
+        let Records { names, starts, notes, .. } = &self.records;
+        if !names.is_empty() {
+            object["names"] = names.clone().into();
+        }
+        if !starts.is_empty() {
+            object["starts"] = starts.clone().into();
+        }
+        if !notes.is_empty() {
+            object["notes"] = notes.clone().into();
+        }
+    }
+}
+
 impl Data {
     /// Reads model and sequences.
-    pub fn read(&self, input: &Input) -> Result<(Hmm, Sequences), Error> {
+    pub fn read(&self, input: &Input) -> Result<Given, Error> {
         if (&input.model, &self.sequences) == (&ModelFile::Standard, &ModelFile::Standard) {
             return Err(Error::Usage("model and sequences cannot both come from the standard input".to_owned()));
+        }
+        if (self.precision, self.device) == (Precision::Tf32, DeviceChoice::Cpu) {
+            return Err(Error::Usage("--precision tf32 needs a GPU: on a CPU there is f32".to_owned()));
         }
         match &self.sequences {
             ModelFile::Standard => reads_standard_input()?,
@@ -86,26 +184,53 @@ impl Data {
         self.lengths.as_deref().map_or(Ok(()), reads)?;
         let _starting = self.sequences.start(self.device);
         let model = input.read()?;
-        let sequences = match (&self.sequences, &self.lengths) {
-            (ModelFile::Standard, Some(_)) => {
+        let table = Table {
+            header: self.header,
+            columns: self.columns.clone().map(|List(names)| names).unwrap_or_default(),
+            id: self.id.clone(),
+            separator: self.separator,
+        };
+        let options = ReadOptions { format: self.format, lengths: self.lengths.clone(), table, missing: self.missing };
+        let (records, file) = match &self.sequences {
+            ModelFile::Standard if self.lengths.is_some() => {
                 return Err(Error::Usage("--lengths needs sequences from a file".to_owned()));
             }
-            (ModelFile::Standard, None) => {
-                sequences::read_from(io::stdin().lock(), "standard input", self.format, &model)?
+            ModelFile::Standard => {
+                let file = "standard input";
+                (sequences::read_from_with(io::stdin().lock(), file, &options, &model)?, file.to_owned())
             }
-            (ModelFile::At(path), lengths) => sequences::read(path, lengths.as_deref(), self.format, &model)?,
+            ModelFile::At(path) => (sequences::read_with(path, &options, &model)?, path.display().to_string()),
         };
-        Ok((model, sequences))
+        for note in &records.notes {
+            eprintln!("note: {note}");
+        }
+        let extended = (!records.sets.is_empty()).then(|| records.extended(&model).into_owned());
+        Ok(Given { model, records, extended, file })
+    }
+
+    /// Whether what is ambiguous is summed over.
+    pub fn marginalises(&self) -> bool {
+        self.missing == Missing::Marginalise
     }
 
     /// Where the recursions are to run.
-    pub fn place(&self, model: &Hmm, sequences: &Sequences) -> Result<Place, Error> {
-        Ok(Place::open(self.device, model, sequences)?)
+    pub fn place(&self, given: &Given) -> Result<Place, Error> {
+        Ok(Place::open(self.device, given.emitter(), given.sequences())?)
+    }
+
+    /// The precision that the recursions have there: only a GPU has TF32, for products of many states.
+    pub fn precision(&self, place: &Place, given: &Given) -> Precision {
+        match (self.precision, place) {
+            (Precision::Tf32, Place::Cpu) => Precision::F32,
+            (Precision::Tf32, _) if given.model.states() <= Precision::TF32_STATES => Precision::F32,
+            (precision, _) => precision,
+        }
     }
 
     /// The recursions by one model.
-    pub fn by<'p>(&self, place: &'p Place, model: &Hmm, sequences: &'p Sequences) -> Result<Dynamic<'p>, Error> {
-        let mut recursions = self.recursions(place, model, 1, sequences)?;
+    pub fn by<'p>(&self, place: &'p Place, given: &'p Given) -> Result<Dynamic<'p>, Error> {
+        let model = given.emitter();
+        let mut recursions = self.recursions(place, model, 1, given.sequences())?;
         recursions.set_models(std::slice::from_ref(model))?;
         Ok(recursions)
     }

@@ -23,12 +23,20 @@ Examples:
 pub enum Family {
     Random(Random),
     LeftRight(Bakis),
-    IceCream(Output),
+    IceCream(IceCreams),
 }
 
-/// Where to write the model. Of ice creams it is Eisner's: how many were eaten a day tells whether it was cold or hot.
+/// Generates Eisner's model: how many ice creams were eaten a day tells whether it was cold or hot.
 #[derive(Args)]
-pub struct Output {
+#[command(after_help = "Examples:\n  warpkov hmm generate ice-cream --out ice-cream.json")]
+pub struct IceCreams {
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Where to write the model.
+#[derive(Args)]
+struct Output {
     /// Where to write the model, or - for the standard output.
     #[arg(long, value_name = "FILE|-")]
     out: ModelFile,
@@ -97,7 +105,7 @@ impl Family {
         match self {
             Self::Random(arguments) => &arguments.output,
             Self::LeftRight(arguments) => &arguments.output,
-            Self::IceCream(output) => output,
+            Self::IceCream(arguments) => &arguments.output,
         }
     }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use warpkov::hmm::model::{Hmm, name};
+use warpkov::hmm::io::sequences::field;
+use warpkov::hmm::model::name;
 use warpkov::hmm::plot::draw_posteriors;
-use warpkov::hmm::sequences::Sequences;
 use warpkov::mdp::io::write_npy_rows;
 
-use super::file::{Data, Input, numbers, only, print_json};
+use super::file::{Data, Given, Input, numbers, only, print_json};
 use super::{Error, Outcome};
 use crate::cli::file::{extension, plot_format, write_whole, writes};
 
@@ -52,24 +52,29 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         None => None,
     };
     let format = arguments.plot.as_deref().map(plot_format).transpose()?;
-    let (model, sequences) = arguments.data.read(&arguments.input)?;
+    let given = arguments.data.read(&arguments.input)?;
+    let (model, sequences) = (&given.model, given.sequences());
     if arguments.sequence > sequences.len() as u64 {
         let (found, count) = (arguments.sequence, sequences.len());
         return Err(Error::Usage(format!("--sequence {found}: expected 1 to {count}, the number of sequences")));
     }
-    let place = arguments.data.place(&model, &sequences)?;
-    let (mut recursions, device) = (arguments.data.by(&place, &model, &sequences)?, place.name());
+    let place = arguments.data.place(&given)?;
+    let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
+    let precision = arguments.data.precision(&place, &given);
     let posteriors = only(recursions.posteriors()?);
     let n = model.start.len();
+    given.note_impossible(|sequence| posteriors[sequences.range(sequence).start * n..][..n].iter().any(|p| *p > 0.0));
     match target {
         Some((path, "npy")) => write_whole(path, |out| write_npy_rows(out, &posteriors, n))?,
-        Some((path, _)) => write_whole(path, |out| write_csv(out, &model, &sequences, &posteriors))?,
+        Some((path, _)) => write_whole(path, |out| write_csv(out, &given, &posteriors))?,
         None => {}
     }
     if let (Some(path), Some(format)) = (&arguments.plot, format) {
         let range = sequences.range(arguments.sequence as usize - 1);
-        let title = format!("{}, sequence {}: posterior of states", arguments.input.name(), arguments.sequence);
-        let picture = draw_posteriors(&title, &model, &posteriors[range.start * n..range.end * n], format)?;
+        let name = given.records.name(arguments.sequence as usize - 1);
+        let first = given.records.start(arguments.sequence as usize - 1) + 1;
+        let title = format!("{}, sequence {name}: posterior of states", arguments.input.name());
+        let picture = draw_posteriors(&title, model, &posteriors[range.start * n..range.end * n], first, format)?;
         write_whole(path, |out| out.write_all(&picture))?;
     }
     if arguments.json {
@@ -78,24 +83,27 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             posteriors[range.start * n..range.end * n].chunks_exact(n).map(numbers).collect()
         };
         let all: Value = (0..sequences.len()).map(rows).collect();
-        let object = json!({ "posteriors": all, "device": device, "precision": arguments.data.precision });
+        let mut object = json!({ "posteriors": all, "device": device, "precision": precision });
+        given.describe(&mut object);
         print_json(&mut out, &object)?;
     } else if target.is_none() {
-        write_csv(&mut BufWriter::new(out), &model, &sequences, &posteriors)?;
+        write_csv(&mut BufWriter::new(out), &given, &posteriors)?;
     }
     Ok(Outcome::Success)
 }
 
-fn write_csv(out: &mut dyn Write, model: &Hmm, sequences: &Sequences, posteriors: &[f64]) -> io::Result<()> {
+fn write_csv(out: &mut dyn Write, given: &Given, posteriors: &[f64]) -> io::Result<()> {
+    let (model, sequences) = (&given.model, given.sequences());
     let n = model.start.len();
     write!(out, "sequence,position")?;
     for state in 0..model.states() {
-        write!(out, ",{}", name(&model.names.states, state))?;
+        write!(out, ",{}", field(&name(&model.names.states, state)))?;
     }
     writeln!(out)?;
     for sequence in 0..sequences.len() {
-        for (position, at) in sequences.range(sequence).enumerate() {
-            write!(out, "{},{}", sequence + 1, position + 1)?;
+        let (name, start) = (field(&given.records.name(sequence)), given.records.start(sequence));
+        for (position, at) in (start + 1..).zip(sequences.range(sequence)) {
+            write!(out, "{name},{position}")?;
             for p in &posteriors[at * n..][..n] {
                 write!(out, ",{p:?}")?;
             }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use warpkov::hmm::io::sequences::{self, Format};
+use warpkov::hmm::io::sequences::{self, Format, word};
 use warpkov::hmm::model::name;
 use warpkov::hmm::sample::sample;
 use warpkov::mdp::io::write_npy;
@@ -78,7 +78,8 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
             "npy" => write_npy(out, &drawn.states),
             _ => (0..drawn.sequences.len()).try_for_each(|sequence| {
                 let states = drawn.states[drawn.sequences.range(sequence)].iter();
-                let names: Vec<String> = states.map(|&state| name(&model.names.states, state)).collect();
+                let names: Vec<String> =
+                    states.map(|&state| word(&name(&model.names.states, state)).into_owned()).collect();
                 writeln!(out, "{}", names.join(" "))
             }),
         })?;

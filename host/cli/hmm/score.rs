@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use warpkov::hmm::io::sequences::field;
 use warpkov::hmm::train::{aic, bic};
 use warpkov::mdp::io::write_npy;
 
@@ -24,7 +25,7 @@ pub struct Arguments {
     input: Input,
     #[command(flatten)]
     data: Data,
-    /// Write ln P(O) of each sequence to this file, .csv or .npy.
+    /// Write ln P(O) of each sequence to this file: .csv, with their names, or .npy.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object.
@@ -41,32 +42,38 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         }
         None => None,
     };
-    let (model, sequences) = arguments.data.read(&arguments.input)?;
-    let place = arguments.data.place(&model, &sequences)?;
-    let (mut recursions, device) = (arguments.data.by(&place, &model, &sequences)?, place.name());
+    let given = arguments.data.read(&arguments.input)?;
+    let (model, sequences) = (&given.model, given.sequences());
+    let place = arguments.data.place(&given)?;
+    let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
+    let precision = arguments.data.precision(&place, &given);
     let logs = only(recursions.log_likelihoods()?);
     if let Some((path, format)) = target {
         write_whole(path, |out| match format {
             "npy" => write_npy(out, &logs),
             _ => {
                 writeln!(out, "sequence,log_likelihood")?;
-                logs.iter().enumerate().try_for_each(|(index, log)| writeln!(out, "{},{log:?}", index + 1))
+                let rows = logs.iter().enumerate();
+                rows.map(|(index, log)| (given.records.name(index), log))
+                    .try_for_each(|(name, log)| writeln!(out, "{},{log:?}", field(&name)))
             }
         })?;
     }
     let total: f64 = logs.iter().sum();
-    let (aic, bic) = (aic(&model, total), bic(&model, &sequences, total));
+    let (aic, bic) = (aic(model, total), bic(model, sequences, total));
     let (count, steps) = (sequences.len(), sequences.steps());
+    let possible = |index: usize| logs[index] > f64::NEG_INFINITY;
+    given.note_impossible(possible);
     if arguments.json {
-        let object = json!({
+        let mut object = json!({
             "sequences": count, "observations": steps, "log_likelihood": number(total), "aic": number(aic),
-            "bic": number(bic), "device": device, "precision": arguments.data.precision,
-            "log_likelihoods": numbers(&logs),
+            "bic": number(bic), "device": device, "precision": precision, "log_likelihoods": numbers(&logs),
         });
+        given.describe(&mut object);
         print_json(&mut out, &object)?;
         return Ok(Outcome::Success);
     }
-    let impossible = logs.iter().filter(|log| **log == f64::NEG_INFINITY).count();
+    let impossible = (0..count).filter(|&index| !possible(index)).count();
     let (least, most) =
         (logs.iter().copied().fold(f64::INFINITY, f64::min), logs.iter().copied().fold(f64::NEG_INFINITY, f64::max));
     writeln!(out, "Sequences        {count}, {steps} observations")?;
@@ -76,6 +83,6 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         writeln!(out, "  not possible   {impossible}")?;
     }
     writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-    writeln!(out, "Device           {device}, {}", arguments.data.precision)?;
+    writeln!(out, "Device           {device}, {precision}")?;
     Ok(Outcome::Success)
 }

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use warpkov::hmm::generate::restart;
-use warpkov::hmm::io::Format;
-use warpkov::hmm::model::Hmm;
+use warpkov::hmm::io::{self as formats, Format};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm};
 use warpkov::hmm::plot::draw_training;
-use warpkov::hmm::train::{Options, Pseudocounts, Round, Status, aic, bic, train};
+use warpkov::hmm::train::{self as training, Held, Options, Pseudocounts, Round, Spread, Status, aic, bic, train};
 use warpkov::interrupt;
 
 use super::file::{Data, Input, numbers, output_format, print_json, write};
@@ -44,15 +44,19 @@ pub struct Arguments {
     /// Iterations at most.
     #[arg(long, value_name = "N", default_value_t = 100)]
     iterations: u32,
-    /// Converged is what rises by no more than this part of its log-likelihood.
+    /// Stop when the relative increase of the log-likelihood is at most X.
     #[arg(long, value_name = "X", default_value = "1e-6", value_parser = number::non_negative)]
     tolerance: f64,
     /// What to add to each expected count of π, A, B and ends that is not always 0: a Dirichlet prior.
     #[arg(long, value_name = "C", default_value = "0", value_parser = number::non_negative)]
     pseudocount: f64,
-    /// The least eigenvalue of covariances.
-    #[arg(long, value_name = "V", default_value = "1e-6", value_parser = number::positive)]
+    /// Least variance in each dimension that training may come to, as a fraction of the variance of all observations there. Smaller ones in
+    /// MODEL stay.
+    #[arg(long, value_name = "X", default_value = "1e-9", value_parser = number::positive)]
     floor: f64,
+    /// Covariances to train [default: as MODEL has them].
+    #[arg(long, value_enum, value_name = "KIND")]
+    covariances: Option<Kind>,
     /// Write the trained model to this file, or - for the standard output.
     #[arg(long, value_name = "FILE|-")]
     out: Option<ModelFile>,
@@ -70,6 +74,29 @@ pub struct Arguments {
     quiet: bool,
 }
 
+/// Which entries of covariances are trained.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Kind {
+    /// The variances alone.
+    Diagonal,
+    /// All of them.
+    Full,
+}
+
+/// The model with covariances of a kind.
+fn with_covariances(mut model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
+    let Some(kind) = kind else { return Ok(model) };
+    let Emissions::Gaussian { dimensions, covariances, .. } = &mut model.emissions else {
+        return Err(Error::Usage("--covariances is for models that emit numbers".to_owned()));
+    };
+    let (d, given) = (*dimensions as usize, std::mem::replace(covariances, Covariances::Diagonal(Vec::new())));
+    *covariances = match kind {
+        Kind::Diagonal => given.diagonal(d),
+        Kind::Full => given.full(d),
+    };
+    Ok(model)
+}
+
 /// Reads, trains, writes, prints.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let format = arguments.out.as_ref().map(|file| output_format(file, arguments.to)).transpose()?;
@@ -78,19 +105,29 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     if streamed && arguments.json {
         return Err(Error::Usage("--json and --out - both print to the standard output".to_owned()));
     }
-    let (model, sequences) = arguments.data.read(&arguments.input)?;
-    let place = arguments.data.place(&model, &sequences)?;
+    if arguments.data.marginalises() {
+        let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
+        return Err(Error::Usage(message.to_owned()));
+    }
+    let given = arguments.data.read(&arguments.input)?;
+    let sequences = given.sequences();
+    let model = with_covariances(given.model.clone(), arguments.covariances)?;
+    if let Some(format) = format {
+        formats::holds(format, &model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
+    }
+    let place = arguments.data.place(&given)?;
+    let precision = arguments.data.precision(&place, &given);
     let count = arguments.restarts as usize + 1;
-    let (mut recursions, device) = (arguments.data.recursions(&place, &model, count, &sequences)?, place.name());
+    let (mut recursions, device) = (arguments.data.recursions(&place, &model, count, sequences)?, place.name());
     let pseudocount = arguments.pseudocount;
     let options = Options {
         iterations: arguments.iterations,
         tolerance: arguments.tolerance,
         pseudocounts: Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount },
         floor: arguments.floor,
-        slack: arguments.data.precision.slack(),
+        slack: precision.slack(),
     };
-    let random = |stream: u32| restart(&model, &sequences, arguments.seed, stream.into());
+    let random = |stream: u32| restart(&model, sequences, arguments.seed, stream.into());
     let random: Vec<Hmm> = (0..arguments.restarts).map(random).collect();
     let models = std::iter::once(model).chain(random).collect();
     handle_interrupts();
@@ -101,7 +138,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let begun = Instant::now();
-    let trained = train(&mut *recursions, models, &options, &mut observe)?;
+    let trained = train(&mut *recursions, models, &options, &mut observe).map_err(|error| match error {
+        training::Error::Impossible { sequence } => {
+            Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
+        }
+        error => error.into(),
+    })?;
     let seconds = begun.elapsed().as_secs_f64();
     drop(progress);
     let best = trained.best();
@@ -120,19 +162,40 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         }
         _ => Ok(()),
     };
-    let (aic, bic) = (aic(&best.model, log), bic(&best.model, &sequences, log));
+    let (aic, bic) = (aic(&best.model, log), bic(&best.model, sequences, log));
+    let held = match iterations {
+        0 => Held::default(),
+        _ => Held::new(&best.model, &Spread::new(sequences).floors(arguments.floor)),
+    };
+    if held.states > 0 {
+        let Held { states, variances } = held;
+        let all = best.model.states();
+        eprintln!(
+            "note: the floor holds {variances} variances, in {states} of {all} states (--floor {:e})",
+            arguments.floor
+        );
+    }
+    if let Some(from) = best.fell {
+        let to = best.objective();
+        eprintln!(
+            "note: the likelihood fell from {from} to {to}: {precision} is too inexact for this model and these sequences"
+        );
+    }
     let status = match trained.status {
         Status::Converged => "converged",
         Status::Iterations => "not converged",
         Status::Interrupted => "interrupted",
+        Status::Fell => "not converged",
     };
     if arguments.json {
-        let object = json!({
+        let mut object = json!({
             "status": status, "iterations": iterations, "log_likelihood": log, "aic": aic, "bic": bic,
             "log_likelihoods": numbers(&best.log_likelihoods), "best": trained.best, "models": trained.runs.len(),
             "all": trained.runs.iter().map(|run| run.log_likelihood()).collect::<Vec<_>>(),
-            "seconds": seconds, "device": device, "precision": arguments.data.precision,
+            "seconds": seconds, "device": device, "precision": precision, "floor": arguments.floor, "floored": held,
+            "fell": best.fell,
         });
+        given.describe(&mut object);
         print_json(&mut out, &object)?;
     } else {
         // The model has the standard output.
@@ -144,13 +207,13 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         writeln!(report, "Status           {status} after {iterations} iterations{starts}")?;
         writeln!(report, "ln P(O)          {:.6} at first, {log:.6} at last", best.log_likelihoods[0])?;
         writeln!(report, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-        writeln!(report, "Time             {seconds:.3} s on {device}, {}", arguments.data.precision)?;
+        writeln!(report, "Time             {seconds:.3} s on {device}, {precision}")?;
     }
     written?;
     drawn?;
     Ok(match trained.status {
         Status::Converged => Outcome::Success,
-        Status::Iterations => Outcome::Negative,
+        Status::Iterations | Status::Fell => Outcome::Negative,
         Status::Interrupted => Outcome::Interrupted,
     })
 }

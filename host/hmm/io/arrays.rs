@@ -1,8 +1,10 @@
 //! The arrays of hmmlearn's models: `startprob_`, N; `transmat_`, N × N; `emissionprob_`, N × V, or `means_`, N × D, with
 //! `covars_`, N × D or N × D × D. In an archive, `.npz`, or one by one in a folder.
 //!
-//! hmmlearn gives N × D × D for diagonal covariances too: where all others are 0 they are read as diagonal. Ours may also have
-//! `end_`, N, and the texts `states_` and `symbols_`.
+//! The shape tells diagonal covariances, N × D, from full ones, N × D × D, whatever numbers are in them. hmmlearn's property `covars_`
+//! is N × D × D for every type: where the text `covariance_type` is there, it decides. Of `diag` and `spherical`, whose array may also
+//! be N, only the diagonals are taken; one matrix, D × D, of `tied` ones is that of each state. Ours may also have `end_`, N, and the
+//! texts `states_` and `symbols_`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -76,14 +78,12 @@ fn model(mut arrays: impl Arrays) -> io::Result<Hmm> {
         if rows != n {
             return Err(wrong("means_", &shape, &format!("{n} × D")));
         }
-        let covariances = match array(&mut arrays, "covars_")? {
-            (shape, variances) if shape == [n, d] => Covariances::Diagonal(variances),
-            (shape, matrices) if shape == [n, d, d] => match diagonal(&matrices, d) {
-                Some(variances) => Covariances::Diagonal(variances),
-                None => Covariances::Full(matrices),
-            },
-            (shape, _) => return Err(wrong("covars_", &shape, &format!("{n} × {d} or {n} × {d} × {d}"))),
+        let kind = match arrays.has("covariance_type") {
+            true => arrays.with("covariance_type", |reader| npy::read_texts(reader))?.into_iter().next(),
+            false => None,
         };
+        let (shape, numbers) = array(&mut arrays, "covars_")?;
+        let covariances = covariances(kind.as_deref(), &shape, numbers, n, d)?;
         Emissions::Gaussian { dimensions: number(d)?, means, covariances }
     } else {
         return Err(invalid("array emissionprob_ is missing, and so is means_"));
@@ -110,11 +110,26 @@ fn wrong(name: &str, shape: &[usize], expected: &str) -> io::Error {
     invalid(format!("{name} is of shape {shape:?}, expected {expected}"))
 }
 
-/// The variances, where all else is 0.
-fn diagonal(matrices: &[f64], d: usize) -> Option<Vec<f64>> {
-    let on = |at: &usize| at / d % d == at % d;
-    let zero = d == 0 || (0..matrices.len()).filter(|at| !on(at)).all(|at| matrices[at] == 0.0);
-    zero.then(|| (0..matrices.len()).filter(on).map(|at| matrices[at]).collect())
+/// Covariances of N states, by their type, else by their shape.
+fn covariances(kind: Option<&str>, shape: &[usize], numbers: Vec<f64>, n: usize, d: usize) -> io::Result<Covariances> {
+    let (diagonal, matrices) = (shape == [n, d], shape == [n, d, d]);
+    Ok(match kind {
+        None | Some("diag") if diagonal => Covariances::Diagonal(numbers),
+        None | Some("full" | "tied") if matrices => Covariances::Full(numbers),
+        Some("diag" | "spherical") if matrices => Covariances::Full(numbers).diagonal(d),
+        Some("spherical") if shape == [n] || shape == [n, 1] => {
+            Covariances::Diagonal(numbers.iter().flat_map(|&variance| std::iter::repeat_n(variance, d)).collect())
+        }
+        Some("tied") if shape == [d, d] => Covariances::Full(numbers.repeat(n)),
+        None => return Err(wrong("covars_", shape, &format!("{n} × {d} or {n} × {d} × {d}"))),
+        Some("diag") => return Err(wrong("covars_", shape, &format!("{n} × {d} as covariance_type is diag"))),
+        Some("full") => return Err(wrong("covars_", shape, &format!("{n} × {d} × {d} as covariance_type is full"))),
+        Some("spherical") => return Err(wrong("covars_", shape, &format!("{n} as covariance_type is spherical"))),
+        Some("tied") => return Err(wrong("covars_", shape, &format!("{d} × {d} as covariance_type is tied"))),
+        Some(other) => {
+            return Err(invalid(format!("covariance_type is {other:?}, expected diag, full, spherical or tied")));
+        }
+    })
 }
 
 /// Writes a model to an archive.
@@ -137,10 +152,17 @@ pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
         Emissions::Gaussian { dimensions, means, covariances } => {
             let d = *dimensions as usize;
             put("means_", &[n, d], means)?;
-            match covariances {
-                Covariances::Diagonal(variances) => put("covars_", &[n, d], variances)?,
-                Covariances::Full(matrices) => put("covars_", &[n, d, d], matrices)?,
-            }
+            let kind = match covariances {
+                Covariances::Diagonal(variances) => {
+                    put("covars_", &[n, d], variances)?;
+                    "diag"
+                }
+                Covariances::Full(matrices) => {
+                    put("covars_", &[n, d, d], matrices)?;
+                    "full"
+                }
+            };
+            archive.add("covariance_type", |out| npy::write_texts(out, &[kind]))?;
         }
     }
     for (name, texts) in [("states_", &model.names.states), ("symbols_", &model.names.symbols)] {

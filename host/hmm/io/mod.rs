@@ -12,7 +12,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use super::model::{Hmm, Invalid};
+use super::model::{Emissions, Hmm, Invalid};
 use crate::input::{Input, plain_name};
 use crate::mdp;
 use crate::mdp::io::BUFFER;
@@ -170,6 +170,17 @@ fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Hmm, Error
 
 fn validated(model: Hmm, file: String) -> Result<Hmm, Error> {
     model.validated().map_err(|source| Error::Model { file, source })
+}
+
+/// Whether a format has a place for what a model has.
+///
+/// # Errors
+/// If it has none, with what that is.
+pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
+    match (format, &model.emissions, &model.end) {
+        (Format::Umdhmm, Emissions::Gaussian { .. }, _) | (Format::Umdhmm, _, Some(_)) => Err(umdhmm::NO_PLACE),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a model to `path`, whole or not at all.

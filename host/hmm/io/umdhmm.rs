@@ -6,6 +6,9 @@ use super::Error;
 use crate::hmm::model::{Emissions, Hmm, Names};
 use crate::mdp::io::lines::{Put, integer, no_place, quoted, real};
 
+/// What cannot be written.
+pub const NO_PLACE: &str = "UMDHMM's format has no place for ends and for vectors";
+
 /// Words, and the lines that they are in.
 pub struct Words<'t> {
     text: &'t [u8],
@@ -89,7 +92,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Hmm, Error> {
 pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
     let n = model.start.len();
     let (Emissions::Categorical { symbols, probs }, None) = (&model.emissions, &model.end) else {
-        return Err(no_place("UMDHMM's format has no place for ends and for vectors".to_owned()));
+        return Err(no_place(NO_PLACE.to_owned()));
     };
     let matrices = [("A:", &model.transitions, n), ("B:", probs, *symbols as usize), ("pi:", &model.start, n)];
     writeln!(out, "M= {symbols}\nN= {n}")?;

@@ -35,9 +35,38 @@ pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<
             if descr.contains('O') { ": Python objects; save the arrays they are made of one by one" } else { "" };
         return Err(invalid(format!("found elements of type '{descr}'{hint}, expected numbers")));
     };
-    let elements = binary::elements(reader, encoding, count)?;
+    let mut reader = Counted { reader, bytes: 0 };
+    let elements = binary::elements(&mut reader, encoding, count).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => cut(format!("it has {} of {count} numbers", reader.bytes / encoding.size)),
+        _ => error,
+    })?;
     let elements = if fortran && shape.len() > 1 { transposed(&shape, &elements) } else { elements };
     Ok(Tensor { shape, elements })
+}
+
+/// Whether the array that begins so is of floating-point numbers.
+pub fn is_float(mut start: &[u8]) -> bool {
+    let header = Header::read(&mut start).ok();
+    header.and_then(|header| encoding(&header.descr)).is_some_and(|encoding| encoding.kind == Kind::Float)
+}
+
+/// A file that ends too early.
+fn cut(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, format!("is cut: {message}"))
+}
+
+/// Counts what is read.
+struct Counted<'r, R: ?Sized> {
+    reader: &'r mut R,
+    bytes: usize,
+}
+
+impl<R: Read + ?Sized> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.bytes += count;
+        Ok(count)
+    }
 }
 
 /// Reads an array of texts.
@@ -98,14 +127,18 @@ struct Header {
 impl Header {
     fn read(reader: &mut (impl Read + ?Sized)) -> io::Result<Self> {
         let mut start = [0; 8];
-        reader.read_exact(&mut start)?;
+        let begun = |error: io::Error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => cut("it ends before its numbers begin".to_owned()),
+            _ => error,
+        };
+        reader.read_exact(&mut start).map_err(begun)?;
         if !start.starts_with(MAGIC) {
             return Err(invalid("is no array of NumPy: it does not begin with \\x93NUMPY"));
         }
         let mut length = [0; 4];
         match start[6] {
-            1 => reader.read_exact(&mut length[..2])?,
-            2 | 3 => reader.read_exact(&mut length)?,
+            1 => reader.read_exact(&mut length[..2]).map_err(begun)?,
+            2 | 3 => reader.read_exact(&mut length).map_err(begun)?,
             version => return Err(invalid(format!("is of version {version}, expected 1, 2 or 3"))),
         }
         let length = u32::from_le_bytes(length) as usize;
@@ -113,7 +146,7 @@ impl Header {
             return Err(invalid(format!("has a header of {length} bytes, expected at most {LONGEST_HEADER}")));
         }
         let mut header = vec![0; length];
-        reader.read_exact(&mut header)?;
+        reader.read_exact(&mut header).map_err(begun)?;
         let text = String::from_utf8_lossy(&header);
         Self::parse(&text)
             .ok_or_else(|| invalid(format!("has the header {:?}, expected descr, fortran_order, shape", text.trim())))
@@ -247,5 +280,12 @@ mod tests {
         assert!(message::<f64>(&huge).contains("has the header"));
         let long = read::<f64>(&mut &numpy("<f8", "False", "(9000000000000000,)", &[0; 16])[..]).unwrap_err();
         assert_eq!(long.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(long.to_string(), "is cut: it has 2 of 9000000000000000 numbers");
+        let whole = numpy("<f8", "False", "(2,)", &[0; 16]);
+        assert_eq!(message::<f64>(&whole[..140]), "is cut: it has 1 of 2 numbers");
+        for length in [0, 5, 9, 100] {
+            assert_eq!(message::<f64>(&whole[..length]), "is cut: it ends before its numbers begin");
+        }
+        assert!(is_float(&whole) && !is_float(&numpy("<i8", "False", "(2,)", &[])) && !is_float(b""));
     }
 }

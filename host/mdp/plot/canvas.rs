@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::element::{BitMapElement, PathElement, Polygon, Rectangle};
 use plotters::prelude::{DrawingArea, DrawingBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, IntoFont, RGBColor, register_font};
+use plotters::style::{Color, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle, register_font};
 
 use super::PlotError;
 
@@ -86,13 +86,22 @@ impl<B: DrawingBackend> Canvas<B> {
 
     /// Writes a text of `size` units.
     pub fn text(&self, at: Point, size: i32, color: RGBColor, anchor: Anchor, text: &str) -> Result<(), PlotError> {
+        self.area.draw_text(text, &self.style(size, color, anchor), self.pixel(at)).map_err(failed)
+    }
+
+    /// Writes a text of `size` units that is read upwards.
+    pub fn upright(&self, at: Point, size: i32, color: RGBColor, anchor: Anchor, text: &str) -> Result<(), PlotError> {
+        let style = self.style(size, color, anchor).transform(FontTransform::Rotate270);
+        self.area.draw_text(text, &style, self.pixel(at)).map_err(failed)
+    }
+
+    fn style(&self, size: i32, color: RGBColor, anchor: Anchor) -> TextStyle<'static> {
         let horizontal = match anchor {
             Anchor::Start => HPos::Left,
             Anchor::Middle => HPos::Center,
             Anchor::End => HPos::Right,
         };
-        let style = (FAMILY, size * self.scale).into_font().color(&color).pos(Pos::new(horizontal, VPos::Center));
-        self.area.draw_text(text, &style, self.pixel(at)).map_err(failed)
+        (FAMILY, size * self.scale).into_font().color(&color).pos(Pos::new(horizontal, VPos::Center))
     }
 
     /// Writes a label of `size` units, in which `^` raises what follows: `10^-5`.
@@ -122,7 +131,7 @@ impl<B: DrawingBackend> Canvas<B> {
     }
 
     /// The width of a text of `size` units.
-    fn width(&self, size: i32, text: &str) -> Result<i32, PlotError> {
+    pub fn width(&self, size: i32, text: &str) -> Result<i32, PlotError> {
         let style = (FAMILY, size * self.scale).into_font().into();
         let (width, _) = self.area.estimate_text_size(text, &style).map_err(failed)?;
         Ok(width as i32 / self.scale)

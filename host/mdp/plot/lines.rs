@@ -51,8 +51,11 @@ impl Picture for Lines<'_> {
         };
         let ((left, right), (low, high)) = (range(|point| point.0), range(|point| point.1));
         let margin = 0.03 * (high - low);
+        let mut abscissas = self.lines.iter().flat_map(|line| &line.points).map(|point| point.0);
+        // Iterations and the like.
+        let whole = right - left >= 2.0 && abscissas.all(|x| x.fract() == 0.0);
         let (x_axis, y_axis) =
-            (Axis::linear(left, right, 8, false), Axis::linear(low - margin, high + margin, 8, false));
+            (Axis::linear(left, right, 8, whole), Axis::linear(low - margin, high + margin, 8, false));
         let place = |&(x, y): &(f64, f64)| -> Point {
             (
                 FRAME.x + (x_axis.part(x) * f64::from(FRAME.width)).round() as i32,

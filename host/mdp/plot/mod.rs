@@ -20,7 +20,7 @@ use chart::{Chart, Scale};
 
 mod bounds;
 pub(crate) mod canvas;
-mod chart;
+pub(crate) mod chart;
 mod heat;
 pub(crate) mod lines;
 mod scaling;

@@ -4,6 +4,7 @@
 //! on how many cores there are.
 
 use std::convert::Infallible;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
@@ -11,7 +12,7 @@ use self::chain::Chain;
 use self::statistics::Sums;
 use self::sweeps::LogProduct;
 use super::super::Precise;
-use crate::hmm::maximise::{Pseudocounts, maximise};
+use crate::hmm::maximise::{Pseudocounts, Spread, maximise};
 use crate::hmm::model::Hmm;
 use crate::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions};
 use crate::hmm::sequences::Sequences;
@@ -45,6 +46,8 @@ pub struct Batch<'s, T> {
     models: Vec<Chain<T>>,
     /// Of the last E step.
     expected: Vec<Expected>,
+    /// Of the observations, once it is asked for.
+    spread: OnceLock<Spread>,
 }
 
 /// Sequences side by side, the longest first.
@@ -99,7 +102,7 @@ impl<'s, T: Precise> Batch<'s, T> {
         let mut members: Vec<usize> = (0..sequences.len()).collect();
         members.sort_by_key(|&member| std::cmp::Reverse(sequences.range(member).len()));
         let groups = members.chunks(GROUP).map(|members| Group::new(sequences, members)).collect();
-        Self { sequences, groups, trellis: bytes, models: Vec::new(), expected: Vec::new() }
+        Self { sequences, groups, trellis: bytes, models: Vec::new(), expected: Vec::new(), spread: OnceLock::new() }
     }
 
     /// What `of` says of each group, by models.
@@ -243,9 +246,10 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
         let expected = std::mem::take(&mut self.expected);
+        let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(floor);
         self.models.par_iter_mut().zip(&expected).for_each(|(chain, expected)| {
             let mut model = chain.model.clone();
-            maximise(&mut model, expected, pseudocounts, floor);
+            maximise(&mut model, expected, pseudocounts, &floors);
             *chain = Chain::new(&model);
         });
         Ok(())

@@ -17,7 +17,7 @@ use super::packing::{Lists, Packing, Window};
 use super::pieces::Pieces;
 use crate::backend::Precise;
 use crate::backend::device::pomdp::buffers::Scratch;
-use crate::hmm::maximise::{Pseudocounts, maximise};
+use crate::hmm::maximise::{Pseudocounts, Spread, maximise};
 use crate::hmm::model::Hmm;
 use crate::hmm::recursions::{Decoded, Expected, Recursions, Statistics};
 use crate::hmm::sequences::Sequences;
@@ -67,6 +67,7 @@ pub struct Batch<'d, T: Precise, D: Device> {
     symbols: D::Buffer<u32>,
     /// Vectors by row, where such were observed.
     vectors: D::Buffer<f64>,
+    spread: Spread,
     set: Option<Set<T, D>>,
     work: Work<T, D>,
     lists: Vec<OnDevice<D>>,
@@ -173,6 +174,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             base: device.upload(&packing.base)?,
             symbols: device.upload(&symbol)?,
             vectors: device.upload(&vectors(&packing, sequences))?,
+            spread: Spread::new(sequences),
             packing,
             pieces,
             symbol,
@@ -711,8 +713,9 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         // Moments of states are few: their eigenvalues are found on the host.
         let expected = self.read_counts(Vec::new())?;
         let mut models = self.models()?;
+        let floors = self.spread.floors(floor);
         let pairs = models.par_iter_mut().zip(&expected);
-        pairs.for_each(|(model, expected)| maximise(model, expected, pseudocounts, floor));
+        pairs.for_each(|(model, expected)| maximise(model, expected, pseudocounts, &floors));
         self.set_models(&models)
     }
 

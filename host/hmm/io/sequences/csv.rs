@@ -1,45 +1,360 @@
-//! A header, then an observation a line. Where the header begins with `sequence`, so does every line with the name of its
-//! sequence, whose lines follow each other; else all are one sequence. Behind it comes a symbol, or the numbers of a vector.
+//! Tables: an observation a row, as spreadsheets and data frames write them (RFC 4180), between commas, semicolons or tabs. Fields may
+//! stand in quotes, with separators, line breaks and doubled quotes in them; blanks around fields do not count.
+//!
+//! Rows of one id are one sequence, wherever they stand; sequences are in the order in which their ids first appear. Without ids all rows
+//! are one.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::{Alphabet, Builder, numbered};
+use clap::ValueEnum;
+use csv::{ByteRecord, ReaderBuilder, WriterBuilder};
+
+use super::missing::{HINT, MISSING, Missing};
+use super::records::Read;
+use super::{Alphabet, Builder};
 use crate::hmm::io::Error;
 use crate::hmm::model::{Hmm, name};
 use crate::hmm::sequences::{Observations, Sequences};
-use crate::mdp::io::lines::Put;
+use crate::mdp::io::lines::{Put, integer, quoted, real};
+
+/// The name of the column of ids, where it is the first one.
+const ID: &[u8] = b"sequence";
+
+/// Whether a table begins with the names of its columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Header {
+    /// It does if columns are asked for by name, if the first is called `sequence`, or if in no column that is read there is an
+    /// observation in the first row, nor what begins like a number or stands for a missing one.
+    #[default]
+    Auto,
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+}
+
+/// Which columns of a table are read. They are named, or numbered from 1 where no column is called so.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Whether there is a header.
+    pub header: Header,
+    /// The columns of the symbol, or of the numbers of a vector, in this order; if empty, all but that of ids.
+    pub columns: Vec<String>,
+    /// The column of ids; if `None`, the first one, where it is called `sequence`, or none.
+    pub id: Option<String>,
+    /// What stands between fields; if `None`, what the first row has most of: commas, semicolons or tabs.
+    pub separator: Option<u8>,
+}
 
 /// Reads sequences.
-pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Sequences, Error> {
-    let mut builder = Builder::new(alphabet, file);
-    let mut lines = numbered(text.trim_ascii_end());
-    let header = lines.next().map_or(&[][..], |(_, header)| header);
-    let named = header.split(|&byte| byte == b',').next().is_some_and(|first| first.trim_ascii() == b"sequence");
-    let columns = header.split(|&byte| byte == b',').count();
-    let expected = alphabet.dimensions.unwrap_or(1) + usize::from(named);
-    if columns != expected {
-        let message = format!("the header has {columns} columns, expected {expected} for what the model emits");
-        return Err(builder.error(1, message));
+pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Result<Read, Error> {
+    let builder = Builder::new(alphabet, file);
+    let separator = table.separator.unwrap_or_else(|| separator(text));
+    let mut rows = Rows::new(text, file, separator);
+    let mut row = ByteRecord::new();
+    if !rows.next(&mut row)? {
+        return Err(builder.error(1, "the table is empty".to_owned()));
     }
-    let (mut last, mut number) = (None, 1);
-    for (line, row) in lines {
-        number = line;
-        let fields = row.split(|&byte| byte == b',').count();
-        if fields != columns {
-            return Err(builder.error(line, format!("found {fields} columns, expected {columns} as in the header")));
+    let first = row.clone();
+    let columns = Columns::new(&first, alphabet, table).map_err(|message| builder.error(rows.line, message))?;
+    let mut grouped = Grouped::new(alphabet, columns.id.is_some());
+    let mut notes = Vec::new();
+    let header = columns.header.then(|| first.clone());
+    if columns.guessed {
+        let names: Vec<String> = columns.observed.iter().map(|&at| quoted(&first[at])).collect();
+        let names = names.join(", ");
+        notes.push(format!(
+            "{file}: line {} is taken for a header, with {names} (--header says whether it is)",
+            rows.line
+        ));
+    }
+    let mut more = !columns.header || rows.next(&mut row)?;
+    while more {
+        if row.len() != first.len() {
+            let (found, expected) = (row.len(), first.len());
+            let whose = if columns.header { "the header" } else { "the first row" };
+            let message = format!("found {found} columns, expected {expected} as in {whose}");
+            return Err(builder.error(rows.line, message));
         }
-        let mut fields = row.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-        let sequence = if named { fields.next() } else { Some(&[][..]) };
-        if last.is_some() && last != sequence {
-            builder.end(line)?;
+        let wrong = |column: usize, expected: &str, hint: &str| {
+            let name = header.as_ref().map_or_else(String::new, |header| format!(" ({})", quoted(&header[column])));
+            let (column, found) = (column + 1, quoted(row[column].trim_ascii()));
+            builder.error(rows.line, format!("column {column}{name}: found \"{found}\", expected {expected}{hint}"))
+        };
+        if let Some(column) = columns.id {
+            let id = row[column].trim_ascii();
+            if id.is_empty() {
+                return Err(wrong(column, "the id of a sequence", ""));
+            }
+            grouped.row_of(id);
         }
-        last = sequence;
-        for field in fields {
-            builder.push(field, line)?;
+        if let Err(column) = grouped.observe(&row, &columns.observed, alphabet) {
+            let hint = match () {
+                () if alphabet.is_missing(row[column].trim_ascii()) => HINT,
+                () if rows.line == 1 && table.header == Header::Auto => " (--header yes if this is a header)",
+                () => "",
+            };
+            return Err(wrong(column, &alphabet.expected(), hint));
+        }
+        more = rows.next(&mut row)?;
+    }
+    if grouped.is_empty() {
+        return Err(builder.error(rows.line, "there is no row behind the header".to_owned()));
+    }
+    let mut read = grouped.in_order();
+    read.notes = notes;
+    Ok(read)
+}
+
+/// What stands between the fields of the first row most often, outside of quotes.
+fn separator(text: &[u8]) -> u8 {
+    let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
+    let mut inside = false;
+    for &byte in text.trim_ascii_start() {
+        match byte {
+            b'"' => inside = !inside,
+            b'\n' | b'\r' if !inside => break,
+            byte if !inside => counts.iter_mut().filter(|(known, _)| *known == byte).for_each(|(_, count)| *count += 1),
+            _ => {}
         }
     }
-    builder.end(number)?;
-    Ok(builder.sequences())
+    // Of equals the first one.
+    counts.iter().rev().max_by_key(|(_, count)| *count).map_or(b',', |(byte, _)| *byte)
+}
+
+/// The rows of a table, and the lines on which they begin.
+struct Rows<'t> {
+    reader: csv::Reader<&'t [u8]>,
+    text: &'t [u8],
+    file: &'t str,
+    /// Of the last row given out, from 1.
+    line: u64,
+    /// Where that line is counted to.
+    counted: usize,
+}
+
+impl<'t> Rows<'t> {
+    fn new(text: &'t [u8], file: &'t str, separator: u8) -> Self {
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).delimiter(separator).from_reader(text);
+        Self { reader, text, file, line: 1, counted: 0 }
+    }
+
+    /// Reads the next row, blank ones left out; false if there is none.
+    fn next(&mut self, row: &mut ByteRecord) -> Result<bool, Error> {
+        loop {
+            let begin = self.reader.position().byte() as usize;
+            let found = self.reader.read_byte_record(row).map_err(|error| self.error(error.to_string()))?;
+            if !found {
+                return Ok(false);
+            }
+            let end = (self.reader.position().byte() as usize).min(self.text.len());
+            let blank = |byte: &u8| byte.is_ascii_whitespace();
+            let begin = begin + self.text[begin..end].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            self.line += memchr::memchr_iter(b'\n', &self.text[self.counted..begin]).count() as u64;
+            self.counted = begin;
+            let raw = &self.text[begin..end];
+            if raw.iter().all(blank) && row.len() == 1 {
+                continue;
+            }
+            let ends = end == self.text.len() && memchr::memchr(b'\n', raw.trim_ascii()).is_some();
+            if ends && memchr::memchr_iter(b'"', raw).count() % 2 == 1 {
+                return Err(self.error("a field in quotes does not end".to_owned()));
+            }
+            return Ok(true);
+        }
+    }
+
+    fn error(&self, message: String) -> Error {
+        Error::Line { file: self.file.to_owned(), line: self.line, message }
+    }
+}
+
+/// The columns that are read.
+struct Columns {
+    /// Whether the first row is a header.
+    header: bool,
+    /// Whether this is a guess that the header's names do not bear out.
+    guessed: bool,
+    id: Option<usize>,
+    /// Of the symbol, or of the numbers of a vector.
+    observed: Vec<usize>,
+}
+
+impl Columns {
+    fn new(first: &ByteRecord, alphabet: &Alphabet, table: &Table) -> Result<Self, String> {
+        let width = first.len();
+        let number = |text: &str| integer(text.as_bytes()).filter(|number| (1..=width as u64).contains(number));
+        let of_number = |text: &str| number(text).map(|number| number as usize - 1);
+        let called = |text: &str| first.iter().position(|name| name.trim_ascii() == text.as_bytes());
+        let asked = || table.columns.iter().chain(&table.id);
+        let by_name = asked().any(|text| of_number(text).is_none() && called(text).is_some());
+        let is_id = table.id.is_none() && first[0].trim_ascii().eq_ignore_ascii_case(ID);
+        let find = |text: &String, header: bool| match called(text).filter(|_| header) {
+            Some(at) => match first.iter().filter(|name| name.trim_ascii() == text.as_bytes()).count() {
+                1 => Ok(at),
+                count => Err(format!("{count} columns are called {}", quoted(text.as_bytes()))),
+            },
+            None => of_number(text).ok_or_else(|| {
+                let names: Vec<String> = first.iter().map(|name| quoted(name.trim_ascii())).collect();
+                let there = match header {
+                    _ if integer(text.as_bytes()).is_some() => format!("the rows have {width}"),
+                    true => format!("the header has {}", names.join(", ")),
+                    false => format!("the rows have {width}, and no header names them"),
+                };
+                format!("there is no column {}: {there}", quoted(text.as_bytes()))
+            }),
+        };
+        let resolve = |header: bool| -> Result<(Option<usize>, Vec<usize>), String> {
+            let id = match &table.id {
+                Some(text) => Some(find(text, header)?),
+                None => (header && is_id).then_some(0),
+            };
+            let observed: Vec<usize> = match &table.columns[..] {
+                [] => (0..width).filter(|&at| Some(at) != id).collect(),
+                columns => columns.iter().map(|text| find(text, header)).collect::<Result<_, _>>()?,
+            };
+            Ok((id, observed))
+        };
+        let (header, guessed) = match table.header {
+            Header::Yes => (true, false),
+            Header::No => (false, false),
+            Header::Auto if by_name || is_id => (true, false),
+            Header::Auto => {
+                // What is asked for by a name that is not there is an error that shows the names.
+                let observed = resolve(true)?.1;
+                let like_name = |text: &[u8]| match alphabet.dimensions.is_some() || alphabet.names.is_empty() {
+                    true => !matches!(text.first(), None | Some(b'0'..=b'9' | b'+' | b'-' | b'.')),
+                    false => !alphabet.is_observation(text),
+                };
+                // "inf" and "nan" are numbers that are not finite.
+                let number = |text: &[u8]| str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok());
+                let names = |at: &usize| {
+                    let text = first[*at].trim_ascii();
+                    like_name(text) && !alphabet.is_missing(text) && !(number(text) && real(text).is_none())
+                };
+                let header = !observed.is_empty() && observed.iter().all(names);
+                (header, header && !alphabet.names.is_empty())
+            }
+        };
+        let (id, observed) = resolve(header)?;
+        let expected = alphabet.dimensions.unwrap_or(1);
+        if observed.len() != expected {
+            let (of, choose) = match &table.columns[..] {
+                [] if id.is_some() => (" beside that of ids", " (--columns chooses them)"),
+                [] => ("", " (--columns chooses them)"),
+                _ => (" named", ""),
+            };
+            let found = observed.len();
+            let columns = if found == 1 { "column" } else { "columns" };
+            return Err(format!("found {found} {columns}{of}, expected {expected} for what the model emits{choose}"));
+        }
+        Ok(Self { header, guessed, id, observed })
+    }
+}
+
+/// Rows of a table, by the sequences that they are of.
+struct Grouped {
+    read: Read,
+    /// By id; and the sequence of each row, where there are ids.
+    numbers: HashMap<Vec<u8>, u32>,
+    sequence: Vec<u32>,
+    named: bool,
+}
+
+impl Grouped {
+    fn new(alphabet: &Alphabet, named: bool) -> Self {
+        Self { read: Read::new(alphabet.dimensions), numbers: HashMap::new(), sequence: Vec::new(), named }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.read.len() == 0
+    }
+
+    /// The next row is of this sequence.
+    fn row_of(&mut self, id: &[u8]) {
+        let number = match self.numbers.get(id) {
+            Some(&number) => number,
+            None => {
+                let number = self.numbers.len() as u32;
+                self.numbers.insert(id.to_owned(), number);
+                self.read.names.push(String::from_utf8_lossy(id).into_owned());
+                number
+            }
+        };
+        self.sequence.push(number);
+    }
+
+    /// Adds what a row has; the column that is no observation.
+    fn observe(&mut self, row: &ByteRecord, columns: &[usize], alphabet: &Alphabet) -> Result<(), usize> {
+        let lost = |field: &[u8]| alphabet.missing != Missing::Refuse && alphabet.is_missing(field);
+        match &mut self.read.observations {
+            Observations::Symbols(symbols) => {
+                let field = row[columns[0]].trim_ascii();
+                symbols.push(match alphabet.symbol(field) {
+                    Some(symbol) => symbol,
+                    None if lost(field) => MISSING,
+                    None => return Err(columns[0]),
+                });
+            }
+            Observations::Vectors { values, .. } => {
+                for &column in columns {
+                    let field = row[column].trim_ascii();
+                    values.push(match real(field) {
+                        Some(value) => value,
+                        // One that is missing makes the vector so.
+                        None if lost(field) => f64::NAN,
+                        None => return Err(column),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of each sequence one behind the other.
+    fn in_order(self) -> Read {
+        let Self { mut read, sequence, named, .. } = self;
+        if !named {
+            read.offsets.push(read.len());
+            return read;
+        }
+        let mut counts = vec![0u64; read.names.len()];
+        sequence.iter().for_each(|&number| counts[number as usize] += 1);
+        read.offsets = crate::hmm::sequences::offsets(counts.iter().map(|&count| count as usize));
+        let mut next = read.offsets.clone();
+        let places = sequence.iter().map(|&number| {
+            let place = next[number as usize];
+            next[number as usize] += 1;
+            place as usize
+        });
+        match &mut read.observations {
+            Observations::Symbols(symbols) => {
+                let mut ordered = vec![0; symbols.len()];
+                places.zip(&*symbols).for_each(|(place, &symbol)| ordered[place] = symbol);
+                *symbols = ordered;
+            }
+            Observations::Vectors { dimensions, values } => {
+                let d = *dimensions as usize;
+                let mut ordered = vec![0.0; values.len()];
+                places
+                    .zip(values.chunks_exact(d))
+                    .for_each(|(place, row)| ordered[place * d..][..d].copy_from_slice(row));
+                *values = ordered;
+            }
+        }
+        read
+    }
+}
+
+/// A field as a table has it: in quotes, where it needs them.
+#[must_use]
+pub fn field(text: &str) -> String {
+    let mut writer = WriterBuilder::new().from_writer(Vec::new());
+    // Neither a vector nor UTF-8 can fail.
+    let written = writer.write_record([text, ""]).ok().and_then(|()| writer.into_inner().ok());
+    let line = written.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    line.trim_end_matches('\n').strip_suffix(',').unwrap_or_default().to_owned()
 }
 
 /// Writes sequences, numbered from 1.
@@ -54,13 +369,14 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
             out.text("\n")?;
         }
     }
+    let names: Vec<String> = model.names.symbols.iter().map(|name| field(name)).collect();
     for sequence in 0..sequences.len() {
         for at in sequences.range(sequence) {
             out.integer(sequence as u64 + 1)?;
             match &sequences.observations {
                 Observations::Symbols(symbols) => {
                     out.text(",")?;
-                    out.text(&name(&model.names.symbols, symbols[at]))?;
+                    out.text(&name(&names, symbols[at]))?;
                 }
                 Observations::Vectors { dimensions, values } => {
                     let d = *dimensions as usize;

@@ -1,13 +1,19 @@
-//! FASTA: a line with `>` begins a sequence, and every letter of the lines behind it is a symbol, small ones as capitals. A
-//! model of four symbols without names has A, C, G and T.
+//! FASTA: a line with `>` begins a record and names it, up to the first blank, and every letter of the lines behind it is a symbol. Letters
+//! that the model does not have stand for their capitals or small ones, and U for T or T for U. Lines with `;` are comments. A model of
+//! four symbols without names has A, C, G and T.
+//!
+//! Of models of nucleotides or amino acids, the other letters of IUPAC's codes (Cornish-Bowden 1985) are one of several symbols, and `-`,
+//! `.` and `?` are any.
 
 use std::io::{self, Write};
 
+use super::missing::{HINT, Missing};
+use super::records::Read;
 use super::{Alphabet, Builder, numbered};
 use crate::hmm::io::Error;
 use crate::hmm::model::{Hmm, name};
 use crate::hmm::sequences::{Observations, Sequences};
-use crate::mdp::io::lines::{Put, no_place};
+use crate::mdp::io::lines::{Put, no_place, quoted};
 
 /// Letters of a line.
 const LINE: usize = 60;
@@ -15,14 +21,91 @@ const LINE: usize = 60;
 /// Letters of DNA.
 const BASES: [&str; 4] = ["A", "C", "G", "T"];
 
+/// What a byte of a sequence is.
+#[derive(Clone)]
+enum Letter {
+    Symbol(u32),
+    /// One of these symbols: all of them, for a gap.
+    OneOf(Vec<u32>),
+    Unknown,
+}
+
+/// What each byte is to a model.
+struct Letters(Vec<Letter>);
+
+impl Letters {
+    fn new(alphabet: &Alphabet) -> Self {
+        let has = |letter: u8| alphabet.symbol(&[letter.to_ascii_uppercase()]).is_some();
+        let proteins = b"EFILPQ".iter().any(|&letter| has(letter)) && has(b'A');
+        let bases = !proteins && b"ACG".iter().all(|&letter| has(letter)) && (has(b'T') || has(b'U'));
+        let exact = |letter: u8| {
+            let (upper, lower) = (letter.to_ascii_uppercase(), letter.to_ascii_lowercase());
+            [letter, upper, lower].iter().find_map(|&letter| alphabet.symbol(&[letter]))
+        };
+        let symbol = |letter: u8| {
+            exact(letter).or_else(|| match letter.to_ascii_uppercase() {
+                b'T' if bases => exact(b'U'),
+                b'U' if bases => exact(b'T'),
+                _ => None,
+            })
+        };
+        let letter = |byte: u8| {
+            if let Some(symbol) = symbol(byte) {
+                return Letter::Symbol(symbol);
+            }
+            let code = byte.to_ascii_uppercase();
+            let letters = match code {
+                b'-' | b'.' | b'?' => return Letter::OneOf((0..alphabet.symbols).collect()),
+                _ if bases => nucleotides(code),
+                _ if proteins => amino_acids(code),
+                _ => b"",
+            };
+            let mut set: Vec<u32> = letters.iter().filter_map(|&letter| symbol(letter)).collect();
+            set.sort_unstable();
+            set.dedup();
+            if set.is_empty() { Letter::Unknown } else { Letter::OneOf(set) }
+        };
+        Self((0..=u8::MAX).map(letter).collect())
+    }
+}
+
+/// What a code of nucleotides may be.
+fn nucleotides(code: u8) -> &'static [u8] {
+    match code {
+        b'R' => b"AG",
+        b'Y' => b"CT",
+        b'S' => b"CG",
+        b'W' => b"AT",
+        b'K' => b"GT",
+        b'M' => b"AC",
+        b'B' => b"CGT",
+        b'D' => b"AGT",
+        b'H' => b"ACT",
+        b'V' => b"ACG",
+        b'N' | b'X' => b"ACGT",
+        _ => b"",
+    }
+}
+
+/// What a code of amino acids may be.
+fn amino_acids(code: u8) -> &'static [u8] {
+    match code {
+        b'B' => b"DN",
+        b'J' => b"IL",
+        b'Z' => b"EQ",
+        b'X' => b"ACDEFGHIKLMNPQRSTVWY",
+        _ => b"",
+    }
+}
+
 /// Reads sequences.
-pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Sequences, Error> {
+pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error> {
     let bases = BASES.map(str::to_owned);
     let dna;
     let alphabet = match (alphabet.names, alphabet.symbols) {
         ([], 4) => {
             let numbers = bases.iter().map(String::as_bytes).zip(0..).collect();
-            dna = Alphabet { dimensions: None, symbols: 4, names: &bases, numbers };
+            dna = Alphabet { names: &bases, numbers, ..alphabet.clone() };
             &dna
         }
         _ => alphabet,
@@ -32,32 +115,79 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Sequences, E
         let message = "the model has no symbols with names, which the letters could be".to_owned();
         return Err(builder.error(1, message));
     }
-    let mut begun = false;
+    let letters = Letters::new(alphabet);
     let mut last = 1;
     for (line, row) in numbered(text) {
         last = line;
         match row {
-            [] => {}
-            [b'>', ..] => {
-                if begun {
-                    builder.end(line)?;
+            [] | [b';', ..] => {}
+            [b'>', title @ ..] => {
+                if !builder.read.names.is_empty() {
+                    end(&mut builder, line)?;
                 }
-                begun = true;
+                let name = title.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+                let number = builder.read.names.len() + 1;
+                let name =
+                    if name.is_empty() { number.to_string() } else { String::from_utf8_lossy(name).into_owned() };
+                builder.read.names.push(name);
             }
-            _ if !begun => {
+            _ if builder.read.names.is_empty() => {
                 return Err(builder.error(line, "expected a line that begins with > before the letters".to_owned()));
             }
-            letters => {
-                for letter in letters {
-                    let known = alphabet.symbol(&[*letter]).is_some();
-                    let capital = letter.to_ascii_uppercase();
-                    builder.push(&[if known { *letter } else { capital }], line)?;
+            row => {
+                for &byte in row {
+                    match &letters.0[usize::from(byte)] {
+                        Letter::Symbol(symbol) => {
+                            if let Observations::Symbols(symbols) = &mut builder.read.observations {
+                                symbols.push(*symbol);
+                            }
+                        }
+                        _ if byte.is_ascii_whitespace() => {}
+                        Letter::OneOf(set) if alphabet.missing == Missing::Marginalise => {
+                            let symbol = builder.read.set(set.clone(), alphabet.symbols);
+                            if let Observations::Symbols(symbols) = &mut builder.read.observations {
+                                symbols.push(symbol);
+                            }
+                        }
+                        Letter::OneOf(_) if alphabet.missing != Missing::Refuse => builder.read.push_missing(),
+                        letter => return Err(unexpected(&builder, line, byte, letter)),
+                    }
                 }
             }
         }
     }
-    builder.end(last)?;
-    Ok(builder.sequences())
+    end(&mut builder, last)?;
+    Ok(builder.read)
+}
+
+/// Ends the last record.
+fn end(builder: &mut Builder, line: u64) -> Result<(), Error> {
+    match builder.read.names.last() {
+        Some(name) if Some(&builder.read.len()) == builder.read.offsets.last() => {
+            Err(builder.error(line, format!("record {} has no letters", quoted(name.as_bytes()))))
+        }
+        _ => builder.end(line),
+    }
+}
+
+#[cold]
+fn unexpected(builder: &Builder, line: u64, byte: u8, letter: &Letter) -> Error {
+    let record = builder.read.names.last().map(|name| quoted(name.as_bytes())).unwrap_or_default();
+    let position = builder.read.len() - builder.read.offsets[builder.read.offsets.len() - 1] + 1;
+    let (found, expected) = (quoted(&[byte]), builder.alphabet.expected());
+    let code = match letter {
+        _ if matches!(byte, b'-' | b'.' | b'?') => ", a gap".to_owned(),
+        Letter::OneOf(set) => {
+            let names: Vec<String> = set.iter().map(|&symbol| name(builder.alphabet.names, symbol)).collect();
+            format!(", which is {}", names.join(" or "))
+        }
+        _ => String::new(),
+    };
+    let hint = if code.is_empty() { "" } else { HINT };
+    builder.error(
+        line,
+        format!("record {record}, position {position}: found \"{found}\"{code}, expected {expected}{hint}"),
+    )
 }
 
 /// Writes sequences.

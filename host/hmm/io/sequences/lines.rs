@@ -1,7 +1,10 @@
-//! One sequence a line: symbols or numbers, between blanks or commas. Vectors have one dimension here.
+//! One sequence a line: symbols or numbers, between blanks or commas. Names with blanks, commas or quotes stand in quotes, in which two
+//! quotes are one. Vectors have one dimension here.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
+use super::records::Read;
 use super::{Alphabet, Builder, numbered};
 use crate::hmm::io::Error;
 use crate::hmm::model::{Hmm, name};
@@ -9,19 +12,61 @@ use crate::hmm::sequences::{Observations, Sequences};
 use crate::mdp::io::lines::{Put, no_place};
 
 /// Reads sequences.
-pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Sequences, Error> {
+pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error> {
     let mut builder = Builder::new(alphabet, file);
     if let Some(d) = alphabet.dimensions.filter(|&d| d > 1) {
         return Err(builder.error(1, format!("vectors of {d} numbers are read from .csv and .npy, not from lines")));
     }
     // Blank lines at the end are no sequences.
     for (line, words) in numbered(text.trim_ascii_end()) {
-        for word in words.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|word| !word.is_empty()) {
-            builder.push(word, line)?;
+        let mut rest = words;
+        while let Some(start) = rest.iter().position(|&byte| !separates(byte)) {
+            rest = &rest[start..];
+            let length = match rest {
+                [b'"', ..] => match quoted_length(rest) {
+                    Some(length) => length,
+                    None => return Err(builder.error(line, "a name in quotes does not end".to_owned())),
+                },
+                _ => rest.iter().position(|&byte| separates(byte)).unwrap_or(rest.len()),
+            };
+            let (word, behind) = rest.split_at(length);
+            match word {
+                [b'"', inner @ .., b'"'] => builder.push(&unquoted(inner), line)?,
+                word => builder.push(word, line)?,
+            }
+            rest = behind;
         }
         builder.end(line)?;
     }
-    Ok(builder.sequences())
+    Ok(builder.read)
+}
+
+fn separates(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == b','
+}
+
+/// The length of a text in quotes at the beginning, with them.
+fn quoted_length(text: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        at += text[at..].iter().position(|&byte| byte == b'"')? + 1;
+        if text.get(at) != Some(&b'"') {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+/// With one quote for two.
+fn unquoted(inner: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(inner).replace("\"\"", "\"").into_bytes()
+}
+
+/// A name as a line has it.
+#[must_use]
+pub fn word(name: &str) -> Cow<'_, str> {
+    let plain = !name.is_empty() && !name.bytes().any(|byte| separates(byte) || byte == b'"');
+    if plain { name.into() } else { format!("\"{}\"", name.replace('"', "\"\"")).into() }
 }
 
 /// Writes sequences.
@@ -30,7 +75,7 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
         for (position, at) in sequences.range(sequence).enumerate() {
             out.text(if position == 0 { "" } else { " " })?;
             match &sequences.observations {
-                Observations::Symbols(symbols) => out.text(&name(&model.names.symbols, symbols[at]))?,
+                Observations::Symbols(symbols) => out.text(&word(&name(&model.names.symbols, symbols[at])))?,
                 Observations::Vectors { dimensions: 1, values } => out.real(values[at])?,
                 Observations::Vectors { .. } => {
                     return Err(no_place("vectors are written to .csv and .npy, not to lines".to_owned()));

@@ -3,16 +3,22 @@
 mod csv;
 mod fasta;
 mod lines;
+mod missing;
 mod npy;
+mod records;
 mod umdhmm;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+pub use self::csv::{Header, Table, field};
+pub use self::lines::word;
+pub use self::missing::Missing;
+pub use self::records::Records;
 use super::Error;
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
@@ -28,7 +34,7 @@ pub enum Format {
     Npy,
     /// One sequence a line, of names or numbers of symbols, or of numbers.
     Lines,
-    /// A header, then an observation a line, behind the name of its sequence where the header begins with `sequence`.
+    /// A table, an observation a row, between commas, semicolons or tabs.
     Csv,
     /// FASTA, a symbol a letter.
     Fasta,
@@ -49,7 +55,7 @@ impl Format {
         match self {
             Self::Npy => &["npy"],
             Self::Lines => &["txt"],
-            Self::Csv => &["csv"],
+            Self::Csv => &["csv", "tsv"],
             Self::Fasta => &["fasta", "fa", "fna", "faa"],
             Self::Umdhmm => &["seq"],
         }
@@ -74,32 +80,68 @@ impl Format {
     }
 }
 
+/// How sequences are read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadOptions {
+    /// The format, or else the one that the extension of the name tells, or else the content.
+    pub format: Option<Format>,
+    /// The file of lengths of NumPy's arrays, without which there is one sequence.
+    pub lengths: Option<PathBuf>,
+    /// Which columns of a table are read.
+    pub table: Table,
+    /// What is done with observations that are missing or ambiguous.
+    pub missing: Missing,
+}
+
 /// Reads the sequences in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
 /// `lengths` is the file of lengths of NumPy's arrays, without which there is one sequence.
 ///
 /// # Errors
-/// If a file cannot be read, holds no valid sequences, or such as the model does not emit.
+/// Those of [`read_with`].
 pub fn read(path: &Path, lengths: Option<&Path>, format: Option<Format>, model: &Hmm) -> Result<Sequences, Error> {
+    let options = ReadOptions { format, lengths: lengths.map(Path::to_owned), ..ReadOptions::default() };
+    Ok(read_with(path, &options, model)?.sequences)
+}
+
+/// Reads the sequences in `path`, with their names and what else is to be said of them.
+///
+/// # Errors
+/// If a file cannot be read, holds no valid sequences, or such as the model does not emit.
+pub fn read_with(path: &Path, options: &ReadOptions, model: &Hmm) -> Result<Records, Error> {
     let bytes = |path: &Path| {
         Input::open(path)
             .and_then(Input::read_all)
             .map_err(|source| Error::Read { file: path.display().to_string(), source })
     };
-    let lengths = match lengths {
+    let lengths = match &options.lengths {
         Some(path) => Some((bytes(path)?, path.display().to_string())),
         None => None,
     };
     let lengths = lengths.as_ref().map(|(bytes, file)| (&bytes[..], &file[..]));
-    parse(&bytes(path)?, &path.display().to_string(), lengths, format.or(Format::of_name(&plain_name(path))), model)
+    let format = options.format.or(Format::of_name(&plain_name(path)));
+    parse(&bytes(path)?, &path.display().to_string(), lengths, format, options, model)
 }
 
 /// Reads sequences from a stream; `name` is what messages call it.
 ///
 /// # Errors
-/// Those of [`read()`].
+/// Those of [`read_with`].
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>, model: &Hmm) -> Result<Sequences, Error> {
+    let options = ReadOptions { format, ..ReadOptions::default() };
+    Ok(read_from_with(reader, name, &options, model)?.sequences)
+}
+
+/// Reads sequences from a stream, with their names and what else is to be said of them.
+///
+/// # Errors
+/// Those of [`read_with`], and if there is a file of lengths.
+pub fn read_from_with(reader: impl Read, name: &str, options: &ReadOptions, model: &Hmm) -> Result<Records, Error> {
+    if options.lengths.is_some() {
+        let message = "lengths are given of an array in a file".to_owned();
+        return Err(Error::Content { file: name.to_owned(), message });
+    }
     match Input::new(reader).and_then(Input::read_all) {
-        Ok(text) => parse(&text, name, None, format, model),
+        Ok(text) => parse(&text, name, None, options.format, options, model),
         Err(source) => Err(Error::Read { file: name.to_owned(), source }),
     }
 }
@@ -109,25 +151,32 @@ fn parse(
     file: &str,
     lengths: Option<(&[u8], &str)>,
     format: Option<Format>,
+    options: &ReadOptions,
     model: &Hmm,
-) -> Result<Sequences, Error> {
+) -> Result<Records, Error> {
     let format = format.unwrap_or_else(|| Format::of_content(text));
     if let (Some((_, lengths)), true) = (lengths, format != Format::Npy) {
         let message = format!("lengths are given of NumPy's arrays only, and {file} is {format}");
         return Err(Error::Content { file: lengths.to_owned(), message });
     }
-    let alphabet = Alphabet::new(model);
-    let sequences = match format {
-        Format::Npy => npy::read(text, file, lengths, model)?,
+    if options.table != Table::default() && format != Format::Csv {
+        let message = format!("columns, ids, separators and headers are those of tables, and this is {format}");
+        return Err(Error::Content { file: file.to_owned(), message });
+    }
+    let text_format = matches!(format, Format::Lines | Format::Csv | Format::Fasta | Format::Umdhmm);
+    if text_format && (text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff])) {
+        let message = "is in UTF-16, expected UTF-8".to_owned();
+        return Err(Error::Content { file: file.to_owned(), message });
+    }
+    let alphabet = Alphabet::new(model, options.missing);
+    let read = match format {
+        Format::Npy => npy::read(text, file, lengths, &alphabet)?,
         Format::Lines => lines::read(text, file, &alphabet)?,
-        Format::Csv => csv::read(text, file, &alphabet)?,
+        Format::Csv => csv::read(text, file, &alphabet, &options.table)?,
         Format::Fasta => fasta::read(text, file, &alphabet)?,
         Format::Umdhmm => umdhmm::read(text, file)?,
     };
-    let invalid = |source| Error::Sequences { file: file.to_owned(), source };
-    let sequences = sequences.validated().map_err(invalid)?;
-    sequences.check(model).map_err(invalid)?;
-    Ok(sequences)
+    read.settled(options.missing, file, model)
 }
 
 /// Writes sequences to `path`, whole or not at all; with the names of the model's symbols, where it has such. NumPy's array
@@ -172,6 +221,7 @@ pub fn write_to(writer: impl Write, format: Format, sequences: &Sequences, model
 }
 
 /// What a model emits, as texts.
+#[derive(Clone)]
 struct Alphabet<'m> {
     /// D, where it emits vectors.
     dimensions: Option<usize>,
@@ -179,25 +229,39 @@ struct Alphabet<'m> {
     symbols: u32,
     names: &'m [String],
     numbers: HashMap<&'m [u8], u32>,
+    /// Whether observations may be missing.
+    missing: Missing,
 }
 
 impl<'m> Alphabet<'m> {
-    fn new(model: &'m Hmm) -> Self {
+    fn new(model: &'m Hmm, missing: Missing) -> Self {
         let (dimensions, symbols) = match &model.emissions {
             Emissions::Categorical { symbols, .. } => (None, *symbols),
             Emissions::Gaussian { dimensions, .. } => (Some(*dimensions as usize), 0),
         };
         let names = &model.names.symbols[..];
-        Self { dimensions, symbols, names, numbers: names.iter().map(String::as_bytes).zip(0..).collect() }
+        Self { dimensions, symbols, names, numbers: names.iter().map(String::as_bytes).zip(0..).collect(), missing }
     }
 
     /// The symbol that a text is: by its name, or by its number where there are no names.
     #[inline]
     fn symbol(&self, text: &[u8]) -> Option<u32> {
         match self.names {
-            [] => integer(text).and_then(|number| u32::try_from(number).ok()).filter(|&number| number < self.symbols),
+            [] => {
+                integer(text).or_else(|| whole(text)).filter(|&number| number < self.symbols.into()).map(|n| n as u32)
+            }
             _ => self.numbers.get(text).copied(),
         }
+    }
+
+    /// Whether a text stands for an observation that is missing.
+    fn is_missing(&self, text: &[u8]) -> bool {
+        missing::is_marker(text) && !(self.dimensions.is_none() && self.symbol(text).is_some())
+    }
+
+    /// Whether a text is an observation, or a number of one.
+    fn is_observation(&self, text: &[u8]) -> bool {
+        if self.dimensions.is_some() { real(text).is_some() } else { self.symbol(text).is_some() }
     }
 
     /// What a text should be.
@@ -206,58 +270,65 @@ impl<'m> Alphabet<'m> {
             (Some(_), _) => "a finite number".to_owned(),
             (None, []) => format!("the number of a symbol, below {}", self.symbols),
             (None, [names @ .., last]) if names.len() < 8 && !names.is_empty() => {
-                format!("one of the symbols {} and {last}", names.join(", "))
+                let names: Vec<String> = names.iter().map(|name| quoted(name.as_bytes())).collect();
+                format!("one of the symbols {} and {}", names.join(", "), quoted(last.as_bytes()))
             }
             (None, names) => format!("one of the model's {} symbols", names.len()),
         }
     }
 }
 
+/// A whole number that is written with a point, as programs do that know of floating-point numbers only: `2.0`.
+#[cold]
+fn whole(text: &[u8]) -> Option<u64> {
+    real(text).filter(|number| number.fract() == 0.0 && (0.0..=u32::MAX.into()).contains(number)).map(|n| n as u64)
+}
+
 /// Sequences while they are read.
 struct Builder<'a> {
     alphabet: &'a Alphabet<'a>,
     file: &'a str,
-    offsets: Vec<u64>,
-    symbols: Vec<u32>,
-    values: Vec<f64>,
+    read: records::Read,
 }
 
 impl<'a> Builder<'a> {
     fn new(alphabet: &'a Alphabet<'a>, file: &'a str) -> Self {
-        Self { alphabet, file, offsets: vec![0], symbols: Vec::new(), values: Vec::new() }
+        Self { alphabet, file, read: records::Read::new(alphabet.dimensions) }
     }
 
-    /// Observations so far.
-    fn len(&self) -> u64 {
-        match self.alphabet.dimensions {
-            Some(d) => (self.values.len() / d) as u64,
-            None => self.symbols.len() as u64,
-        }
-    }
-
-    /// Adds a symbol, or one of the numbers of a vector, to the last sequence.
+    /// Adds a symbol, or a vector of one number, to the last sequence.
     #[inline]
     fn push(&mut self, word: &[u8], line: u64) -> Result<(), Error> {
-        match self.alphabet.dimensions {
-            None => match self.alphabet.symbol(word) {
-                Some(symbol) => self.symbols.push(symbol),
-                None => return Err(self.unexpected(word, line)),
-            },
-            Some(_) => match real(word) {
-                Some(value) => self.values.push(value),
-                None => return Err(self.unexpected(word, line)),
-            },
+        if self.observe(word) {
+            return Ok(());
         }
-        Ok(())
+        if self.alphabet.is_missing(word) && self.alphabet.missing != Missing::Refuse {
+            self.read.push_missing();
+            return Ok(());
+        }
+        Err(self.unexpected(word, line))
+    }
+
+    #[inline]
+    fn observe(&mut self, word: &[u8]) -> bool {
+        match (&mut self.read.observations, self.alphabet.dimensions) {
+            (Observations::Symbols(symbols), _) => self.alphabet.symbol(word).map(|symbol| symbols.push(symbol)),
+            (Observations::Vectors { values, .. }, _) => real(word).map(|value| values.push(value)),
+        }
+        .is_some()
     }
 
     #[cold]
     fn unexpected(&self, word: &[u8], line: u64) -> Error {
-        let position = self.len() - self.offsets[self.offsets.len() - 1] + 1;
         let (found, expected) = (quoted(word), self.alphabet.expected());
-        let message =
-            format!("sequence {}, position {position}: found \"{found}\", expected {expected}", self.offsets.len());
-        self.error(line, message)
+        let hint = if self.alphabet.is_missing(word) { missing::HINT } else { "" };
+        self.error(line, format!("{}: found \"{found}\", expected {expected}{hint}", self.place()))
+    }
+
+    /// The sequence that is being read, and the position in it of the next observation.
+    fn place(&self) -> String {
+        let position = self.read.len() - self.read.offsets[self.read.offsets.len() - 1] + 1;
+        format!("sequence {}, position {position}", self.read.offsets.len())
     }
 
     #[cold]
@@ -267,19 +338,11 @@ impl<'a> Builder<'a> {
 
     /// Ends the sequence, which begins before this line.
     fn end(&mut self, line: u64) -> Result<(), Error> {
-        if Some(&self.len()) == self.offsets.last() {
-            return Err(self.error(line, format!("sequence {} is empty", self.offsets.len())));
+        if Some(&self.read.len()) == self.read.offsets.last() {
+            return Err(self.error(line, format!("sequence {} is empty", self.read.offsets.len())));
         }
-        self.offsets.push(self.len());
+        self.read.offsets.push(self.read.len());
         Ok(())
-    }
-
-    fn sequences(self) -> Sequences {
-        let observations = match self.alphabet.dimensions {
-            Some(d) => Observations::Vectors { dimensions: d as u32, values: self.values },
-            None => Observations::Symbols(self.symbols),
-        };
-        Sequences { offsets: self.offsets, observations }
     }
 }
 

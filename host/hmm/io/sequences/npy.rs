@@ -3,29 +3,52 @@
 
 use std::io::{self, Write};
 
-use super::Error;
-use crate::hmm::model::{Emissions, Hmm};
+use super::missing::{MISSING, Missing};
+use super::records::Read;
+use super::{Alphabet, Error};
 use crate::hmm::sequences::{Observations, Sequences, offsets};
 use crate::mdp::io::binary::{Element, invalid, of_file};
 use crate::mdp::io::npy::{self, Tensor};
 
 /// Reads sequences.
-pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, model: &Hmm) -> Result<Sequences, Error> {
-    let observations = match &model.emissions {
-        Emissions::Categorical { .. } => Observations::Symbols(columns(bytes, 1).map_err(of_file(file.to_owned()))?),
-        &Emissions::Gaussian { dimensions, .. } => {
-            let values = columns(bytes, dimensions as usize).map_err(of_file(file.to_owned()))?;
-            Observations::Vectors { dimensions, values }
+pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: &Alphabet) -> Result<Read, Error> {
+    let of_data = || of_file(file.to_owned());
+    let mut notes = Vec::new();
+    let (observations, steps) = match alphabet.dimensions {
+        Some(d) => {
+            let values = columns(bytes, d).map_err(of_data())?;
+            let steps = values.len() / d;
+            (Observations::Vectors { dimensions: d as u32, values }, steps)
         }
-    };
-    let steps = match &observations {
-        Observations::Symbols(symbols) => symbols.len(),
-        Observations::Vectors { dimensions, values } => values.len() / *dimensions as usize,
+        None => {
+            let symbols = match npy::is_float(bytes) {
+                false => columns(bytes, 1).map_err(of_data())?,
+                true => {
+                    notes.push(format!("{file}: floating-point numbers are read as the numbers of symbols"));
+                    let numbers: Vec<f64> = columns(bytes, 1).map_err(of_data())?;
+                    let symbols = numbers.iter().enumerate().map(|(at, &number)| symbol(at, number, alphabet.missing));
+                    symbols.collect::<io::Result<_>>().map_err(of_data())?
+                }
+            };
+            let steps = symbols.len();
+            (Observations::Symbols(symbols), steps)
+        }
     };
     let lengths = match lengths {
         None => vec![steps],
         Some((bytes, lengths)) => {
-            let numbers: Vec<u64> = columns(bytes, 1).map_err(of_file(lengths.to_owned()))?;
+            let numbers: Vec<u64> = match npy::is_float(bytes) {
+                false => columns(bytes, 1).map_err(of_file(lengths.to_owned()))?,
+                true => {
+                    let numbers: Vec<f64> = columns(bytes, 1).map_err(of_file(lengths.to_owned()))?;
+                    let length = |(at, &number): (usize, &f64)| match number.fract() == 0.0 && number >= 0.0 {
+                        true => Ok(number as u64),
+                        false => Err(invalid(format!("[{at}] is {number}, expected a whole number"))),
+                    };
+                    let numbers = numbers.iter().enumerate().map(length).collect::<io::Result<_>>();
+                    numbers.map_err(of_file(lengths.to_owned()))?
+                }
+            };
             let total = numbers.iter().try_fold(0u64, |total, &length| total.checked_add(length));
             if total != Some(steps as u64) {
                 let total = total.map_or_else(|| "more than 2⁶⁴".to_owned(), |total| total.to_string());
@@ -35,7 +58,20 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, model: &Hm
             numbers.iter().map(|&length| length as usize).collect()
         }
     };
-    Ok(Sequences { offsets: offsets(lengths), observations })
+    let mut read = Read::of(offsets(lengths), observations);
+    read.notes = notes;
+    Ok(read)
+}
+
+/// The symbol whose number is a floating-point number.
+fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
+    if number.is_nan() && missing != Missing::Refuse {
+        return Ok(MISSING);
+    }
+    match number.fract() == 0.0 && (0.0..f64::from(MISSING)).contains(&number) {
+        true => Ok(number as u32),
+        false => Err(invalid(format!("[{at}] is {number}, expected the number of a symbol"))),
+    }
 }
 
 /// An array of this many columns; of one dimension, where that is one.

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
+use super::records::Read;
 use crate::hmm::io::Error;
 use crate::hmm::io::umdhmm::Words;
 use crate::hmm::sequences::{Observations, Sequences};
 use crate::mdp::io::lines::{Put, integer, no_place};
 
 /// Reads a sequence.
-pub fn read(text: &[u8], file: &str) -> Result<Sequences, Error> {
+pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
     let mut words = Words::new(text, file);
     let length = words.count("T=")?;
     let mut symbols = Vec::new();
@@ -18,7 +19,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Sequences, Error> {
         symbols.push(symbol.ok_or_else(|| words.unexpected(word, "the number of a symbol, from 1"))?);
     }
     match words.next() {
-        None => Ok(Sequences { offsets: vec![0, length.into()], observations: Observations::Symbols(symbols) }),
+        None => Ok(Read::of(vec![0, length.into()], Observations::Symbols(symbols))),
         word => Err(words.unexpected(word, "the end of the file")),
     }
 }

@@ -1,0 +1,275 @@
+//! What is read of a file beside its sequences: their names, where they stand in the file's own, and which symbols an observation may be.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::missing::{MISSING, Missing};
+use crate::hmm::io::Error;
+use crate::hmm::model::{Emissions, Hmm, name};
+use crate::hmm::sequences::{Invalid, Observations, Sequences};
+use crate::mdp::io::lines::quoted;
+
+/// Sequences with what a file says of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Records {
+    /// The sequences. Symbols from V on are the `sets`.
+    pub sequences: Sequences,
+    /// What the file calls each sequence; empty where it does not. Parts of one that was split are called alike.
+    pub names: Vec<String>,
+    /// Where each sequence begins in the one of the file, from 0; empty where all begin at 0.
+    pub starts: Vec<u64>,
+    /// Of each symbol from V on, the symbols that it may be, ascending.
+    pub sets: Vec<Vec<u32>>,
+    /// Whether observations were left out, so that positions are not those of the file.
+    pub skipped: bool,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Records {
+    /// Sequences alone.
+    #[must_use]
+    pub fn new(sequences: Sequences) -> Self {
+        let (names, starts, sets, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { sequences, names, starts, sets, skipped: false, notes }
+    }
+
+    /// What a sequence is called: its number, from 1, where it has no name.
+    #[must_use]
+    pub fn name(&self, sequence: usize) -> Cow<'_, str> {
+        self.names.get(sequence).map_or_else(|| (sequence + 1).to_string().into(), |name| name.as_str().into())
+    }
+
+    /// Where a sequence begins in the one of the file, from 0.
+    #[must_use]
+    pub fn start(&self, sequence: usize) -> u64 {
+        self.starts.get(sequence).copied().unwrap_or(0)
+    }
+
+    /// The model with the symbols of `sets`, each with the sum of the probabilities of those that it may be. Only what does not ask for
+    /// rows of B that sum to 1 may use it: likelihoods, paths and posteriors.
+    #[must_use]
+    pub fn extended<'m>(&self, model: &'m Hmm) -> Cow<'m, Hmm> {
+        let Emissions::Categorical { symbols, probs } = &model.emissions else { return Cow::Borrowed(model) };
+        if self.sets.is_empty() {
+            return Cow::Borrowed(model);
+        }
+        let v = *symbols as usize;
+        let sum = |row: &[f64], set: &[u32]| match set.len() == v {
+            true => 1.0,
+            false => set.iter().map(|&symbol| row[symbol as usize]).sum::<f64>().min(1.0),
+        };
+        let row = |row: &[f64]| -> Vec<f64> {
+            row.iter().copied().chain(self.sets.iter().map(|set| sum(row, set))).collect()
+        };
+        let symbols = symbols + self.sets.len() as u32;
+        let emissions = Emissions::Categorical { symbols, probs: probs.chunks_exact(v).flat_map(row).collect() };
+        let mut extended = Hmm { emissions, ..model.clone() };
+        extended.names.symbols.clear();
+        Cow::Owned(extended)
+    }
+
+    /// Why a sequence, by its number from 0, is not possible by a model.
+    #[must_use]
+    pub fn why_impossible(&self, model: &Hmm, sequence: usize) -> String {
+        let (range, start) = (self.sequences.range(sequence), self.start(sequence));
+        let reason = match self.sequences.impossible_at(&self.extended(model), sequence) {
+            Some(position) if position > range.len() => {
+                format!("behind position {}, no state that can be reached ends", start + range.len() as u64)
+            }
+            Some(position) => {
+                let observed = self.observed(model, range.start + position - 1);
+                let position = start + position as u64;
+                format!("position {position}: found {observed}, which no state emits that can be reached there")
+            }
+            None => "its probability is below all numbers".to_owned(),
+        };
+        let name = self.names.get(sequence).map_or_else(String::new, |name| format!(" ({})", quoted(name.as_bytes())));
+        format!("sequence {}{name}, {reason}", sequence + 1)
+    }
+
+    /// An observation in words, by its place among all.
+    fn observed(&self, model: &Hmm, at: usize) -> String {
+        match (&self.sequences.observations, &model.emissions) {
+            (Observations::Symbols(seen), Emissions::Categorical { symbols, .. }) => {
+                let text = |symbol: &u32| quoted(name(&model.names.symbols, *symbol).as_bytes());
+                match seen[at].checked_sub(*symbols) {
+                    None => format!("symbol {}", text(&seen[at])),
+                    Some(set) => self.sets[set as usize].iter().map(text).collect::<Vec<_>>().join(" or "),
+                }
+            }
+            (Observations::Vectors { dimensions, values }, _) => {
+                let d = *dimensions as usize;
+                format!("{:?}", &values[at * d..][..d])
+            }
+            (Observations::Symbols(seen), _) => format!("symbol {}", seen[at]),
+        }
+    }
+}
+
+/// What a format has read: one record is one sequence of the file.
+pub struct Read {
+    /// Offsets of records, from 0.
+    pub offsets: Vec<u64>,
+    /// [`MISSING`] or NaN is what is missing.
+    pub observations: Observations,
+    /// Of each record; empty where there are none.
+    pub names: Vec<String>,
+    /// See [`Records::sets`].
+    pub sets: Vec<Vec<u32>>,
+    codes: HashMap<Vec<u32>, u32>,
+    /// See [`Records::notes`].
+    pub notes: Vec<String>,
+}
+
+impl Read {
+    /// Nothing yet, of vectors of so many dimensions, or of symbols.
+    pub fn new(dimensions: Option<usize>) -> Self {
+        let observations = match dimensions {
+            Some(d) => Observations::Vectors { dimensions: d as u32, values: Vec::new() },
+            None => Observations::Symbols(Vec::new()),
+        };
+        Self::of(vec![0], observations)
+    }
+
+    /// Records without names.
+    pub fn of(offsets: Vec<u64>, observations: Observations) -> Self {
+        let (names, sets, codes, notes) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
+        Self { offsets, observations, names, sets, codes, notes }
+    }
+
+    /// Observations so far.
+    pub fn len(&self) -> u64 {
+        match &self.observations {
+            Observations::Symbols(symbols) => symbols.len() as u64,
+            Observations::Vectors { dimensions, values } => values.len() as u64 / u64::from(*dimensions),
+        }
+    }
+
+    /// Adds an observation that is missing.
+    pub fn push_missing(&mut self) {
+        match &mut self.observations {
+            Observations::Symbols(symbols) => symbols.push(MISSING),
+            Observations::Vectors { dimensions, values } => {
+                values.extend(std::iter::repeat_n(f64::NAN, *dimensions as usize));
+            }
+        }
+    }
+
+    /// The symbol that stands for one of several, of a model of `symbols`.
+    pub fn set(&mut self, set: Vec<u32>, symbols: u32) -> u32 {
+        let sets = &mut self.sets;
+        *self.codes.entry(set).or_insert_with_key(|set| {
+            sets.push(set.clone());
+            symbols + sets.len() as u32 - 1
+        })
+    }
+
+    /// Whether the observation at a place is missing.
+    fn is_missing(&self, at: usize) -> bool {
+        match &self.observations {
+            Observations::Symbols(symbols) => symbols[at] == MISSING,
+            Observations::Vectors { dimensions, values } => {
+                let d = *dimensions as usize;
+                values[at * d..][..d].iter().any(|value| value.is_nan())
+            }
+        }
+    }
+
+    /// The sequences, once it is settled what becomes of what is missing; and that the model emits them.
+    pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
+        let invalid = |source| Error::Sequences { file: file.to_owned(), source };
+        let content = |message: String| Error::Content { file: file.to_owned(), message };
+        let symbols = match (&model.emissions, missing) {
+            (Emissions::Categorical { symbols, .. }, _) => *symbols,
+            (Emissions::Gaussian { .. }, Missing::Marginalise) => {
+                return Err(content("only symbols are marginalised, and the model emits numbers".to_owned()));
+            }
+            _ => 0,
+        };
+        let whole = Sequences { offsets: self.offsets.clone(), observations: Observations::Symbols(Vec::new()) };
+        // Formats that know only numbers have not compared them with V; sets, which begin there, are none of theirs.
+        if let (Observations::Symbols(seen), true) = (&self.observations, self.sets.is_empty() && symbols > 0) {
+            let valid = |&symbol: &u32| symbol < symbols || symbol == MISSING && missing != Missing::Refuse;
+            if let Some(at) = seen.iter().position(|symbol| !valid(symbol)) {
+                let (sequence, position) = whole.place(at);
+                return Err(invalid(Invalid::Symbol { sequence, position, found: seen[at], symbols }));
+            }
+        }
+        let lost: Vec<bool> = match missing {
+            Missing::Refuse => Vec::new(),
+            _ => (0..self.len() as usize).map(|at| self.is_missing(at)).collect(),
+        };
+        let count = lost.iter().filter(|lost| **lost).count();
+        let records = whole.len();
+        let (mut starts, mut skipped) = (Vec::new(), false);
+        match missing {
+            Missing::Refuse => {}
+            Missing::Marginalise => {
+                if count > 0 {
+                    let any = self.set((0..symbols).collect(), symbols);
+                    if let Observations::Symbols(seen) = &mut self.observations {
+                        seen.iter_mut().filter(|seen| **seen == MISSING).for_each(|seen| *seen = any);
+                    }
+                }
+                if let (Observations::Symbols(seen), false) = (&self.observations, self.sets.is_empty()) {
+                    let summed = seen.iter().filter(|seen| **seen >= symbols).count();
+                    self.notes
+                        .push(format!("{file}: {summed} observations are summed over the symbols that they may be"));
+                }
+            }
+            Missing::Split | Missing::Skip if count > 0 => {
+                let mut names = Vec::new();
+                let mut offsets = vec![0];
+                let mut kept = 0;
+                for record in 0..records {
+                    let range = whole.range(record);
+                    let begun = offsets.len();
+                    let mut at = range.start;
+                    while at < range.end {
+                        let end = match missing {
+                            Missing::Skip => range.end,
+                            _ => (at..range.end).find(|&at| lost[at]).unwrap_or(range.end),
+                        };
+                        let here = lost[at..end].iter().filter(|lost| !**lost).count() as u64;
+                        if here > 0 {
+                            kept += here;
+                            offsets.push(kept);
+                            starts.push((at - range.start) as u64);
+                        }
+                        at = end + 1;
+                    }
+                    let name = || self.names.get(record).cloned().unwrap_or_else(|| (record + 1).to_string());
+                    names.extend((begun..offsets.len()).map(|_| name()));
+                }
+                match &mut self.observations {
+                    Observations::Symbols(seen) => seen.retain(|symbol| *symbol != MISSING),
+                    Observations::Vectors { dimensions, values } => {
+                        let d = *dimensions as usize;
+                        let kept = values.chunks_exact(d).zip(&lost).filter(|(_, lost)| !**lost);
+                        *values = kept.flat_map(|(row, _)| row).copied().collect();
+                    }
+                }
+                skipped = missing == Missing::Skip;
+                if skipped {
+                    starts.clear();
+                }
+                self.notes.push(match missing {
+                    Missing::Skip => format!("{file}: {count} missing observations are left out"),
+                    _ => {
+                        let parts = offsets.len() - 1;
+                        format!("{file}: {count} missing observations split {records} sequences into {parts}")
+                    }
+                });
+                (self.offsets, self.names) = (offsets, names);
+            }
+            Missing::Split | Missing::Skip => {}
+        }
+        let sequences = Sequences { offsets: self.offsets, observations: self.observations };
+        let sequences = sequences.validated().map_err(invalid)?;
+        let Self { names, sets, notes, .. } = self;
+        let records = Records { sequences, names, starts, sets, skipped, notes };
+        records.sequences.check(&records.extended(model)).map_err(invalid)?;
+        Ok(records)
+    }
+}
