@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -179,7 +181,7 @@ fn full_covariances_learn_correlations_whatever_they_begin_with() {
         let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
         trained["covariances"][0][0].clone()
     };
-    assert!((covariance("")[1].as_f64().unwrap() - 1.125).abs() < 1e-12);
+    assert!((covariance("--quiet")[1].as_f64().unwrap() - 1.125).abs() < 1e-12);
     assert!((covariance("--covariances diagonal").as_f64().unwrap() - 1.25).abs() < 1e-12);
 }
 
@@ -206,7 +208,13 @@ fn positions_of_states_are_written_as_bed() {
     let message = fails(folder.path(), "decode m.json d.fa --missing skip --out x.bed", 2);
     assert!(message.contains("positions in a .bed file"), "{message}");
     let message = fails(folder.path(), "decode m.json d.fa --missing split --out x.bed --states X", 2);
-    assert_eq!(message, "error: --states: the model has no state \"X\"\n");
+    assert!(message.ends_with("error: --states: the model has no state \"X\"\n"), "{message}");
+    // Compressed, it is the same.
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&fs::read(folder.path().join("d.fa")).unwrap()).unwrap();
+    fs::write(folder.path().join("z.fa.gz"), packed.finish().unwrap()).unwrap();
+    run(folder.path(), "decode m.json z.fa.gz --missing split --out z.bed");
+    assert_eq!(fs::read_to_string(folder.path().join("z.bed")).unwrap(), parts);
     // Names and positions of the file, also in the other formats; what is ambiguous is summed over on every device.
     run(folder.path(), "decode m.json d.fa --missing split --out x.csv");
     let written = fs::read_to_string(folder.path().join("x.csv")).unwrap();
@@ -243,7 +251,7 @@ fn names_with_commas_stand_in_quotes() {
     let model = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "B": [[0.9, 0.1], [0.2, 0.8]],
         "states": ["dry, warm", "wet"], "symbols": ["no", "rain, hail"]}"#;
     fs::write(folder.path().join("m.json"), model).unwrap();
-    fs::write(folder.path().join("d.csv"), "day;seen\nx,y;no\nx,y;\"rain, hail\"\n").unwrap();
+    fs::write(folder.path().join("d.csv"), "day;seen\nx,y;no\nx,y;no\nx,y;\"rain, hail\"\n").unwrap();
     let table = run(folder.path(), "posterior m.json d.csv --id day");
     assert!(table.starts_with("sequence,position,\"dry, warm\",wet\n\"x,y\",1,"), "{table}");
     run(folder.path(), "decode m.json d.csv --id day --out p.csv");

@@ -253,6 +253,8 @@ fn tables_keep_their_first_row() {
     assert_eq!(values(&two, "\"x\",\"y, m\"\n1,2\n\n3,4", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
     assert_eq!(values(&two, "1;2\n3;4\n", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
     assert_eq!(values(&two, "a\tb\n3\t4\n", &plain), (vec![3.0, 4.0], vec![0, 1]));
+    assert_eq!(values(&one, "\u{feff}1.5\n2\n", &plain), (vec![1.5, 2.0], vec![0, 2]));
+    assert_eq!(values(&one, "\u{feff}\"x\"\n2\n", &columns(&["x"], None)), (vec![2.0], vec![0, 1]));
     assert_eq!(values(&dna, "A\nC\n", &plain), (vec![0.0, 1.0], vec![0, 2]));
     let guessed = table(&dna, "base\nC\n", &plain, Missing::Refuse).unwrap();
     assert_eq!(guessed.notes, ["d: line 1 is taken for a header, with base (--header says whether it is)"]);

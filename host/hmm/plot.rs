@@ -42,6 +42,11 @@ pub fn draw_training(title: &str, trained: &Trained, format: Format) -> Result<V
     let others = (0..trained.runs.len()).filter(|&index| index != trained.best);
     let mut lines: Vec<Line> = others.map(|index| line(index, COLOURS[5], 1)).collect();
     lines.push(line(trained.best, COLOURS[0], 3));
+    // A point by itself is not drawn, but the frame holds it: what is rounding should look like it.
+    let shown = all.clone().filter(|log| log.is_finite() && *log >= low);
+    let (least, most) = (shown.clone().fold(f64::INFINITY, f64::min), shown.fold(f64::NEG_INFINITY, f64::max));
+    let least = least.min(most - 1e-3 * most.abs().max(1.0));
+    lines.push(Line { points: vec![(0.0, least)], colour: COLOURS[5], width: 1 });
     let mut legend = vec![("ln P(O)".to_owned(), COLOURS[0])];
     if trained.runs.len() > 1 {
         legend.push(("other starts".to_owned(), COLOURS[5]));
