@@ -151,7 +151,7 @@ fn a_floor_that_acts_is_said() {
         let output = piped(folder.path(), &arguments, "");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let note = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(note, "note: the floor holds 1 variances, in 1 of 2 states (--floor 1e-9)\n");
+        assert_eq!(note, "note: the floor holds variances of 1 of 2 states, 1 in all (--floor 1e-9)\n");
         let report = parsed(&String::from_utf8(output.stdout).unwrap());
         assert_eq!(
             (&report["floored"], &report["status"]),

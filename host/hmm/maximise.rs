@@ -49,12 +49,14 @@ impl Spread {
         let Observations::Vectors { dimensions, values } = &sequences.observations else { return Self::default() };
         let d = *dimensions as usize;
         let count = (values.len() / d) as f64;
-        let mut largest = vec![0.0f64; d];
+        let (mut least, mut most) = (vec![f64::INFINITY; d], vec![f64::NEG_INFINITY; d]);
         let mut means = vec![0.0; d];
         let mut variances = vec![0.0; d];
         for row in values.chunks_exact(d) {
-            largest.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(x.abs()));
+            least.iter_mut().zip(row).for_each(|(least, x)| *least = least.min(*x));
+            most.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(*x));
         }
+        let largest: Vec<f64> = least.iter().zip(&most).map(|(least, most)| least.abs().max(most.abs())).collect();
         // In units of the largest, squares neither overflow nor vanish.
         let units: Vec<f64> = largest.iter().map(|&most| if most > 0.0 { most } else { 1.0 }).collect();
         for row in values.chunks_exact(d) {
@@ -63,7 +65,10 @@ impl Spread {
         for row in values.chunks_exact(d) {
             (0..d).for_each(|k| variances[k] += (row[k] / units[k] - means[k]).powi(2) / count);
         }
-        variances.iter_mut().zip(&units).for_each(|(variance, unit)| *variance *= unit * unit);
+        for (k, variance) in variances.iter_mut().enumerate() {
+            // Rounding of the mean is no variance.
+            *variance = if least[k] < most[k] { *variance * units[k] * units[k] } else { 0.0 };
+        }
         Self { variances, largest }
     }
 
@@ -73,7 +78,7 @@ impl Spread {
     pub fn floors(&self, fraction: f64) -> Vec<f64> {
         let floor = |(&variance, &largest): (&f64, &f64)| {
             let rounding = (f64::EPSILON * largest).powi(2);
-            let scale = match variance > rounding {
+            let scale = match variance > 0.0 {
                 true => variance,
                 false if largest > 0.0 => largest * largest,
                 false => 1.0,
@@ -306,11 +311,11 @@ mod tests {
     #[test]
     fn floors_scale_with_what_was_observed() {
         for unit in [1e-170, 1e-12, 1.0, 1e12, 1e150] {
-            let values: Vec<f64> = [1.0, 7.0, 2.0, 7.0, 3.0, 7.0].iter().map(|x| x * unit).collect();
+            let values: Vec<f64> = [1.0, 0.7, 2.0, 0.7, 3.0, 0.7].iter().map(|x| x * unit).collect();
             let observations = Observations::Vectors { dimensions: 2, values };
             let spread = Spread::new(&Sequences { offsets: vec![0, 3], observations });
             let floors = spread.floors(1e-6);
-            let expected = [2.0 / 3.0, 49.0].map(|x| (1e-6 * x * unit * unit).max(f64::MIN_POSITIVE));
+            let expected = [2.0 / 3.0, 0.49].map(|x| (1e-6 * x * unit * unit).max(f64::MIN_POSITIVE));
             let near = floors.iter().zip(expected).all(|(found, expected)| (found / expected - 1.0).abs() < 1e-12);
             assert!(near, "{floors:?} {expected:?}");
         }

@@ -171,7 +171,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         let Held { states, variances } = held;
         let all = best.model.states();
         eprintln!(
-            "note: the floor holds {variances} variances, in {states} of {all} states (--floor {:e})",
+            "note: the floor holds variances of {states} of {all} states, {variances} in all (--floor {:e})",
             arguments.floor
         );
     }
