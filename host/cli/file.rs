@@ -77,7 +77,7 @@ impl ModelFile {
 
         match (device, self) {
             (DeviceChoice::Cuda(ordinal), _) => Some(Gpu::start(ordinal)),
-            (DeviceChoice::Auto, Self::At(path)) if fs::metadata(path).is_ok_and(|about| about.len() >= LARGE) => {
+            (DeviceChoice::Auto, Self::At(path)) if std::fs::metadata(path).is_ok_and(|about| about.len() >= LARGE) => {
                 Some(Gpu::start(0))
             }
             _ => None,
