@@ -1,7 +1,7 @@
 //! The models that `pomdp generate` makes: sizes as published, entries by hand, values of policies that can be had so.
 
 use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::generate::{FourByThree, Layout, Map, Maze, Olfactory, RockSample, Tag, Tiger};
+use warpkov::pomdp::generate::{Aloha, FourByThree, Layout, Maintenance, Map, Maze, Olfactory, RockSample, Tag, Tiger};
 use warpkov::pomdp::model::Pomdp;
 
 /// |S|, |A|, |Ω|, entries of T and of O.
@@ -335,4 +335,60 @@ fn olfactory_is_a_plume() {
         (model.start.states.len(), model.start.clone()),
         (13_584, Belief::uniform((0..13_585).filter(|&s| s != at(20, 32)).collect()))
     );
+}
+
+/// Two parts of three levels, by hand.
+#[test]
+fn maintenance_wears_and_repairs() {
+    let pomdp = Maintenance { parts: 2, ..Maintenance::default() }.generate().unwrap();
+    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count), (9, 4, 4));
+    // Levels 1 and 2: a part that is new, and one that is worn, state 2 + 3 · 1.
+    let near = |row: (&[u32], &[f64]), expected: &[(u32, f64)]| {
+        assert_eq!(row.0, expected.iter().map(|entry| entry.0).collect::<Vec<_>>());
+        assert!(row.1.iter().zip(expected).all(|(p, entry)| (p - entry.1).abs() < 1e-15), "{row:?}, {expected:?}");
+    };
+    near(pomdp.successors(5, 0), &[(1, 0.03 * 0.03), (2, 0.97 * 0.03), (4, 0.97 * 0.03), (5, 0.97 * 0.97)]);
+    near(pomdp.successors(5, 1), &[(5, 1.0)]);
+    near(pomdp.successors(5, 2), &[(5, 0.2), (8, 0.8)]);
+    near(pomdp.successors(5, 3), &[(8, 1.0)]);
+    // A part at half is fine to look at in every second inspection, and makes seven good products of eight.
+    near(pomdp.observed(1, 5), &[(0, 0.03 * 0.5), (1, 0.97 * 0.5), (2, 0.03 * 0.5), (3, 0.97 * 0.5)]);
+    near(pomdp.observed(0, 5), &[(0, 0.125), (3, 0.875)]);
+    near(pomdp.observed(2, 5), &[(0, 1.0)]);
+    assert_eq!([0, 1, 2, 3].map(|action| reward(&pomdp, 5, action)), [0.875, -1.0, -3.0, -15.0]);
+    assert_eq!((pomdp.start, pomdp.names.states[5].as_str()), (Belief::at(8), "levels-1-2"));
+    for (maintenance, message) in [
+        (Maintenance { parts: 11, ..Maintenance::default() }, "parts is 11, expected 1 to 10"),
+        (Maintenance { parts: 10, levels: 5, ..Maintenance::default() }, "levels is 5, expected 2 to 4"),
+        (Maintenance { wear: 1.5, ..Maintenance::default() }, "wear is 1.5, expected a number in [0, 1]"),
+    ] {
+        assert_eq!(maintenance.generate().err().unwrap().to_string(), message);
+    }
+}
+
+/// Entries of Cassandra's `aloha.10`, as they stand there, in six digits.
+#[test]
+fn aloha_is_that_of_the_file() {
+    let pomdp = Aloha::default().generate().unwrap();
+    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count), (30, 9, 3));
+    let entry = |state, action, next: u32| {
+        let (states, probs) = pomdp.successors(state, action);
+        states.binary_search(&next).map_or(0.0, |place| probs[place])
+    };
+    for (action, state, next, expected) in [
+        (0, 0, 0, 0.406570),
+        (0, 0, 24, 0.000004),
+        (0, 3, 4, 0.365913),
+        (0, 6, 29, 0.000043),
+        (1, 3, 3, 0.203285),
+        (1, 9, 7, 0.152464),
+        (1, 9, 9, 0.050821),
+        (1, 9, 11, 0.203285),
+    ] {
+        assert!((entry(state, action, next) - expected).abs() < 6e-7, "{action} {state} {next}");
+    }
+    assert_eq!([0, 5, 14, 29].map(|state| reward(&pomdp, state, 3)), [9.0, 8.0, 5.0, 0.0]);
+    assert_eq!(pomdp.observed(2, 17), (&[2][..], &[1.0][..]));
+    assert!(Aloha { backlogs: 2, ..Aloha::default() }.generate().is_err());
+    assert!(Aloha { arrivals: f64::NAN, ..Aloha::default() }.generate().is_err());
 }

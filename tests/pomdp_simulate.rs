@@ -71,7 +71,7 @@ fn tiger_earns_what_is_published() {
     let value = policy.best(&model.start).unwrap().1;
     assert!((TIGER[0] - 1e-3..=TIGER[1]).contains(&value), "{value}");
     let options = Options { episodes: 20_000, steps: None, seed: 7 };
-    let found = Simulator::new(&model, &policy, &options).unwrap().evaluate();
+    let found = Simulator::new(&model, &policy, &options).unwrap().evaluate(&|| false).unwrap();
     // 0.95^270 is the first power of at most 10⁻⁶; no episode of the tiger ends by itself.
     assert_eq!((found.horizon, found.cut, found.steps), (270, 20_000, 270 * 20_000));
     assert!((found.tail - 0.95_f64.powi(270) * 2000.0).abs() < 1e-12);
@@ -96,12 +96,12 @@ fn episodes_do_not_depend_on_threads() {
     let policy = always(&model, 4);
     let options = Options { episodes: 300, steps: Some(40), seed: 3 };
     let simulator = Simulator::new(&model, &policy, &options).unwrap();
-    let found = simulator.evaluate();
+    let found = simulator.evaluate(&|| false).unwrap();
     for threads in [1, 3] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        assert_eq!(pool.install(|| simulator.evaluate()), found);
+        assert_eq!(pool.install(|| simulator.evaluate(&|| false).unwrap()), found);
     }
-    let other = Simulator::new(&model, &policy, &Options { seed: 4, ..options }).unwrap().evaluate();
+    let other = Simulator::new(&model, &policy, &Options { seed: 4, ..options }).unwrap().evaluate(&|| false).unwrap();
     assert_ne!(other.mean, found.mean);
 }
 
@@ -111,13 +111,13 @@ fn blind_policies_earn_their_value() {
     // RockSample[7,8], always east: seven moves, of which the last earns 10, and the end.
     let model = RockSample::new(Layout::R7x8).generate().unwrap();
     let options = Options { episodes: 50, ..Options::default() };
-    let east = Simulator::new(&model, &always(&model, 2), &options).unwrap().evaluate();
+    let east = Simulator::new(&model, &always(&model, 2), &options).unwrap().evaluate(&|| false).unwrap();
     assert!((east.mean - 10.0 * 0.95_f64.powi(6)).abs() < 1e-12, "{east:?}");
     assert_eq!((east.half_width < 1e-12, east.steps, east.cut, east.tail), (true, 350, 0, 0.0));
     // The tiger, always the left door: −45 on average in every step.
     let model = Tiger::default().generate().unwrap();
     let options = Options { episodes: 4000, ..Options::default() };
-    let open = Simulator::new(&model, &always(&model, 1), &options).unwrap().evaluate();
+    let open = Simulator::new(&model, &always(&model, 1), &options).unwrap().evaluate(&|| false).unwrap();
     assert!((open.mean + 900.0).abs() <= 2.0 * open.half_width + open.tail, "{open:?}");
 }
 
@@ -148,14 +148,14 @@ fn lookahead_is_one_step() {
 fn vectors_are_certified_or_not() {
     let model = Tiger::default().generate().unwrap();
     let policy = tiger_policy(&model);
-    let found = verify(&model, &policy, 1e-6, 32).unwrap();
+    let found = verify(&model, &policy, 1e-6, 32, &|| false).unwrap();
     assert_eq!(found.supported, found.vectors, "{found:?}");
     assert!(found.residual <= 1e-6 && found.nodes <= found.vectors);
     assert!((found.attained - found.value).abs() < 1e-6 && found.attained <= TIGER[1], "{found:?}");
     // Vectors that claim 5 more are each 5 − 5γ above their backup, and V(b₀) − δ/(1 − γ) takes just that back.
     let mut boast = policy.clone();
     boast.values.iter_mut().for_each(|value| *value += 5.0);
-    let caught = verify(&model, &boast, 1e-6, 32).unwrap();
+    let caught = verify(&model, &boast, 1e-6, 32, &|| false).unwrap();
     assert_eq!(caught.supported, 0);
     assert!((caught.residual - 0.25).abs() < 1e-6 && (caught.value - found.value - 5.0).abs() < 1e-12, "{caught:?}");
     assert!((caught.certified - found.value).abs() < 1e-4 && (caught.attained - found.attained).abs() < 1e-6);
@@ -169,6 +169,7 @@ fn vectors_are_certified_or_not() {
         },
         1e-6,
         4,
+        &|| false,
     )
     .unwrap();
     assert_eq!((modest.supported, modest.residual, modest.certified), (1, 0.0, -50.0));
@@ -231,7 +232,7 @@ fn commands_print_what_the_library_finds() {
     };
 
     let options = Options { episodes: 200, steps: Some(50), seed: 9 };
-    let expected = Simulator::new(&model, &policy, &options).unwrap().evaluate();
+    let expected = Simulator::new(&model, &policy, &options).unwrap().evaluate(&|| false).unwrap();
     let found = json("evaluate", &["--episodes", "200", "--steps", "50", "--seed", "9"]);
     assert_eq!(found["mean"].as_f64(), Some(expected.mean));
     assert_eq!((found["steps"].as_u64(), found["cut"].as_u64()), (Some(10_000), Some(200)));

@@ -11,6 +11,15 @@
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 
+/// Vectors, and how they go on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plans {
+    /// The vectors.
+    pub vectors: AlphaVectors,
+    /// At i·|Ω| + o the number of the vector of Γ that follows observation o in vector i.
+    pub next: Vec<u32>,
+}
+
 /// Backups of many beliefs at a time, by vectors that stay where they are used. The model is one to be maximised.
 pub trait Backup {
     /// What can go wrong.
@@ -28,11 +37,12 @@ pub trait Backup {
     /// Those of the device.
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Self::Error>;
 
-    /// backup(b) of each belief, in the order of beliefs, with its action. Γ stays as it is, and has one vector at least.
+    /// backup(b) of each belief, in the order of beliefs, with its action and the i that were chosen. Γ stays as it is, and has
+    /// one vector at least.
     ///
     /// # Errors
     /// Those of the device.
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, Self::Error>;
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Self::Error>;
 
     /// The vector of Γ that is best at each belief, the first of those, and the belief's value by it.
     ///
@@ -76,12 +86,19 @@ pub struct Improved {
 
 /// Backups of beliefs that walks come through, and upper bounds there, all of which stay where Γ is.
 pub trait Trials: Backup {
-    /// Walks anew from b₀, up to `steps` steps and no more beliefs than take `bytes` bytes; equal seeds give equal walks for
-    /// an equal Γ. Γ has one vector at least.
+    /// Walks anew from b₀, up to `steps` steps, no more beliefs than take `bytes` bytes, and until it is `late`; equal seeds
+    /// give equal walks for an equal Γ. Γ has one vector at least.
     ///
     /// # Errors
     /// Those of the device.
-    fn walk(&mut self, walks: &Walks, steps: u32, bytes: u64, seed: u64) -> Result<Walked, Self::Error>;
+    fn walk(
+        &mut self,
+        walks: &Walks,
+        steps: u32,
+        bytes: u64,
+        seed: u64,
+        late: &mut dyn FnMut() -> bool,
+    ) -> Result<Walked, Self::Error>;
 
     /// Whether scores of few digits will do from now on: what they choose is as valid, and may be a little worse.
     fn set_rough(&mut self, rough: bool);
@@ -107,23 +124,17 @@ pub trait Trials: Backup {
     fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, Self::Error>;
 
     /// Leaves in Γ the first `kept` vectors, and of the others those that are the best at a belief of some of the batches up to
-    /// `batch`; of more than `most` those that are the best most often, and those of b₀.
+    /// `batch`; of more than `most` those that are the best most often, and those of b₀. What these go on with is kept aside.
     ///
     /// # Errors
     /// Those of the device.
     fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), Self::Error>;
 
-    /// |Γ|.
+    /// |Γ|, without what is kept aside.
     fn count(&self) -> usize;
 
     /// Bytes of Γ, of beliefs, and of what bounds V\* from above.
     fn bytes(&self) -> u64;
-
-    /// Γ.
-    ///
-    /// # Errors
-    /// Those of the device.
-    fn vectors(&self) -> Result<AlphaVectors, Self::Error>;
 
     /// What rounding may have added to a vector, and what it may have taken from an upper bound: V\*(b) is not below b·α by more
     /// than the first, and not above its upper bound by more than the second, for rewards of which none is above `largest` in

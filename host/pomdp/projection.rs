@@ -20,21 +20,8 @@ impl Projection {
     /// Calls `take` with each observation o that can follow action `action` in `belief`, ascending, with p(o|b, a), and with
     /// b^{a,o}.
     pub fn each(&mut self, model: &Pomdp, belief: &Belief, action: u32, mut take: impl FnMut(u32, f64, Belief)) {
-        self.weights.resize(model.states() as usize, 0.0);
         self.parts.resize(model.observation_count as usize, Belief::default());
-        self.reached.clear();
-        for (state, prob) in belief.iter() {
-            let (successors, probs) = model.successors(state, action);
-            for (&successor, &p) in successors.iter().zip(probs) {
-                let weight = &mut self.weights[successor as usize];
-                if *weight == 0.0 {
-                    self.reached.push(successor);
-                }
-                *weight += prob * p;
-            }
-        }
-        self.reached.sort_unstable();
-        self.reached.dedup();
+        self.predict(model, belief, action);
         for &state in &self.reached {
             let weight = std::mem::take(&mut self.weights[state as usize]);
             let (observations, probs) = model.observed(action, state);
@@ -56,14 +43,40 @@ impl Projection {
         }
     }
 
+    /// Σₛ T(s, a, s') b(s) in `weights` for the states that can be reached, ascending.
+    fn predict(&mut self, model: &Pomdp, belief: &Belief, action: u32) {
+        self.weights.resize(model.states() as usize, 0.0);
+        self.reached.clear();
+        for (state, prob) in belief.iter() {
+            let (successors, probs) = model.successors(state, action);
+            for (&successor, &p) in successors.iter().zip(probs) {
+                let weight = &mut self.weights[successor as usize];
+                if *weight == 0.0 {
+                    self.reached.push(successor);
+                }
+                *weight += prob * p;
+            }
+        }
+        self.reached.sort_unstable();
+        self.reached.dedup();
+    }
+
     /// b^{a,o} of this observation; `None` where it cannot follow.
     pub fn update(&mut self, model: &Pomdp, belief: &Belief, action: u32, observation: u32) -> Option<Belief> {
-        let mut found = None;
-        self.each(model, belief, action, |seen, _, after| {
-            if seen == observation {
-                found = Some(after);
+        self.predict(model, belief, action);
+        let mut part = Belief::default();
+        for &state in &self.reached {
+            let weight = std::mem::take(&mut self.weights[state as usize]);
+            let (observations, probs) = model.observed(action, state);
+            if let Ok(place) = observations.binary_search(&observation)
+                && weight * probs[place] > 0.0
+            {
+                part.states.push(state);
+                part.probs.push(weight * probs[place]);
             }
-        });
-        found
+        }
+        let prob: f64 = part.probs.iter().sum();
+        part.probs.iter_mut().for_each(|p| *p /= prob);
+        (!part.states.is_empty()).then_some(part)
     }
 }

@@ -11,6 +11,8 @@
 //! Each episode draws from a random stream of its own, and results are added up in the order of episodes: equal seeds give
 //! equal results on any number of threads.
 
+use std::ops::ControlFlow;
+
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
@@ -100,7 +102,7 @@ pub struct Step {
 pub struct Evaluation {
     /// The mean of G.
     pub mean: f64,
-    /// Half the width of its 95 % confidence interval, 1.96 standard errors; infinite for one episode, which tells no deviation.
+    /// Half the width of its 95 % confidence interval, 1.96 standard errors; infinite for one episode.
     pub half_width: f64,
     /// n.
     pub episodes: u32,
@@ -182,35 +184,40 @@ impl<'m> Simulator<'m> {
         Ok(Self { model, vectors, horizon, ends, seed: options.seed, episodes: options.episodes, largest })
     }
 
-    /// Runs all episodes, on all cores.
+    /// Runs all episodes, on all cores. Once `stop` says yes, those count that were run by then, up to the first that was not; `None`
+    /// where that is the first of all.
     #[must_use]
-    pub fn evaluate(&self) -> Evaluation {
+    pub fn evaluate(&self, stop: &(dyn Fn() -> bool + Sync)) -> Option<Evaluation> {
         let run = |projection: &mut Projection, episode: u32| {
             let (mut earned, mut discount, mut steps) = (0.0, 1.0, 0);
+            let mut stopped = false;
             let ended = self.episode(projection, episode.into(), |step| {
                 earned += discount * step.reward;
                 discount *= self.model.gamma();
                 steps += 1;
+                stopped = stop();
+                if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            (earned, steps, !ended)
+            (!stopped).then_some((earned, steps, !ended))
         };
-        let results: Vec<(f64, u64, bool)> =
+        let results: Vec<Option<(f64, u64, bool)>> =
             (0..self.episodes).into_par_iter().map_init(Projection::default, run).collect();
-        let count = f64::from(self.episodes);
+        let results: Vec<(f64, u64, bool)> = results.into_iter().map_while(|result| result).collect();
+        let episodes = results.len() as u32;
+        let count = f64::from(episodes);
         let mean = results.iter().map(|result| result.0).sum::<f64>() / count;
         let squares: f64 = results.iter().map(|result| (result.0 - mean) * (result.0 - mean)).sum();
-        let half_width =
-            if self.episodes > 1 { QUANTILE * (squares / (count - 1.0) / count).sqrt() } else { f64::INFINITY };
+        let half_width = if episodes > 1 { QUANTILE * (squares / (count - 1.0) / count).sqrt() } else { f64::INFINITY };
         let cut = results.iter().filter(|result| result.2).count() as u32;
         let gamma = self.model.gamma();
         let rest = if self.largest == 0.0 { 0.0 } else { self.largest / (1.0 - gamma) };
         let tail = if cut == 0 { 0.0 } else { f64::from(cut) / count * gamma.powf(f64::from(self.horizon)) * rest };
         let steps = results.iter().map(|result| result.1).sum();
-        Evaluation { mean, half_width, episodes: self.episodes, horizon: self.horizon, steps, cut, tail }
+        (episodes > 0).then_some(Evaluation { mean, half_width, episodes, horizon: self.horizon, steps, cut, tail })
     }
 
-    /// Runs episode number `episode` and shows each step. Whether it ended, and was not cut.
-    pub fn episode(&self, projection: &mut Projection, episode: u64, mut show: impl FnMut(&Step)) -> bool {
+    /// Runs episode number `episode` and shows each step, until it is told to break. Whether it ended, and was not cut.
+    pub fn episode(&self, projection: &mut Projection, episode: u64, mut show: impl FnMut(&Step) -> ControlFlow<()>) -> bool {
         let mut random = random(self.seed, episode);
         let mut belief = self.model.start.clone();
         let mut state = one_of((&belief.states, &belief.probs), &mut random);
@@ -218,13 +225,15 @@ impl<'m> Simulator<'m> {
             if self.ends[state as usize] {
                 return true;
             }
-            let Some((vector, value)) = self.vectors.best_from(&belief, 0) else { return true };
+            let Some((vector, value)) = self.vectors.best(&belief) else { return true };
             let action = self.vectors.alpha().actions[vector as usize];
             let next = one_of(self.model.successors(state, action), &mut random);
             let observation = one_of(self.model.observed(action, next), &mut random);
             let after = projection.update(self.model, &belief, action, observation);
             let reward = self.reward(state, action, next);
-            show(&Step { belief, value, state, action, reward, next, observation });
+            if show(&Step { belief, value, state, action, reward, next, observation }).is_break() {
+                return false;
+            }
             // What happens with probability 0 by rounding alone leaves no belief but the truth.
             belief = after.unwrap_or_else(|| Belief::at(next));
             state = next;

@@ -2,6 +2,7 @@
 //! path against those.
 
 use warpkov::backend::Precise;
+use warpkov::backend::cpu::Assembler;
 use warpkov::backend::device::pomdp::{Backups, Limits, Product, Walkers};
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::pomdp::alpha::AlphaVectors;
@@ -296,6 +297,7 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs, states, 40));
         let operands = Operands::new(&model, &vectors, &beliefs);
         let expected = full_backup_cpu(&operands);
+        let assembler = Assembler::new(&model, &model.expected_rewards());
         for product in PRODUCTS {
             let small = Limits { elements: 2 * (states * actions * observations) as usize, entries: 30 };
             for limits in [Limits::default(), small].into_iter().take(if states == 40 { scale.min(2) } else { 2 }) {
@@ -305,7 +307,12 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 tested.set_vectors(&vectors)?;
                 tested.set_vectors(&vectors.retain(|i| i < half))?;
                 tested.add_vectors(&vectors.retain(|i| i >= half))?;
-                let found = tested.backup(&beliefs)?;
+                let plans = tested.backup(&beliefs)?;
+                let found = &plans.vectors;
+                for (j, next) in plans.next.chunks(observations as usize).enumerate() {
+                    let told = assembler.vector(&vectors, found.actions[j], next);
+                    close("what next says", found.vector(j), &told, 32.0 * epsilon::<T>(), 0.0)?;
+                }
                 let values: Vec<_> = beliefs.iter().enumerate().map(|(j, b)| b.dot(found.vector(j))).collect();
                 let best = expected.action_scores.chunks(actions as usize);
                 let best: Vec<_> =
@@ -317,7 +324,7 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                     same("actions", &found.actions, &expected.best_action)?;
                     close("backup(b)", &found.values, &expected.backup, 32.0 * epsilon::<T>(), 0.0)?;
                 }
-                same("again", &[tested.backup(&beliefs)?], &[found])?;
+                same("again", &[tested.backup(&beliefs)?], &[plans])?;
             }
         }
     }
@@ -361,7 +368,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             tested.set_vectors(&vectors)?;
             let best_in = (0..states).map(|_| random.below(u64::from(actions)) as u32).collect();
             let walks = Walks { count, hopeful: guided / 2, guided, explored: 0.3, best_in };
-            let walked = tested.walk(&walks, 3, 1 << 40, 5)?;
+            let walked = tested.walk(&walks, 3, 1 << 40, 5, &mut || false)?;
             let read =
                 |tested: &Walkers<T, D>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();
             let batches = read(&tested)?;
@@ -383,7 +390,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 same("each history once", &[distinct || states == 1 || batch.len() <= count as usize], &[true])?;
                 before = batch.clone();
             }
-            tested.walk(&walks, 3, 1 << 40, 5)?;
+            tested.walk(&walks, 3, 1 << 40, 5, &mut || false)?;
             same("again", &read(&tested)?, &batches)?;
 
             for number in (0..walked.batches).rev() {
@@ -396,7 +403,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                     close("V(b)", &[found[j].1], &[all.best(belief).map_or(f64::NAN, |best| best.1)], tolerance, 0.0)?;
                     same("no value falls", &[found[j].1 >= old - tolerance], &[true])?;
                 }
-                same("a backup for each", &[backups.len()], &[batches[number].len()])?;
+                same("a backup for each", &[backups.vectors.len()], &[batches[number].len()])?;
                 same("the first stay", &all.values[..known.values.len()], &known.values)?;
             }
             let best = |tested: &mut Walkers<T, D>| -> Result<Vec<f64>, D::Error> {
@@ -468,8 +475,8 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     {
         let model = random.pomdp(states, actions, observations, 3, 2);
         let rewards = model.expected_rewards();
-        let seen = mdp::mdp(&model, &rewards, 1e-9)?;
-        let informed = fib::fib(&model, &rewards, qmdp::qmdp(&model, &rewards, &seen), 1e-3);
+        let seen = mdp::mdp(&model, &rewards, 1e-9, &mut || false)?;
+        let informed = fib::fib(&model, &rewards, qmdp::qmdp(&model, &rewards, &seen), 1e-3, &mut || false);
         let backups = Backups::<T, D>::new(device, &model, None, Limits::default())?;
         let mut tested = Walkers::new(device, &model, backups, &informed)?;
         tested.set_vectors(&AlphaVectors { actions: vec![0], ..random.vectors(1, states) })?;
@@ -478,7 +485,7 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let mut known = Known { model: &model, informed, points: Vec::new() };
         let tolerance = 64.0 * epsilon::<T>() + if rounds > 1 { 1e-6 } else { 0.0 };
         for round in 0..rounds {
-            let walked = tested.walk(&walks, 3, 1 << 40, round)?;
+            let walked = tested.walk(&walks, 3, 1 << 40, round, &mut || false)?;
             for number in (0..walked.batches).rev() {
                 let beliefs = tested.beliefs(number)?;
                 let before: Vec<f64> = beliefs.iter().map(|belief| known.at(belief)).collect();

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use rayon::prelude::*;
 
 use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backup::Backup;
+use crate::pomdp::backup::{Backup, Plans};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
@@ -23,13 +23,15 @@ pub struct Vectors {
     alpha: AlphaVectors,
     /// Block k holds at `[s][i]` what vector 16k + i has for s.
     blocks: Vec<Vec<[f32; LANES]>>,
+    /// No entry is larger in amount.
+    largest: f64,
 }
 
 impl Vectors {
     /// These.
     #[must_use]
     pub fn new(alpha: &AlphaVectors) -> Self {
-        let mut own = Self { alpha: AlphaVectors::new(alpha.states), blocks: Vec::new() };
+        let mut own = Self { alpha: AlphaVectors::new(alpha.states), blocks: Vec::new(), largest: 0.0 };
         own.extend(alpha);
         own
     }
@@ -51,6 +53,12 @@ impl Vectors {
         let block = self.blocks.last_mut().expect("pushed above where there was none");
         for (entry, value) in block.iter_mut().zip(vector) {
             entry[lane] = *value as f32;
+            self.largest = self.largest.max(value.abs());
+        }
+        let values = &mut self.alpha.values;
+        if values.capacity() - values.len() < vector.len() {
+            // Not twice as much: vectors may take most of the memory.
+            values.reserve_exact((values.len() / 16).max(vector.len()));
         }
         self.alpha.push(action, vector);
     }
@@ -93,6 +101,17 @@ impl Vectors {
         self.alpha
     }
 
+    /// Gives memory back that no vector is in.
+    pub fn shrink_to_fit(&mut self) {
+        self.alpha.values.shrink_to_fit();
+    }
+
+    /// Bytes that they need.
+    #[must_use]
+    pub fn needed(&self) -> usize {
+        self.bytes() - (self.alpha.values.capacity() - self.alpha.values.len()) * size_of::<f64>()
+    }
+
     /// Bytes that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -106,6 +125,28 @@ impl Vectors {
     pub fn best_from(&self, belief: &Belief, first: usize) -> Option<(u32, f64)> {
         let vector = self.scan(belief, first)?;
         Some((vector as u32, belief.dot(self.alpha.vector(vector))))
+    }
+
+    /// The vector that is best at `belief` in `f64`, the first of those, and its value: what [`best_from`](Self::best_from) finds
+    /// may be less by as much as `f32` rounds, at every step of a policy.
+    #[must_use]
+    pub fn best(&self, belief: &Belief) -> Option<(u32, f64)> {
+        let mut best = self.best_from(belief, 0)?;
+        // Two products and a sum of a fourth of the terms each, and the sum of those.
+        let terms = (belief.states.len() / SUMS + 2 * SUMS) as f64;
+        let least = best.1 - terms * f64::from(f32::EPSILON) * self.largest;
+        for (block, entries) in self.blocks.iter().enumerate() {
+            for (lane, score) in scores(belief, entries).into_iter().enumerate() {
+                let vector = block * LANES + lane;
+                if f64::from(score) >= least && vector < self.alpha.len() {
+                    let value = belief.dot(self.alpha.vector(vector));
+                    if value > best.1 || (value == best.1 && (vector as u32) < best.0) {
+                        best = (vector as u32, value);
+                    }
+                }
+            }
+        }
+        Some(best)
     }
 
     /// The number of the vector that [`best_from`](Self::best_from) finds.
@@ -303,7 +344,7 @@ impl<'m> PointBased<'m> {
         Self { model, rewards: model.expected_rewards(), assembler: None, vectors }
     }
 
-    fn backup_of(&self, assembler: &Assembler<'m>, projection: &mut Projection, belief: &Belief) -> (u32, Vec<f64>) {
+    fn backup_of(&self, assembler: &Assembler<'m>, projection: &mut Projection, belief: &Belief) -> Plan {
         let (model, gamma) = (self.model, self.model.gamma());
         let actions = model.actions();
         let mut best: Option<(f64, u32, Vec<u32>)> = None;
@@ -325,9 +366,12 @@ impl<'m> PointBased<'m> {
             }
         }
         let (_, action, next) = best.unwrap_or_default();
-        (action, assembler.vector(self.vectors.alpha(), action, &next))
+        (action, assembler.vector(self.vectors.alpha(), action, &next), next)
     }
 }
+
+/// An action, the values of what begins with it, and the vector that follows each observation.
+type Plan = (u32, Vec<f64>, Vec<u32>);
 
 impl Backup for PointBased<'_> {
     type Error = Infallible;
@@ -342,14 +386,15 @@ impl Backup for PointBased<'_> {
         Ok(())
     }
 
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, Infallible> {
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Infallible> {
         let assembler = self.assembler.take().unwrap_or_else(|| Assembler::new(self.model, &self.rewards));
         let backup = |scratch: &mut _, belief| self.backup_of(&assembler, scratch, belief);
         let backups: Vec<_> = beliefs.par_iter().map_init(Projection::default, backup).collect();
         self.assembler = Some(assembler);
-        let mut all = AlphaVectors::new(self.model.states());
-        for (action, vector) in backups {
-            all.push(action, &vector);
+        let mut all = Plans { vectors: AlphaVectors::new(self.model.states()), next: Vec::new() };
+        for (action, vector, next) in backups {
+            all.vectors.push(action, &vector);
+            all.next.extend(next);
         }
         Ok(all)
     }

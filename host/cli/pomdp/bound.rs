@@ -11,6 +11,7 @@ use super::policy::WithPolicy;
 use super::{Error, Outcome};
 use crate::cli::file::{plot_format, write_whole};
 use crate::cli::number;
+use crate::cli::solve::{handle_interrupts, interrupted};
 
 /// Evaluates a policy's vectors anew: V(b₀) as they have it, and what surely holds of it.
 ///
@@ -30,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "D", default_value = "1e-6", value_parser = number::non_negative)]
     tolerance: f64,
     /// Rounds at most in which support is looked for, for each vector.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Draw the vectors over the belief, of a model with two states, to this file, .svg or .png.
     #[arg(long, value_name = "FILE")]
@@ -53,7 +54,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         let picture = plot::draw_vectors(&model, &policy, format)?;
         write_whole(path, |out| out.write_all(&picture))?;
     }
-    let Some(found) = verify(&model, &policy, arguments.tolerance, arguments.rounds) else {
+    handle_interrupts();
+    let Some(found) = verify(&model, &policy, arguments.tolerance, arguments.rounds, &interrupted) else {
         return Err(warpkov::pomdp::simulate::Error::NoVectors.into());
     };
     let supported = found.supported == found.vectors;
@@ -79,5 +81,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             writeln!(out, "Residual (δ)      {:.3e}, of vector {}", found.residual, found.worst)?;
         }
     }
-    Ok(if supported { Outcome::Success } else { Outcome::Negative })
+    Ok(if interrupted() {
+        Outcome::Interrupted
+    } else if supported { Outcome::Success } else { Outcome::Negative })
 }

@@ -8,10 +8,12 @@ use warpkov::pomdp::simulate::{Options, Simulator};
 
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
+use crate::cli::solve::{handle_interrupts, interrupted};
 
 /// Simulates a policy many times: what it earns, discounted, with a confidence interval of 95 %.
 ///
-/// Beliefs are tracked exactly. The same seed gives the same result on any number of cores.
+/// Beliefs are tracked exactly. The same seed gives the same result on any number of cores. After Ctrl-C the episodes count that
+/// were run by then.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -49,33 +51,36 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let Extent { steps, seed } = arguments.extent;
     let start = Instant::now();
     let simulator = Simulator::new(&model, &policy, &Options { episodes: arguments.episodes, steps, seed })?;
-    let found = simulator.evaluate();
+    handle_interrupts();
+    let Some(found) = simulator.evaluate(&interrupted) else { return Ok(Outcome::Interrupted) };
+    let outcome = if interrupted() { Outcome::Interrupted } else { Outcome::Success };
     let seconds = start.elapsed().as_secs_f64();
     if arguments.json {
         #[derive(serde::Serialize)]
         struct Printed {
             #[serde(flatten)]
             found: warpkov::pomdp::simulate::Evaluation,
-            interval: [f64; 2],
+            interval: Option<[f64; 2]>,
             seed: u64,
             seconds: f64,
         }
         let interval = [found.mean - found.half_width, found.mean + found.half_width];
+        let interval = found.half_width.is_finite().then_some(interval);
         serde_json::to_writer(&mut out, &Printed { found, interval, seed, seconds }).map_err(io::Error::from)?;
         writeln!(out)?;
-        return Ok(Outcome::Success);
+        return Ok(outcome);
     }
     let what = if model.process.objective.sign() > 0.0 { "reward" } else { "cost" };
-    let interval = match found.episodes {
-        1 => "of one episode: no interval".to_owned(),
-        _ => format!("± {:.6} (95 %)", found.half_width),
-    };
-    writeln!(out, "Mean {what:<12} {:.6} {interval}", found.mean)?;
+    if found.half_width.is_finite() {
+        writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
+    } else {
+        writeln!(out, "Mean {what:<12} {:.6}, of one episode: there is no interval", found.mean)?;
+    }
     writeln!(out, "Episodes          {}, {} steps, {seconds:.3} s, seed {seed}", found.episodes, found.steps)?;
     writeln!(
         out,
         "Cut               {} after {} steps; their rest is worth {:.1e} at most",
         found.cut, found.horizon, found.tail
     )?;
-    Ok(Outcome::Success)
+    Ok(outcome)
 }

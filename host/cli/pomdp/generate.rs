@@ -34,6 +34,8 @@ pub enum Family {
     Tag(Tag),
     RockSample(RockSample),
     Olfactory(Olfactory),
+    Maintenance(Maintenance),
+    Aloha(Aloha),
 }
 
 /// Where to write the model.
@@ -268,6 +270,69 @@ pub struct Olfactory {
     output: Output,
 }
 
+/// Generates the maintenance of a machine by Smallwood and Sondik, with any number of parts.
+///
+/// Parts wear in operation and are not seen: what is made is good or bad, an inspection sees each part as fine or worn, not always
+/// truly, a repair lifts each part, and a new machine has its price.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov pomdp generate maintenance --out machine.json
+  warpkov pomdp generate maintenance --parts 4 --levels 4 --gamma 0.9999 --out machine.pomdp")]
+pub struct Maintenance {
+    /// Parts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
+    parts: u32,
+    /// Levels of a part, from broken to new.
+    #[arg(long, value_name = "L", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..))]
+    levels: u32,
+    /// Probability that a part loses a level in operation.
+    #[arg(long, value_name = "P", default_value = "0.03", value_parser = number::probability)]
+    wear: f64,
+    /// Probability that an inspection sees what a new or a broken part is.
+    #[arg(long, value_name = "P", default_value = "0.97", value_parser = number::probability)]
+    accuracy: f64,
+    /// Probability that a repair lifts a part by a level.
+    #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
+    repaired: f64,
+    /// What an inspection costs.
+    #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite)]
+    inspection: f64,
+    /// What a repair costs.
+    #[arg(long, value_name = "C", default_value = "3", value_parser = number::finite)]
+    repair: f64,
+    /// What a new machine costs.
+    #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite)]
+    replacement: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.999", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Generates slotted Aloha: stations that share a channel.
+///
+/// Packets that collide wait to be sent again, with a probability that is to be chosen for each slot without knowing how many wait.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov pomdp generate aloha --out aloha.json
+  warpkov pomdp generate aloha --backlogs 30 --gamma 0.99 --out aloha.pomdp")]
+pub struct Aloha {
+    /// One more than the packets that there is room for.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1024))]
+    backlogs: u32,
+    /// Packets that arrive in a slot on average.
+    #[arg(long, value_name = "L", default_value = "0.9", value_parser = number::non_negative)]
+    arrivals: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.999", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
 /// Two whole numbers.
 fn place(text: &str) -> Result<(u32, u32), String> {
     let place = text.split_once(',').and_then(|(x, y)| Some((x.trim().parse().ok()?, y.trim().parse().ok()?)));
@@ -313,6 +378,8 @@ impl Family {
             Self::Tag(arguments) => &arguments.output,
             Self::RockSample(arguments) => &arguments.output,
             Self::Olfactory(arguments) => &arguments.output,
+            Self::Maintenance(arguments) => &arguments.output,
+            Self::Aloha(arguments) => &arguments.output,
         }
     }
 
@@ -353,6 +420,24 @@ impl Family {
             }
             Self::Olfactory(Olfactory { width, height, source, peak, width_at_source, spread, gamma, .. }) => {
                 generate::Olfactory { width, height, source, peak, width_at_source, spread, gamma }.generate()?
+            }
+            Self::Maintenance(Maintenance {
+                parts,
+                levels,
+                wear,
+                accuracy,
+                repaired,
+                inspection,
+                repair,
+                replacement,
+                gamma,
+                ..
+            }) => {
+                let costs = generate::Maintenance { inspection, repair, replacement, ..generate::Maintenance::default() };
+                generate::Maintenance { parts, levels, wear, accuracy, repaired, gamma, ..costs }.generate()?
+            }
+            Self::Aloha(Aloha { backlogs, arrivals, gamma, .. }) => {
+                generate::Aloha { backlogs, arrivals, gamma }.generate()?
             }
         })
     }

@@ -1,6 +1,7 @@
 //! `warpkov pomdp simulate`.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use clap::Args;
 use serde::Serialize;
@@ -11,6 +12,7 @@ use warpkov::pomdp::simulate::{Options, Simulator, Step};
 use super::evaluate::Extent;
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
+use crate::cli::solve::{handle_interrupts, interrupted};
 
 /// Shows one episode under a policy, step by step.
 #[derive(Args)]
@@ -52,6 +54,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let simulator = Simulator::new(&model, &policy, &Options { episodes: 1, steps, seed })?;
     let (names, sign) = (&model.names, model.process.objective.sign());
     let (mut lines, mut earned, mut discount) = (Vec::new(), 0.0, 1.0);
+    handle_interrupts();
     let ended = simulator.episode(&mut Projection::default(), arguments.episode, |step: &Step| {
         earned += discount * step.reward;
         discount *= model.gamma();
@@ -65,12 +68,14 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             value: sign * step.value,
             possible: step.belief.states.len(),
         });
+        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
+    let outcome = if interrupted() { Outcome::Interrupted } else { Outcome::Success };
     if arguments.json {
         let printed = serde_json::json!({ "discounted": earned, "ended": ended, "seed": seed, "steps": lines });
         serde_json::to_writer(&mut out, &printed).map_err(io::Error::from)?;
         writeln!(out)?;
-        return Ok(Outcome::Success);
+        return Ok(outcome);
     }
     let head = ["state", "action", "next", "seen"];
     let cells = |line: &Line| [line.state.clone(), line.action.clone(), line.next.clone(), line.observation.clone()];
@@ -92,5 +97,5 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     }
     let end = if ended { "ended" } else { "cut" };
     writeln!(out, "{earned:.6} discounted, {end} after {} steps", lines.len())?;
-    Ok(Outcome::Success)
+    Ok(outcome)
 }

@@ -22,7 +22,7 @@ use crate::cli::solve::handle_interrupts;
 
 /// Solves a model: closes in on the value of its start belief from below and from above.
 ///
-/// Both bounds hold at any time, rounding included. A line a second on the standard error says how far they are. Exit code 0
+/// Both bounds hold at any time, rounding included, and the policy attains the one that it can attain. A line a second on the standard error says how far they are. Exit code 0
 /// if they came as close as --gap asks for or --target is attained, 1 if a limit was met first.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -59,13 +59,13 @@ pub struct Arguments {
     /// Seconds at most.
     #[arg(long, value_name = "S", value_parser = number::positive)]
     time: Option<f64>,
-    /// Memory for beliefs and vectors, in bytes or as 4GiB [default: 8GiB, or half of what is free on a GPU].
+    /// Memory for beliefs and vectors, in bytes or as 4GiB: what was not used for longest is given up [default: 8GiB, or half of what is free on a GPU].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     memory: Option<u64>,
     /// Expansions at most.
     #[arg(long, value_name = "N")]
     iterations: Option<u64>,
-    /// Vectors at most.
+    /// Vectors that backups choose from at most; those that they go on with are written, too.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
     vectors: u32,
     /// Write the vectors to this file: .alpha, or .policy as SARSOP does; or their controller: .pg, or .dot for Graphviz.

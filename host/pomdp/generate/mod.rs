@@ -10,20 +10,26 @@
 //! | [`Tag`] | a robot chases an opponent that it sees only where it stands | 870, 5, 30 |
 //! | [`RockSample`] | a rover that checks rocks from afar | n² · 2ᵏ + 1, 5 + k, 2 |
 //! | [`Olfactory`] | a source of odour to be found downwind | cells, 4, 3 |
+//! | [`Maintenance`] | a machine whose parts wear, and are not seen | levelsⁿ, 4, 2ⁿ |
+//! | [`Aloha`] | stations that share a channel | 3 n, n − 1, 3 |
 
 use super::belief::Belief;
 use super::model::{Invalid, Names, Pomdp};
 use crate::mdp::generate as mdp;
 use crate::mdp::model::{Choices, Csr, Mdp};
 
+mod aloha;
 mod four_by_three;
+mod maintenance;
 mod maze;
 mod olfactory;
 mod rock_sample;
 mod tag;
 mod tiger;
 
+pub use aloha::Aloha;
 pub use four_by_three::FourByThree;
+pub use maintenance::Maintenance;
 pub use maze::{Map, Maze};
 pub use olfactory::Olfactory;
 pub use rock_sample::{Layout, RockSample};

@@ -1,7 +1,7 @@
 //! When a run ends, and who watches it.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::options::{Limits, MEMORY, Round, Status};
 use super::search::Interval;
@@ -40,12 +40,15 @@ pub struct Clock<'a> {
     pub rounds: Vec<Round>,
     /// Why the run is over, once it is.
     pub status: Option<Status>,
+    /// Where it stood at the last look.
+    last: Standing,
 }
 
 impl<'a> Clock<'a> {
-    /// A run that began at `start`.
-    pub fn new(start: Instant, limits: Limits, sign: f64, observe: Observer<'a>) -> Self {
-        Self { start, limits, observe, sign, iterations: 0, rounds: Vec::new(), status: None }
+    /// A run that began at `start`, of which nothing is known but these bounds of V\*(b₀).
+    pub fn new(start: Instant, limits: Limits, sign: f64, observe: Observer<'a>, bounds: Interval) -> Self {
+        let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
+        Self { start, limits, observe, sign, iterations: 0, rounds: Vec::new(), status: None, last }
     }
 
     /// Bytes that beliefs and vectors may take.
@@ -59,19 +62,10 @@ impl<'a> Clock<'a> {
         if self.status.is_some() {
             return true;
         }
-        let Standing { bounds, backups, beliefs, vectors, bytes } = standing;
-        let (lower, upper) =
-            if self.sign < 0.0 { (-bounds.upper, -bounds.lower) } else { (bounds.lower, bounds.upper) };
-        let elapsed = self.start.elapsed();
-        let round = Round {
-            seconds: elapsed.as_secs_f64(),
-            iterations: self.iterations,
-            backups,
-            beliefs,
-            vectors,
-            lower,
-            upper,
-        };
+        self.last = standing;
+        let Standing { bounds, bytes, .. } = standing;
+        let round = self.round();
+        let elapsed = Duration::from_secs_f64(round.seconds);
         let limits = &self.limits;
         self.status = if round.gap() <= limits.gap {
             Some(Status::Gap)
@@ -93,6 +87,32 @@ impl<'a> Clock<'a> {
             self.rounds.push(round);
         }
         self.status.is_some()
+    }
+
+    /// Whether the time is over or the observer breaks, in the midst of work: what is begun may be left as it is. Once it is,
+    /// the run is over.
+    pub fn late(&mut self) -> bool {
+        let round = self.round();
+        let late = if matches!(self.status, Some(Status::Time | Status::Interrupted)) {
+            return true;
+        } else if self.limits.time.is_some_and(|time| round.seconds >= time.as_secs_f64()) {
+            Status::Time
+        } else if (self.observe)(&round).is_break() {
+            Status::Interrupted
+        } else {
+            return false;
+        };
+        self.status.get_or_insert(late);
+        true
+    }
+
+    /// Where the run stood at the last look, now.
+    fn round(&self) -> Round {
+        let Standing { bounds, backups, beliefs, vectors, .. } = self.last;
+        let (lower, upper) =
+            if self.sign < 0.0 { (-bounds.upper, -bounds.lower) } else { (bounds.lower, bounds.upper) };
+        let (seconds, iterations) = (self.start.elapsed().as_secs_f64(), self.iterations);
+        Round { seconds, iterations, backups, beliefs, vectors, lower, upper }
     }
 
     /// Records where the run ended, after the last work on it.

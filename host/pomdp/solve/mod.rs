@@ -7,19 +7,18 @@
 //! > until the gap at b₀ is small, or time or memory are used up:
 //! >   B ← B ∪ expand(B)
 //! >   Γ ← Γ ∪ {backup(b)} for b that the [scheme] says
-//! >   Γ ← those vectors that are the best at a belief of B
+//! >   Γ ← those vectors that are the best at a belief of B, and those that they [go on with](support)
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Instant;
 
 use warpkov_kernels::emulator::{Emulator, EmulatorError};
 use warpkov_kernels::launch::Device;
 
-use self::clock::Clock;
+use self::clock::{Clock, Standing};
 use self::expand::Expand;
 use self::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
-use self::search::Search;
+use self::search::{Interval, Search};
 use super::alpha::AlphaVectors;
 use super::backup::{Backup, Trials};
 use super::model::Pomdp;
@@ -40,6 +39,7 @@ pub mod options;
 pub mod report;
 pub mod scheme;
 pub mod search;
+pub mod support;
 pub mod trials;
 
 pub use clock::Observer;
@@ -165,13 +165,25 @@ impl Run<'_> {
         if !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
         }
-        let Self { model, sign, options, limits, start, .. } = *self;
-        let mut search = Search::new(model, limits.gap, limits.vectors)?;
+        let (model, options) = (self.model, self.options);
+        let clock = self.clock();
+        let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let mut clock = Clock::new(start, limits, sign, self.observe);
-        let standing = trials::run(&mut walkers, &mut search, &mut clock, expansion, options, worth(model, options))?;
-        let end = clock.end(standing);
-        Ok(self.solution(walkers.vectors()?, end, expansion, Scheme::Path))
+        let standing = trials::run(&mut walkers, &mut search, expansion, options, worth(model, options))?;
+        let (_, clock) = search.into_vectors();
+        let [slack, _] = walkers.slack(largest(model));
+        let vectors = walkers.into_vectors(slack)?;
+        let end = clock.end(Standing { vectors: vectors.len(), ..standing });
+        Ok(self.solution(vectors, end, expansion, Scheme::Path))
+    }
+
+    /// The clock of the run, and what bounds every policy.
+    fn clock(&mut self) -> Clock<'_> {
+        let rewards = self.model.expected_rewards();
+        let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
+        let rest = 1.0 - self.model.gamma();
+        let bounds = Interval { lower: extreme(f64::min) / rest, upper: extreme(f64::max) / rest };
+        Clock::new(self.start, self.limits, self.sign, self.observe, bounds)
     }
 
     /// Solves with beliefs and bounds on the host; `backend` does the backups, but for those of single paths.
@@ -179,44 +191,42 @@ impl Run<'_> {
     where
         Error: From<B::Error>,
     {
-        let Self { model, sign, options, limits, start, .. } = *self;
+        let (model, options) = (self.model, self.options);
         let scheme = options.scheme.unwrap_or(expansion.scheme());
         let (gap, worth) = (options.limits.gap, worth(model, options));
         let mut random = random(options.seed, 0);
-        let mut search = Search::new(model, gap, options.limits.vectors)?;
-        let mut clock = Clock::new(start, limits, sign, self.observe);
+        let mut search = Search::new(model, gap, options.limits.vectors, self.clock())?;
         let mut expand = Expand::new(expansion, options.beliefs);
         let mut idle = 0;
-        while !clock.over(search.standing()) {
+        while !search.ended() {
             let known = search.points.len();
             let mut sampled: Vec<Vec<u32>> = Vec::new();
-            let mut visits = HashMap::new();
-            for _ in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
-                let nodes = expand.sample(&mut search, &mut random, gap, idle > 0, &visits);
-                nodes.iter().for_each(|&node| *visits.entry(node).or_default() += 1);
-                sampled.push(nodes);
+            for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
+                sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
             }
             let mut progress = match (scheme, &sampled[..]) {
-                (Scheme::Path, [nodes]) => scheme::path(&mut search, &mut clock, nodes, worth),
-                (Scheme::Path, walks) => scheme::layers(&mut search, &mut clock, backend, walks, worth)?,
-                (Scheme::Full, _) => scheme::full(&mut search, &mut clock, backend, worth)?,
-                (Scheme::Randomized, _) => scheme::randomized(&mut search, &mut clock, backend, &mut random, worth)?,
+                (Scheme::Path, [nodes]) => scheme::path(&mut search, nodes, worth),
+                (Scheme::Path, walks) => scheme::layers(&mut search, backend, walks, worth)?,
+                (Scheme::Full, _) => scheme::full(&mut search, backend, worth)?,
+                (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, worth)?,
             };
             if scheme != Scheme::Path {
                 let root = search.root;
-                progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, &mut clock, nodes)).sum::<f64>();
+                progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, nodes)).sum::<f64>();
                 progress += search.tighten(root);
             }
             search.prune_if_grown();
-            clock.iterations += 1;
+            search.clock.iterations += 1;
             idle = if progress > 0.0 || search.points.len() > known { 0 } else { idle + 1 };
-            if idle == PATIENCE {
-                clock.status.get_or_insert(Status::Stalled);
+            if idle >= PATIENCE && !expand.deepens() {
+                search.clock.status.get_or_insert(Status::Stalled);
             }
         }
         search.prune();
-        let end = clock.end(search.standing());
-        Ok(self.solution(search.into_vectors(), end, expansion, scheme))
+        let standing = search.standing();
+        let (vectors, clock) = search.into_vectors();
+        let end = clock.end(standing);
+        Ok(self.solution(vectors, end, expansion, scheme))
     }
 
     fn solution(
@@ -233,6 +243,11 @@ impl Run<'_> {
         }
         Solution { vectors, status: status.unwrap_or(Status::Interrupted), rounds, expansion, scheme, device, notes }
     }
+}
+
+/// max |r(s, a)|.
+fn largest(model: &Pomdp) -> f64 {
+    model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()))
 }
 
 /// Vectors that are better by less do not help to close the gap.

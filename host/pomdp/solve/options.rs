@@ -112,11 +112,13 @@ pub struct Limits {
     pub target: Option<f64>,
     /// After this time, if it is given; the whole solve counts.
     pub time: Option<Duration>,
-    /// When beliefs and vectors take this many bytes; `None` is [`MEMORY`], or half of what is free on a GPU.
+    /// Bytes that beliefs and vectors may take: on the CPU what was not met for longest is given up before they take more, and the
+    /// run ends where that is not enough; on a device it ends. `None` is [`MEMORY`], or half of what is free on a GPU.
     pub memory: Option<u64>,
     /// After this many expansions, if it is given.
     pub iterations: Option<u64>,
-    /// |Γ| at most: the vectors that are the best of the fewest beliefs are given up.
+    /// |Γ| at most: the vectors that are the best of the fewest beliefs are given up, but for those that others go on with: these
+    /// are kept aside, and returned.
     pub vectors: usize,
 }
 
@@ -212,7 +214,8 @@ impl Round {
 /// What a solve returns.
 #[derive(Clone, Debug)]
 pub struct Solution {
-    /// Γ in the model's own sign: V(b) is the best b·α, the largest for rewards, the smallest for costs.
+    /// Γ in the model's own sign: V(b) is the best b·α, the largest for rewards, the smallest for costs. Who takes the action of the
+    /// best vector in every belief attains it: [every vector is supported](super::support).
     pub vectors: AlphaVectors,
     /// Why it ended.
     pub status: Status,

@@ -5,11 +5,9 @@ use std::collections::BinaryHeap;
 
 use rand_chacha::rand_core::Rng;
 
-use super::clock::Clock;
 use super::search::{Interval, Search};
 use crate::mdp::generate::below;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backup::Backup;
+use crate::pomdp::backup::{Backup, Plans};
 use crate::pomdp::belief::Belief;
 
 /// Beliefs that are backed up at a time.
@@ -27,7 +25,7 @@ const SWEEPS: u32 = 50;
 /// Backs up the nodes of a walk, the last first, and then about as many of those that lead to where the lower bound rose,
 /// the largest rise first: as prioritised sweeping does (Shani, Brafman and Shimony, *Prioritizing point-based POMDP
 /// solvers*, IEEE Transactions on Systems, Man and Cybernetics B 38, 2008). Returns how much the bounds came closer.
-pub fn path(search: &mut Search, clock: &mut Clock, walk: &[u32], worth: f64) -> f64 {
+pub fn path(search: &mut Search, walk: &[u32], worth: f64) -> f64 {
     let mut progress = 0.0;
     let mut risen = BinaryHeap::new();
     let mut step = |search: &mut Search, risen: &mut BinaryHeap<Risen>, node: u32| {
@@ -36,7 +34,7 @@ pub fn path(search: &mut Search, clock: &mut Clock, walk: &[u32], worth: f64) ->
         if lower > 0.0 {
             risen.push(Risen { rise: lower, node });
         }
-        clock.over(search.standing())
+        search.over()
     };
     for &node in walk.iter().rev() {
         if step(search, &mut risen, node) {
@@ -64,7 +62,6 @@ pub fn path(search: &mut Search, clock: &mut Clock, walk: &[u32], worth: f64) ->
 /// Those of the backend.
 pub fn layers<B: Backup>(
     search: &mut Search,
-    clock: &mut Clock,
     backend: &mut B,
     walks: &[Vec<u32>],
     worth: f64,
@@ -82,8 +79,8 @@ pub fn layers<B: Backup>(
         if search.alpha().len() > known {
             backend.add_vectors(&search.alpha().from(known))?;
         }
-        progress += tighten(search, clock, &nodes);
-        if clock.status.is_some() {
+        progress += tighten(search, &nodes);
+        if search.clock.status.is_some() || search.late() {
             break;
         }
     }
@@ -121,7 +118,7 @@ impl Eq for Risen {}
 ///
 /// # Errors
 /// Those of the backend.
-pub fn full<B: Backup>(search: &mut Search, clock: &mut Clock, backend: &mut B, worth: f64) -> Result<f64, B::Error> {
+pub fn full<B: Backup>(search: &mut Search, backend: &mut B, worth: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..SWEEPS {
         backend.set_vectors(search.alpha())?;
@@ -129,7 +126,7 @@ pub fn full<B: Backup>(search: &mut Search, clock: &mut Clock, backend: &mut B, 
         let mut risen = 0.0_f64;
         for batch in nodes.chunks(BATCH) {
             risen = risen.max(batch_backup(search, backend, batch, worth)?);
-            if clock.over(search.standing()) {
+            if search.over() {
                 return Ok(progress + risen);
             }
         }
@@ -149,7 +146,6 @@ pub fn full<B: Backup>(search: &mut Search, clock: &mut Clock, backend: &mut B, 
 /// Those of the backend.
 pub fn randomized<B: Backup>(
     search: &mut Search,
-    clock: &mut Clock,
     backend: &mut B,
     random: &mut impl Rng,
     worth: f64,
@@ -170,7 +166,7 @@ pub fn randomized<B: Backup>(
                 drawn.push(left.swap_remove(i).0);
             }
             risen = risen.max(batch_backup(search, backend, &drawn, worth)?);
-            if clock.over(search.standing()) {
+            if search.over() {
                 return Ok(progress + risen);
             }
             left.retain(|&(node, before)| {
@@ -188,11 +184,11 @@ pub fn randomized<B: Backup>(
 }
 
 /// Lowers the upper bound at nodes, the last first, some at a time. Returns how much.
-pub fn tighten(search: &mut Search, clock: &mut Clock, nodes: &[u32]) -> f64 {
+pub fn tighten(search: &mut Search, nodes: &[u32]) -> f64 {
     let mut progress = 0.0;
     for nodes in nodes.rchunks(TIGHTENED) {
         progress += search.tighten_all(nodes);
-        if clock.over(search.standing()) {
+        if search.over() {
             break;
         }
     }
@@ -203,13 +199,14 @@ pub fn tighten(search: &mut Search, clock: &mut Clock, nodes: &[u32]) -> f64 {
 /// much at most.
 fn batch_backup<B: Backup>(search: &mut Search, backend: &mut B, nodes: &[u32], worth: f64) -> Result<f64, B::Error> {
     let beliefs: Vec<Belief> = nodes.iter().map(|&node| search.graph.nodes[node as usize].belief.clone()).collect();
-    let backups: AlphaVectors = backend.backup(&beliefs)?;
+    let Plans { vectors, next } = backend.backup(&beliefs)?;
     search.backups += nodes.len() as u64;
     let mut risen = 0.0_f64;
     for (i, &node) in nodes.iter().enumerate() {
-        let rise = beliefs[i].dot(backups.vector(i)) - search.lower(node);
+        let rise = beliefs[i].dot(vectors.vector(i)) - search.lower(node);
         if rise > worth {
-            search.vectors.push(backups.actions[i], backups.vector(i));
+            let count = search.model.observation_count as usize;
+            search.push(vectors.actions[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
             risen = risen.max(rise);
         }
     }

@@ -4,8 +4,10 @@ use rayon::prelude::*;
 
 use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
-use super::clock::Standing;
-use super::graph::{Child, Edge, Graph, MERGED, NONE};
+use super::clock::{Clock, Standing};
+use super::graph::{Child, Edge, Graph, MERGED, NONE, Nodes};
+use super::options::Status;
+use super::support::Supports;
 use crate::backend::cpu::{Assembler, Vectors};
 use crate::mdp::SolveError;
 use crate::mdp::model::Csr;
@@ -23,11 +25,23 @@ const NEGLIGIBLE: f64 = 0.01;
 /// And the part that those together may have that do not meet all vectors.
 const UNSEEN: f64 = 0.05;
 
+/// The part of the memory that may be taken before something is given up.
+const FULL: f64 = 0.98;
+
+/// The part that is taken after that.
+const LEFT: f64 = 0.6;
+
+/// The part that points of the upper bound may take then.
+const POINTS: f64 = 0.25;
+
+/// And vectors.
+const VECTORS: f64 = 0.4;
+
 /// Points of the upper bound that are looked at for each new one.
 const CHECKED: usize = 4;
 
 /// Beliefs and bounds on their values, of a model that is to be maximised.
-pub struct Search<'m> {
+pub struct Search<'m, 'o> {
     /// The model.
     pub model: &'m Pomdp,
     /// r(s, a) at s·A + a.
@@ -42,13 +56,15 @@ pub struct Search<'m> {
     pub sawtooth: Sawtooth,
     /// Γ.
     pub vectors: Vectors,
+    /// How its vectors go on.
+    supports: Supports,
+    /// When the run ends.
+    pub clock: Clock<'o>,
     /// The beliefs that were met.
     pub graph: Graph,
     /// B: nodes to which backups were or are to be applied, in the order in which they came.
     pub points: Vec<u32>,
-    /// Whether a node is one of them.
-    is_point: Vec<bool>,
-    /// b₀.
+    /// b₀: 0.
     pub root: u32,
     /// Backups done.
     pub backups: u64,
@@ -72,6 +88,12 @@ const ROUGHLY: f64 = 1e-3;
 /// Products that are worth all cores.
 const PARALLEL: usize = 1 << 18;
 
+/// Products between two looks at the clock.
+const UNWATCHED: usize = 1 << 26;
+
+/// States of a belief whose successors are worth a look at the clock.
+const LONG: usize = 1 << 14;
+
 /// Points of the upper bound, looked at for one belief or another, that are worth them too.
 const MANY: usize = 1 << 16;
 
@@ -84,26 +106,26 @@ pub struct Interval {
     pub upper: f64,
 }
 
-impl<'m> Search<'m> {
-    /// Blind policies below, the fast informed bound above, and b₀. They are iterated to a small part of `precision`; Γ is to
-    /// have no more than `most` vectors after it was pruned.
+impl<'m, 'o> Search<'m, 'o> {
+    /// Blind policies below, the fast informed bound above, and b₀. They are iterated to a small part of `precision`, or until the
+    /// clock says that it is over; Γ is to have no more than `most` vectors after it was pruned, and those that they go on with.
     ///
     /// # Errors
     /// If γ = 1, and those of [`mdp::mdp`].
-    pub fn new(model: &'m Pomdp, precision: f64, most: usize) -> Result<Self, SolveError> {
+    pub fn new(model: &'m Pomdp, precision: f64, most: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
         if model.gamma() >= 1.0 {
             return Err(SolveError::Undiscounted);
         }
         let rewards = model.expected_rewards();
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
         let magnitude = largest / (1.0 - model.gamma());
-        let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12))?;
+        let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12), &mut || clock.late())?;
         let factors = qmdp::qmdp(model, &rewards, &seen);
         let assembler = Assembler::new(model, &rewards);
-        let blind = blind::blind(model, &rewards, &assembler, precision / 10.0);
+        let blind = blind::blind(model, &rewards, &assembler, precision / 10.0, &mut || clock.late());
         let gap = informed_bound(&factors, model.actions() as usize, &model.start)
             - blind.best(&model.start).map_or(-magnitude, |(_, value)| value);
-        let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0));
+        let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0), &mut || clock.late());
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);
@@ -119,9 +141,10 @@ impl<'m> Search<'m> {
             informed,
             sawtooth: Sawtooth::new(corners),
             vectors,
+            supports: Supports::new(model.states(), model.observation_count, blind.len()),
+            clock,
             graph,
             points: Vec::new(),
-            is_point: Vec::new(),
             root,
             backups: 0,
             projection: Projection::default(),
@@ -137,12 +160,38 @@ impl<'m> Search<'m> {
 
     /// Puts a node into B.
     pub fn add_point(&mut self, node: u32) {
-        if self.is_point.len() <= node as usize {
-            self.is_point.resize(self.graph.nodes.len(), false);
-        }
-        if !std::mem::replace(&mut self.is_point[node as usize], true) {
+        let own = &mut self.graph.nodes[node as usize];
+        own.touched = self.clock.iterations;
+        if !std::mem::replace(&mut own.is_point, true) {
             self.points.push(node);
         }
+    }
+
+    /// Looks at the run in the midst of an expansion: whether it is over, or that expansion, as memory is used up.
+    pub fn over(&mut self) -> bool {
+        let standing = self.standing();
+        self.clock.over(Standing { bytes: 0, ..standing }) || self.is_full()
+    }
+
+    /// Looks at the run between expansions; whether it is over. Where memory is used up something is given up, and only if that is
+    /// not enough the run is over. Nodes have other numbers then.
+    pub fn ended(&mut self) -> bool {
+        if self.clock.status.is_none() && self.is_full() {
+            self.shrink();
+            if self.is_full() {
+                self.clock.status.get_or_insert(Status::Memory);
+            }
+        }
+        self.over()
+    }
+
+    /// Whether it is [late](Clock::late), or memory is used up.
+    pub fn late(&mut self) -> bool {
+        self.is_full() || self.clock.late()
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes() as f64 >= FULL * self.clock.memory() as f64
     }
 
     /// max over α ∈ Γ of b·α.
@@ -192,16 +241,41 @@ impl<'m> Search<'m> {
             let heavy = edge.children.iter().filter(|child| child.prob * self.gap(child.node) >= enough);
             stale.extend(heavy.map(|child| child.node).filter(|&node| products(node) > 0));
         }
-        if stale.iter().map(|&node| products(node)).sum::<usize>() < PARALLEL {
-            for node in stale {
-                self.lower(node);
+        self.meet_all(&stale);
+    }
+
+    /// Lets nodes meet all vectors, on all cores if that is much work, as far as there is time. Whether there was.
+    fn meet_all(&mut self, nodes: &[u32]) -> bool {
+        let count = self.alpha().len();
+        let mut rest = nodes;
+        while !rest.is_empty() {
+            // As many as take a moment.
+            let (mut products, mut taken) = (0, 0);
+            while products < UNWATCHED && taken < rest.len() {
+                let node = &self.graph.nodes[rest[taken] as usize];
+                products += node.belief.states.len() * (count - node.scanned as usize);
+                taken += 1;
             }
-            return;
+            let (now, later) = rest.split_at(taken);
+            rest = later;
+            if products < PARALLEL {
+                now.iter().for_each(|&node| _ = self.lower(node));
+            } else {
+                let (nodes, vectors) = (&self.graph.nodes, &self.vectors);
+                let best = |&node: &u32| {
+                    let node = &nodes[node as usize];
+                    vectors.best_from(&node.belief, node.scanned as usize)
+                };
+                let found: Vec<_> = now.par_iter().map(best).collect();
+                for (&node, found) in now.iter().zip(found) {
+                    self.note_best(node, found);
+                }
+            }
+            if products >= UNWATCHED && !rest.is_empty() && self.clock.late() {
+                return false;
+            }
         }
-        let found: Vec<_> = stale.par_iter().map(|&node| self.newly_best(node)).collect();
-        for (node, found) in stale.into_iter().zip(found) {
-            self.note_best(node, found);
-        }
+        true
     }
 
     /// The best bound on V\*(b) from above.
@@ -240,7 +314,12 @@ impl<'m> Search<'m> {
             projection.each(self.model, &belief, action, |observation, prob, next| {
                 children.push(Child { observation, node: self.intern(next), prob });
             });
+            children.shrink_to_fit();
             edges.push(Edge { action, reward, children });
+            if belief.states.len() >= LONG && self.clock.late() {
+                self.projection = projection;
+                return;
+            }
         }
         self.projection = projection;
         self.graph.connect(node, edges);
@@ -251,19 +330,33 @@ impl<'m> Search<'m> {
         let time = self.sawtooth.time();
         nodes.sort_unstable();
         nodes.dedup();
-        let points = |node: &u32| (time - self.graph.nodes[*node as usize].read) as usize;
-        if nodes.iter().map(points).sum::<usize>() < MANY {
-            nodes.into_iter().for_each(|node| _ = self.upper(node));
-            return;
-        }
-        let bound = |&node: &u32| {
-            let node = &self.graph.nodes[node as usize];
-            if node.read == time { node.upper } else { self.sawtooth.bound(&node.belief, node.upper, node.read) }
-        };
-        let bounds: Vec<f64> = nodes.par_iter().map(bound).collect();
-        for (node, bound) in nodes.into_iter().zip(bounds) {
-            let node = &mut self.graph.nodes[node as usize];
-            (node.upper, node.read) = (bound, time);
+        let points = |nodes: &Nodes, node: &u32| (time - nodes[*node as usize].read) as usize;
+        let mut rest = &nodes[..];
+        while !rest.is_empty() {
+            let (mut work, mut taken) = (0, 0);
+            while work < UNWATCHED / 8 && taken < rest.len() {
+                work += points(&self.graph.nodes, &rest[taken]);
+                taken += 1;
+            }
+            let (now, later) = rest.split_at(taken);
+            rest = later;
+            if work < MANY {
+                now.iter().for_each(|&node| _ = self.upper(node));
+            } else {
+                let (nodes, sawtooth) = (&self.graph.nodes, &self.sawtooth);
+                let bound = |&node: &u32| {
+                    let node = &nodes[node as usize];
+                    if node.read == time { node.upper } else { sawtooth.bound(&node.belief, node.upper, node.read) }
+                };
+                let bounds: Vec<f64> = now.par_iter().map(bound).collect();
+                for (&node, bound) in now.iter().zip(bounds) {
+                    let node = &mut self.graph.nodes[node as usize];
+                    (node.upper, node.read) = (bound, time);
+                }
+            }
+            if !rest.is_empty() && self.clock.late() {
+                return;
+            }
         }
     }
 
@@ -344,16 +437,22 @@ impl<'m> Search<'m> {
         let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + worth) else {
             return Interval { lower: 0.0, upper };
         };
-        let vector = self.vector(node, best);
-        let value = self.graph.nodes[node as usize].belief.dot(&vector.1);
+        let (action, vector, next) = self.vector(node, best);
+        let value = self.graph.nodes[node as usize].belief.dot(&vector);
         if value <= known {
             return Interval { lower: 0.0, upper };
         }
-        self.vectors.push(vector.0, &vector.1);
+        self.push(action, &vector, &next);
         let node = &mut self.graph.nodes[node as usize];
         (node.lower, node.vector) = (value, self.vectors.alpha().len() as u32 - 1);
         node.scanned = node.vector + 1;
         Interval { lower: value - known, upper }
+    }
+
+    /// Adds a vector to Γ, which goes on with these after each observation.
+    pub fn push(&mut self, action: u32, vector: &[f64], next: &[u32]) {
+        self.vectors.push(action, vector);
+        self.supports.push(next);
     }
 
     /// Lowers the upper bound at a node; returns by how much.
@@ -372,7 +471,8 @@ impl<'m> Search<'m> {
     fn reduce_upper(&mut self, node: u32, intervals: &[Interval]) -> f64 {
         let value = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
         let known = self.upper(node);
-        if value >= known {
+        // There are none where there was no time for them.
+        if intervals.is_empty() || value >= known {
             return 0.0;
         }
         let node = &mut self.graph.nodes[node as usize];
@@ -382,8 +482,8 @@ impl<'m> Search<'m> {
         known - value
     }
 
-    /// The vector of an edge: the best of what follows each observation.
-    fn vector(&self, node: u32, edge: usize) -> (u32, Vec<f64>) {
+    /// The vector of an edge: its action, its values, and the best vector after each observation.
+    fn vector(&self, node: u32, edge: usize) -> (u32, Vec<f64>, Vec<u32>) {
         let Edge { action, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
         // What cannot be observed here is followed by what the likeliest is.
         let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
@@ -392,7 +492,7 @@ impl<'m> Search<'m> {
         for child in children {
             next[child.observation as usize] = vector(child);
         }
-        (action, self.assembler.vector(self.vectors.alpha(), action, &next))
+        (action, self.assembler.vector(self.vectors.alpha(), action, &next), next)
     }
 
     /// [Prunes](Self::prune) Γ if it has grown by a good part, and the points of the upper bound as fast as there are new ones.
@@ -400,47 +500,79 @@ impl<'m> Search<'m> {
         if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
             self.prune();
         }
-        let new = self.sawtooth.len() - std::mem::replace(&mut self.pruned_points, self.sawtooth.len());
-        self.sawtooth.prune(CHECKED * new);
+        let new = self.sawtooth.len().saturating_sub(std::mem::replace(&mut self.pruned_points, self.sawtooth.len()));
+        let (sawtooth, clock) = (&mut self.sawtooth, &mut self.clock);
+        sawtooth.prune(CHECKED * new, &mut || clock.late());
     }
 
     /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the
-    /// best most often, and that of b₀.
+    /// best most often, and that of b₀. Where there is no time to find out which is the best, the best so far stays.
     pub fn prune(&mut self) {
+        self.prune_to(self.most);
+    }
+
+    fn prune_to(&mut self, most: usize) {
         let count = self.alpha().len();
         let mut uses = vec![0_usize; count];
         uses[..self.kept.min(count)].fill(usize::MAX / 2);
         self.lower(self.root);
         uses[self.graph.nodes[self.root as usize].vector as usize] = usize::MAX / 2;
-        for i in 0..self.points.len() {
-            let node = self.points[i];
-            self.lower(node);
-            uses[self.graph.nodes[node as usize].vector as usize] += 1;
+        if !self.clock.late() {
+            let points = std::mem::take(&mut self.points);
+            self.meet_all(&points);
+            self.points = points;
+        }
+        for &node in &self.points {
+            let vector = self.graph.nodes[node as usize].vector;
+            if vector != NONE {
+                uses[vector as usize] += 1;
+            }
         }
         let mut least = 1;
-        if uses.iter().filter(|&&uses| uses > 0).count() > self.most {
+        if uses.iter().filter(|&&uses| uses > 0).count() > most {
             let mut sorted = uses.clone();
             sorted.sort_unstable_by(|a, b| b.cmp(a));
-            least = sorted[self.most] + 1;
+            least = sorted[most] + 1;
         }
+        let stays: Vec<bool> = uses.iter().map(|&uses| uses >= least).collect();
         // How many of the vectors before each stay.
         let mut before = vec![0; count + 1];
         for i in 0..count {
-            before[i + 1] = before[i] + u32::from(uses[i] >= least);
+            before[i + 1] = before[i] + u32::from(stays[i]);
         }
         self.pruned = before[count] as usize;
+        let clock = &mut self.clock;
+        self.supports.retain(self.vectors.alpha(), &stays, &mut || clock.late());
         if self.pruned == count {
             return;
         }
-        self.vectors.retain(|i| uses[i] >= least);
+        self.vectors.retain(|i| stays[i]);
         for node in self.graph.nodes.iter_mut().filter(|node| node.vector != NONE) {
-            if uses[node.vector as usize] >= least {
+            if stays[node.vector as usize] {
                 node.vector = before[node.vector as usize];
                 node.scanned = before[node.scanned as usize];
             } else {
                 (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
             }
         }
+    }
+
+    /// Gives up what takes memory: beliefs that were not met for long, points of the upper bound, and vectors.
+    fn shrink(&mut self) {
+        let memory = self.clock.memory() as f64;
+        let limit = |part: f64| (part * memory) as usize;
+        self.prune();
+        if self.sawtooth.bytes() > limit(POINTS) {
+            self.sawtooth.shrink(limit(POINTS / 2.0));
+        }
+        let vectors = self.vectors.needed() + self.supports.bytes();
+        if vectors > limit(VECTORS) {
+            let part = VECTORS / 2.0 * memory / vectors as f64;
+            self.prune_to(((self.alpha().len() as f64 * part) as usize).max(self.kept + 1));
+        }
+        let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
+        self.points = self.graph.shrink(&self.points, limit(LEFT).saturating_sub(taken));
+        self.vectors.shrink_to_fit();
     }
 
     /// Bounds on V\*(b₀) that hold whatever was rounded.
@@ -455,7 +587,7 @@ impl<'m> Search<'m> {
             bounds: self.bounds(),
             backups: self.backups,
             beliefs: self.points.len(),
-            vectors: self.alpha().len(),
+            vectors: self.alpha().len() + self.supports.retired().len(),
             bytes: self.bytes() as u64,
         }
     }
@@ -479,16 +611,19 @@ impl<'m> Search<'m> {
         successors
     }
 
-    /// Γ, without all else.
+    /// Γ and what it goes on with, and when the run ended.
     #[must_use]
-    pub fn into_vectors(self) -> AlphaVectors {
-        self.vectors.into_alpha()
+    pub fn into_vectors(self) -> (AlphaVectors, Clock<'o>) {
+        let Self { vectors, supports, clock, graph, sawtooth, .. } = self;
+        // There may not be room for all.
+        drop((graph, sawtooth));
+        (supports.join(vectors.into_alpha()).0, clock)
     }
 
     /// Bytes of beliefs and vectors.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.graph.bytes + self.vectors.bytes() + self.sawtooth.bytes()
+        self.graph.bytes() + self.vectors.bytes() + self.supports.bytes() + self.sawtooth.bytes() + 4 * self.points.capacity()
     }
 
     /// Γ.

@@ -11,7 +11,7 @@
 //! Some walks act by the upper bound, a third of them where nothing else is asked for: only at what its own best actions reach
 //! does it close (Smith and Simmons, *UAI*, 2005). The others are those that Γ learns from.
 
-use super::clock::{Clock, Standing};
+use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
 use super::options::{Expansion, SolveOptions, Status};
 use super::search::{Interval, Search};
@@ -24,6 +24,9 @@ const FIRST: u32 = 16;
 /// The part of the memory that beliefs may take is one by this.
 const BELIEFS: u64 = 4;
 
+/// The longest walks, in parts of those after which little is left.
+const DEEPER: u32 = 4;
+
 /// How far rough scores are off, of the largest value.
 const ROUGH: f64 = 1.0 / 2048.0;
 
@@ -34,7 +37,6 @@ const ROUGH: f64 = 1.0 / 2048.0;
 pub fn run<B: Trials>(
     backend: &mut B,
     search: &mut Search,
-    clock: &mut Clock,
     expansion: Expansion,
     options: &SolveOptions,
     worth: f64,
@@ -55,22 +57,22 @@ where
         best_in: (0..search.model.states()).map(|state| search.best_seen(state)).collect(),
     };
     let kept = search.alpha().len();
-    let (memory, most_vectors) = (clock.memory(), options.limits.vectors.max(kept + 1));
+    let (memory, most_vectors) = (search.clock.memory(), options.limits.vectors.max(kept + 1));
     backend.set_vectors(search.alpha())?;
     let largest = search.rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
     let [below, above] = backend.slack(largest);
     let start = [search.model.start.clone()];
-    let horizon = steps(search.model.gamma());
+    let mut horizon = steps(search.model.gamma());
     let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
     let error = ROUGH * largest / (1.0 - search.model.gamma());
     let mut standing = search.standing();
     let first = standing;
-    while !clock.over(standing) {
+    while !search.clock.over(standing) {
         let seed = options.seed.wrapping_add(round);
         // No longer than there are expansions left.
-        let left = options.limits.iterations.map_or(u64::MAX, |most| most.saturating_sub(clock.iterations + 1));
-        let walked =
-            backend.walk(&walks, length.min(u32::try_from(left).unwrap_or(u32::MAX)), memory / BELIEFS, seed)?;
+        let left = options.limits.iterations.map_or(u64::MAX, |most| most.saturating_sub(search.clock.iterations + 1));
+        let most_steps = length.min(u32::try_from(left).unwrap_or(u32::MAX));
+        let walked = backend.walk(&walks, most_steps, memory / BELIEFS, seed, &mut || search.clock.late())?;
         standing.beliefs += walked.beliefs;
         let (mut progress, mut most) = (0.0, 0.0_f64);
         backend.set_rough(rough);
@@ -79,13 +81,13 @@ where
             progress += improved.risen + backend.tighten(batch, worth)?;
             most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;
-            clock.iterations += 1;
+            search.clock.iterations += 1;
             // What is not needed on the way to b₀ may be all that is too much.
             if backend.count() > most_vectors || first.bytes + backend.bytes() >= memory {
                 backend.prune(kept, most_vectors - most_vectors / 4, batch)?;
             }
             (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
-            if batch > 0 && clock.over(standing) {
+            if batch > 0 && search.clock.over(standing) {
                 break;
             }
         }
@@ -96,8 +98,11 @@ where
         (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
         idle = if progress > 0.0 || rough || length < horizon { 0 } else { idle + 1 };
         rough &= length < horizon || most > error;
-        if idle == PATIENCE {
-            clock.status.get_or_insert(Status::Stalled);
+        if idle == PATIENCE && horizon < steps(search.model.gamma()) * DEEPER {
+            // What lies beyond may be what is missing.
+            (horizon, idle) = (2 * horizon, 0);
+        } else if idle == PATIENCE {
+            search.clock.status.get_or_insert(Status::Stalled);
         }
         length = (2 * length).min(horizon);
         round += 1;

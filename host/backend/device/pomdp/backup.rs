@@ -19,7 +19,7 @@ use super::buffers::{Factors, Kept, Matrix, Scratch, Vectors};
 use crate::backend::Precise;
 use crate::backend::device::scan::{exclusive_scan, scratch_len};
 use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backup::Backup;
+use crate::pomdp::backup::{Backup, Plans};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Pomdp, by_columns};
 
@@ -254,10 +254,12 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         self.vectors.bytes()
     }
 
-    /// Γ.
-    pub(super) fn download(&self) -> Result<AlphaVectors, D::Error> {
-        let values = self.vectors.download(self.device)?;
-        Ok(AlphaVectors { states: self.states, values, actions: self.vector_actions.clone() })
+    /// Adds to `known`, the first vectors of Γ, the others.
+    pub(super) fn download_into(&self, known: &mut AlphaVectors) -> Result<(), D::Error> {
+        let first = known.len();
+        known.values.extend(self.vectors.download(self.device, first as u32)?);
+        known.actions.extend_from_slice(&self.vector_actions[first..]);
+        Ok(())
     }
 
     /// Leaves only these vectors in Γ.
@@ -301,8 +303,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Backs up beliefs, and adds what is better by more than `worth` at its belief, the largest rises first, until every
     /// belief has a quarter at least of what its own backup is worth to it: Perseus, for which anything is enough. Returns by
-    /// how much a value would rise at most.
-    pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<f64, D::Error> {
+    /// how much a value would rise at most, and the vectors that follow each observation in those that were added.
+    pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<(f64, Vec<u32>), D::Error> {
         let known = self.best_of(beliefs)?;
         self.decide(beliefs, self.chosen_product(beliefs))?;
         let (device, actions) = (self.device, self.actions as usize);
@@ -314,7 +316,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let rise = |j: u32| own(j) - known[j as usize].1;
         let mut left: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j) > worth).collect();
         left.sort_by(|&a, &b| rise(b).total_cmp(&rise(a)).then(a.cmp(&b)));
-        let Some(risen) = left.first().map(|&j| rise(j)) else { return Ok(0.0) };
+        let Some(risen) = left.first().map(|&j| rise(j)) else { return Ok((0.0, Vec::new())) };
         let mut winners_of = vec![0; self.codes(beliefs.count)];
         device.download(winners.get(), &mut winners_of)?;
         let pairs = known.len() * actions;
@@ -323,13 +325,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             (action, winners_of.iter().skip(first + action as usize).step_by(pairs).copied().collect::<Vec<_>>())
         };
         // The same action and the same winners make the same vector.
-        let mut met = HashSet::new();
+        let (mut met, mut next) = (HashSet::new(), Vec::new());
         while !left.is_empty() {
             let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED).collect();
             if new.is_empty() {
                 break;
             }
             self.build(beliefs.count, &new)?;
+            new.iter().for_each(|&j| next.extend(row(j).1));
             self.vectors.append(device, new.len() as u32, self.work.out.get())?;
             self.vector_actions.extend(new.iter().map(|&j| actions_of[j as usize]));
             if new.len() < ADDED {
@@ -338,7 +341,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let found = self.best_of(beliefs)?;
             left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH * rise(j));
         }
-        Ok(risen)
+        Ok((risen, next))
     }
 
     pub(super) fn codes(&self, beliefs: u32) -> usize {
@@ -651,16 +654,23 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The new vectors of a batch.
-    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut AlphaVectors) -> Result<(), D::Error> {
+    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut Plans) -> Result<(), D::Error> {
         let beliefs = self.upload(batch)?;
         self.decide(&beliefs, product)?;
         self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         let mut found = vec![0; batch.len()];
         self.device.download(self.work.chosen.get(), &mut found)?;
-        out.actions.extend(found);
+        let mut winners = vec![0; self.codes(beliefs.count)];
+        self.device.download(self.work.winners.get(), &mut winners)?;
+        let actions = self.actions as usize;
+        for (j, &action) in found.iter().enumerate() {
+            let first = j * actions + action as usize;
+            out.next.extend(winners.iter().skip(first).step_by(batch.len() * actions));
+        }
+        out.vectors.actions.extend(found);
         let mut found = vec![T::ZERO; batch.len() * self.states as usize];
         self.device.download(self.work.out.get(), &mut found)?;
-        out.values.extend(found.into_iter().map(T::to_f64));
+        out.vectors.values.extend(found.into_iter().map(T::to_f64));
         Ok(())
     }
 
@@ -762,8 +772,8 @@ impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
         Ok(())
     }
 
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, D::Error> {
-        let mut out = AlphaVectors::new(self.states);
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
+        let mut out = Plans { vectors: AlphaVectors::new(self.states), next: Vec::new() };
         let mut rest = beliefs;
         let mut ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let product = self.choose(beliefs.len(), ways.iter().sum());

@@ -262,10 +262,18 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         factors.update(device, states, rows, scale)
     }
 
-    /// Γ as it is there.
-    pub fn download(&self, device: &D) -> Result<Vec<f64>, D::Error> {
-        let mut values = vec![T::ZERO; self.rows.count as usize * self.states as usize];
-        device.download(&self.rows.buffer, &mut values)?;
+    /// The vectors from number `first` on, as they are there.
+    pub fn download(&self, device: &D, first: u32) -> Result<Vec<f64>, D::Error> {
+        let (states, count) = (self.states as usize, self.rows.count - first);
+        let mut values = vec![T::ZERO; count as usize * states];
+        if count > 0 {
+            let mut last = device.zeros(values.len())?;
+            let shape = Shape::cover(values.len() as u64, 256);
+            let picked = device.upload(&(first..self.rows.count).collect::<Vec<_>>())?;
+            // SAFETY: there are these vectors, and room for as many.
+            unsafe { pick_vectors(device, shape, self.states, count, &picked, &self.rows.buffer, &mut last)? };
+            device.download(&last, &mut values)?;
+        }
         Ok(values.into_iter().map(T::to_f64).collect())
     }
 

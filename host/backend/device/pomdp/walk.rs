@@ -11,9 +11,10 @@ use super::buffers::Scratch;
 use super::upper::Upper;
 use crate::backend::Precise;
 use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backup::{Backup, Improved, Trials, Walked, Walks};
+use crate::pomdp::backup::{Backup, Improved, Plans, Trials, Walked, Walks};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
+use crate::pomdp::solve::support::Supports;
 
 /// Batches at most whose beliefs say which vectors are needed.
 const ASKED: usize = 16;
@@ -34,6 +35,10 @@ pub struct Walkers<'d, T: Precise, D: Device> {
     /// Terms of the sums of a backup at most: of a row of T and one of O, and of a belief.
     terms: [f64; 2],
     gamma: f64,
+    /// How the vectors of Γ go on.
+    supports: Supports,
+    /// Γ as it was when it was last pruned, on the host.
+    mirror: AlphaVectors,
 }
 
 /// Where each walk is.
@@ -86,8 +91,38 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             batches: Vec::new(),
             terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count)],
             gamma: model.gamma(),
+            supports: Supports::new(states, model.observation_count, backups.vector_actions().len()),
+            mirror: AlphaVectors::new(states),
             backups,
         })
+    }
+
+    /// Γ and what it goes on with, each entry less by `slack`: by what rounding may have added, so that what is left is supported.
+    /// If α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn into_vectors(mut self, slack: f64) -> Result<AlphaVectors, D::Error> {
+        self.backups.download_into(&mut self.mirror)?;
+        let (mut vectors, _) = self.supports.join(self.mirror);
+        vectors.values.iter_mut().for_each(|value| *value -= slack);
+        Ok(vectors)
+    }
+
+    /// Γ, without what is kept aside.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn vectors(&self) -> Result<AlphaVectors, D::Error> {
+        let mut vectors = AlphaVectors::new(self.backups.states);
+        self.backups.download_into(&mut vectors)?;
+        Ok(vectors)
+    }
+
+    /// How many vectors are kept aside.
+    #[must_use]
+    pub fn retired(&self) -> usize {
+        self.supports.retired().len()
     }
 
     /// The beliefs of a batch of the last walks.
@@ -246,15 +281,22 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
 impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
     type Error = D::Error;
 
+    /// Each of these goes on with itself.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        self.supports = Supports::new(vectors.states, self.backups.observations, vectors.len());
+        self.mirror = AlphaVectors::new(vectors.states);
         self.backups.set_vectors(vectors)
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        let count = self.count();
+        for vector in count..count + vectors.len() {
+            self.supports.push(&vec![vector as u32; self.backups.observations as usize]);
+        }
         self.backups.add_vectors(vectors)
     }
 
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<AlphaVectors, D::Error> {
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
         self.backups.backup(beliefs)
     }
 
@@ -264,7 +306,14 @@ impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
 }
 
 impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
-    fn walk(&mut self, walks: &Walks, steps: u32, bytes: u64, seed: u64) -> Result<Walked, D::Error> {
+    fn walk(
+        &mut self,
+        walks: &Walks,
+        steps: u32,
+        bytes: u64,
+        seed: u64,
+        late: &mut dyn FnMut() -> bool,
+    ) -> Result<Walked, D::Error> {
         let (device, count) = (self.backups.device, walks.count as usize);
         let best_in = device.upload(&walks.best_in)?;
         self.batches.clear();
@@ -275,7 +324,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
             self.step(walks, &best_in, &best_of, seed, step)?;
             let first = self.batches.len();
             let places = self.keep(count)?;
-            if self.belief_bytes() >= bytes {
+            if self.belief_bytes() >= bytes || late() {
                 break;
             }
             if walks.guided < walks.count && step < steps {
@@ -291,7 +340,8 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
 
     fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, D::Error> {
         let beliefs = &self.batches[batch];
-        let risen = self.backups.improve(beliefs, worth)?;
+        let (risen, next) = self.backups.improve(beliefs, worth)?;
+        next.chunks(self.backups.observations as usize).for_each(|next| self.supports.push(next));
         Ok(Improved { beliefs: beliefs.count as usize, risen })
     }
 
@@ -326,7 +376,15 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
             picked.truncate(most);
             picked.sort_unstable();
         }
-        if picked.len() < count { self.backups.pick(&picked) } else { Ok(()) }
+        if picked.len() == count {
+            return Ok(());
+        }
+        self.backups.download_into(&mut self.mirror)?;
+        let mut stays = vec![false; count];
+        picked.iter().for_each(|&vector| stays[vector as usize] = true);
+        self.supports.retain(&self.mirror, &stays, &mut || false);
+        self.mirror = self.mirror.retain(|vector| stays[vector]);
+        self.backups.pick(&picked)
     }
 
     fn count(&self) -> usize {
@@ -334,11 +392,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn bytes(&self) -> u64 {
-        (self.backups.vector_bytes() + self.upper.bytes()) as u64 + self.belief_bytes()
-    }
-
-    fn vectors(&self) -> Result<AlphaVectors, D::Error> {
-        self.backups.download()
+        (self.backups.vector_bytes() + self.upper.bytes() + self.supports.bytes()) as u64 + self.belief_bytes()
     }
 
     /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it

@@ -100,13 +100,14 @@ impl Table {
         // In a file's order, which the sort keeps.
         self.settings.iter_mut().for_each(|settings| settings.sort_by_key(|setting| setting.key));
         let rows = self.actions as usize * self.states as usize;
+        let too_many = || Fault::new(end, format!("{} has more than {MOST} nonzeros", self.name));
+        if self.filled() > u64::from(MOST) {
+            return Err(too_many());
+        }
         let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
         let (mut rest, mut merged, mut cells) = (&self.settings[0][..], Vec::new(), Vec::new());
         for row in 0..rows as u32 {
-            let (action, state) = match self.by_state() {
-                true => (row % self.actions, row / self.actions),
-                false => (row / self.states, row % self.states),
-            };
+            let (action, state) = self.place(row);
             let length = rest.iter().take_while(|setting| setting.key == row).count();
             let own;
             (own, rest) = rest.split_at(length);
@@ -153,11 +154,38 @@ impl Table {
                 });
             }
             if col.len() > MOST as usize {
-                return Err(Fault::new(end, format!("{} has more than {MOST} nonzeros", self.name)));
+                return Err(too_many());
             }
             row_ptr.push(col.len() as u64);
         }
         Ok(Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() })
+    }
+
+    /// The action and the state of a row.
+    fn place(&self, row: u32) -> (u32, u32) {
+        match self.by_state() {
+            true => (row % self.actions, row / self.actions),
+            false => (row / self.states, row % self.states),
+        }
+    }
+
+    /// Entries of the rows that are filled, and of which no entry is set apart: no more than there are.
+    fn filled(&self) -> u64 {
+        let fills = |setting: &Setting| setting.column == FILL && setting.value != 0.0;
+        if !self.settings.iter().flatten().any(fills) {
+            return 0;
+        }
+        let (mut rest, mut merged, mut entries) = (&self.settings[0][..], Vec::new(), 0);
+        for row in 0..self.actions * self.states {
+            let (action, state) = self.place(row);
+            let length = rest.iter().take_while(|setting| setting.key == row).count();
+            let own;
+            (own, rest) = rest.split_at(length);
+            if self.merged(own, action, state, &mut merged).last().is_some_and(fills) {
+                entries += u64::from(self.columns);
+            }
+        }
+        entries
     }
 
     /// All settings of a row, as they come in the file.

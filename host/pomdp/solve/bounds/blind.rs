@@ -11,9 +11,9 @@ const SWEEPS: u32 = 10_000;
 /// For each action a vector that is not above α(s) = r(s, a) + γ Σ T(s, a, s') α(s').
 ///
 /// It is iterated from min r / (1 − γ), and every iterate is a lower bound; iteration ends where a sweep changes nothing by
-/// more than `tolerance` (1 − γ). `rewards` are r(s, a) at s·A + a, as `assembler` has them.
+/// more than `tolerance` (1 − γ), or where it is `late`. `rewards` are r(s, a) at s·A + a, as `assembler` has them.
 #[must_use]
-pub fn blind(model: &Pomdp, rewards: &[f64], assembler: &Assembler, tolerance: f64) -> AlphaVectors {
+pub fn blind(model: &Pomdp, rewards: &[f64], assembler: &Assembler, tolerance: f64, late: &mut dyn FnMut() -> bool) -> AlphaVectors {
     let (actions, gamma) = (model.actions(), model.gamma());
     let mut vectors = AlphaVectors::new(model.states());
     for action in 0..actions {
@@ -24,7 +24,7 @@ pub fn blind(model: &Pomdp, rewards: &[f64], assembler: &Assembler, tolerance: f
             let next = assembler.ahead(action, &values);
             let change = next.iter().zip(&values).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             values = next;
-            if change <= tolerance * (1.0 - gamma) {
+            if change <= tolerance * (1.0 - gamma) || late() {
                 break;
             }
         }

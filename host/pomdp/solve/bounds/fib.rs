@@ -8,12 +8,21 @@ use crate::pomdp::model::Pomdp;
 /// Products that all sweeps together may take.
 const PRODUCTS: usize = 4_000_000_000;
 
+/// Products between two looks at the clock.
+const UNWATCHED: usize = 1 << 25;
+
 /// Q(s, a) = r(s, a) + γ Σₒ max_{a'} Σ_{s'} T(s, a, s') O(a, s', o) Q(s', a'), iterated from `factors`.
 ///
 /// Where `factors` are an upper bound so is every iterate. Iteration ends where a sweep changes nothing by more than
-/// `tolerance` (1 − γ), or after 4 · 10⁹ products.
+/// `tolerance` (1 − γ), after 4 · 10⁹ products, or where it is `late`.
 #[must_use]
-pub fn fib(model: &Pomdp, rewards: &[f64], mut factors: ActionValues, tolerance: f64) -> ActionValues {
+pub fn fib(
+    model: &Pomdp,
+    rewards: &[f64],
+    mut factors: ActionValues,
+    tolerance: f64,
+    late: &mut dyn FnMut() -> bool,
+) -> ActionValues {
     let (actions, observations, gamma) = (model.actions() as usize, model.observation_count as usize, model.gamma());
     let row = |sums: &mut Vec<f64>, factors: &[f64], row: usize| {
         let action = (row % actions) as u32;
@@ -34,10 +43,18 @@ pub fn fib(model: &Pomdp, rewards: &[f64], mut factors: ActionValues, tolerance:
         rewards[row] + gamma * next
     };
     let products = actions * model.process.transitions.nnz() * model.observations.nnz() / model.observations.rows();
+    let rows = factors.len();
+    let at_once = (UNWATCHED / (products / rows.max(1)).max(1)).max(1);
     for _ in 0..(PRODUCTS / products.max(1)).max(1) {
-        let sums = || vec![0.0; observations * actions];
-        let rows = (0..factors.len()).into_par_iter().with_min_len(256);
-        let next: ActionValues = rows.map_init(sums, |sums, r| row(sums, &factors, r)).collect();
+        let mut next = ActionValues::with_capacity(rows);
+        while next.len() < rows {
+            let sums = || vec![0.0; observations * actions];
+            let own = (next.len()..rows.min(next.len() + at_once)).into_par_iter().with_min_len(256);
+            next.par_extend(own.map_init(sums, |sums, r| row(sums, &factors, r)));
+            if late() {
+                return factors;
+            }
+        }
         let change = next.iter().zip(&factors).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         // No bound is given up for a worse one, be it by rounding.
         factors = next.into_iter().zip(factors).map(|(new, old)| new.min(old)).collect();

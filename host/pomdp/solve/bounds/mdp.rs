@@ -7,16 +7,18 @@ use crate::mdp::solve::{Limits, Target};
 use crate::mdp::{SolveError, solve_with};
 use crate::pomdp::model::Pomdp;
 
-/// V(s) of the process beneath, no less than it is: value iteration to ε, rounded up by what its certificate says. `rewards`
-/// are r(s, a) at s·A + a.
+/// V(s) of the process beneath, no less than it is: value iteration to ε, rounded up by what its certificate says, also where it is
+/// `late`. `rewards` are r(s, a) at s·A + a.
 ///
 /// # Errors
 /// Those of [`solve_with`].
-pub fn mdp(model: &Pomdp, rewards: &[f64], epsilon: f64) -> Result<Vec<f64>, SolveError> {
+pub fn mdp(model: &Pomdp, rewards: &[f64], epsilon: f64, late: &mut dyn FnMut() -> bool) -> Result<Vec<f64>, SolveError> {
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
     let options =
         SolveOptions { device: DeviceChoice::Cpu, precision: Precision::F64, limits, ..SolveOptions::default() };
-    let solution = solve_with(&model.process, &options, &mut |_| ControlFlow::Continue(()))?;
+    let solution = solve_with(&model.process, &options, &mut |_| {
+        if late() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
     // Without a certificate there is the bound that always holds.
     let most = rewards.iter().copied().fold(f64::NEG_INFINITY, f64::max) / (1.0 - model.gamma());
     let raised = |value: f64| solution.certificate.bound.map_or(most, |bound| (value + bound).next_up());

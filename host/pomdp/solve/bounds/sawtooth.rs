@@ -38,6 +38,12 @@ struct Filed {
     prob: f64,
 }
 
+/// Points between two looks at the clock.
+const LOOK: usize = 256;
+
+/// Bytes of a point where it is filed, with room for others, and of an allocation.
+const FILED: usize = 3 * size_of::<Filed>() / 2 + 16;
+
 /// Corners and points.
 pub struct Sawtooth {
     /// v.
@@ -80,7 +86,7 @@ impl Sawtooth {
     /// Bytes of points.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes + self.points.len() * size_of::<Point>()
+        self.bytes + self.points.capacity() * size_of::<Point>()
     }
 
     /// Points that there were, with those that others imply.
@@ -109,11 +115,12 @@ impl Sawtooth {
         let point = &mut self.points[number as usize];
         (point.drop, point.changed) = (drop, self.time);
         if point.entries.is_empty() {
-            point.entries = belief.iter().collect();
+            point.entries = Vec::with_capacity(belief.states.len());
+            point.entries.extend(belief.iter());
             point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
             // Where the fewest are.
             point.home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
-            self.bytes += size_of_val(&point.entries[..]);
+            self.bytes += size_of_val(&point.entries[..]) + FILED;
         }
         let filed = &mut self.filed[point.home as usize];
         filed.retain(|other| other.number != number);
@@ -185,9 +192,12 @@ impl Sawtooth {
         best
     }
 
-    /// Takes those points away that the others imply, of the `count` whose turn it is.
-    pub fn prune(&mut self, count: usize) {
-        for _ in 0..count.min(self.points.len()) {
+    /// Takes those points away that the others imply, of the `count` whose turn it is, or of fewer where it is late.
+    pub fn prune(&mut self, count: usize, late: &mut dyn FnMut() -> bool) {
+        for turn in 1..=count.min(self.points.len()) {
+            if turn.is_multiple_of(LOOK) && late() {
+                return;
+            }
             let number = self.next;
             self.next = (number + 1) % self.points.len();
             let point = &self.points[number];
@@ -203,10 +213,30 @@ impl Sawtooth {
             let point = &mut self.points[number];
             point.checked = self.time;
             if best < point.drop {
-                self.filed[point.home as usize].retain(|other| other.number != number as u32);
-                let entries = std::mem::take(&mut point.entries);
-                self.bytes -= size_of_val(&entries[..]);
+                self.remove(number);
             }
         }
+    }
+
+    fn remove(&mut self, number: usize) {
+        let point = &mut self.points[number];
+        let entries = std::mem::take(&mut point.entries);
+        if !entries.is_empty() {
+            self.bytes -= size_of_val(&entries[..]) + FILED;
+            self.filed[point.home as usize].retain(|other| other.number != number as u32);
+        }
+    }
+
+    /// Leaves points of so many bytes, those that changed last.
+    pub fn shrink(&mut self, bytes: usize) {
+        let mut order: Vec<usize> = (0..self.points.len()).filter(|&i| !self.points[i].entries.is_empty()).collect();
+        order.sort_by_key(|&i| self.points[i].changed);
+        for number in order {
+            if self.bytes() <= bytes {
+                break;
+            }
+            self.remove(number);
+        }
+        self.filed.iter_mut().for_each(Vec::shrink_to_fit);
     }
 }

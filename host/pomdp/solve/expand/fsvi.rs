@@ -7,15 +7,15 @@ use super::{EXPLORED, steps};
 use crate::mdp::generate::{below, draw, unit};
 
 /// Nodes of a walk from b₀ in which the state is drawn and acted on as if it were seen, b₀ first. It ends in a state that no
-/// action leads out of, and back at b₀.
-pub fn walk(search: &mut Search, random: &mut impl Rng) -> Vec<u32> {
+/// action leads out of, back at b₀, and after `longest` steps.
+pub fn walk(search: &mut Search, random: &mut impl Rng, longest: usize) -> Vec<u32> {
     let model = search.model;
     let actions = model.actions();
     let mut node = search.root;
     let mut nodes = vec![node];
     let Some(mut state) = draw(random, model.start.iter()) else { return nodes };
-    for _ in 0..steps(model.gamma()) {
-        if model.is_absorbing(state) {
+    for _ in 0..longest.min(steps(model.gamma()) as usize) {
+        if model.is_absorbing(state) || search.late() {
             break;
         }
         let best = search.best_seen(state);

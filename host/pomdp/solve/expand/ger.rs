@@ -15,6 +15,9 @@ pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u
     let least = search.rewards.iter().copied().fold(f64::INFINITY, f64::min) / (1.0 - search.model.gamma());
     let mut found: Vec<(f64, Belief)> = Vec::new();
     for source in chosen(search, random, count) {
+        if search.late() {
+            break;
+        }
         search.lower(source);
         let actions = 0..search.model.actions();
         let successors: Vec<_> = actions.map(|action| search.successors(source, action)).collect();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::super::graph::{Child, Edge, Node};
 use super::super::search::{Search, first_largest};
 
-/// Steps of a trial at most.
+/// Steps of a trial at most, at first.
 pub const DEEPEST: usize = 500;
 
 /// The part of the gap at b₀ that a trial leaves, if it can.
@@ -57,7 +57,7 @@ pub fn trial(
     let epsilon = (LEFT * (root_upper - root_lower)).max(target / 2.0);
     let (mut least, mut most) = (root_lower, root_lower + epsilon);
     let mut scale = 1.0;
-    while path.len() < deepest {
+    while path.len() < deepest && !search.late() {
         let (lower, upper) = (search.lower(node), search.upper(node));
         let allowed = epsilon * scale;
         let promising = match &mut predictions {

@@ -44,6 +44,47 @@ pub struct Expand {
     /// Walks so far.
     walks: u64,
     turns: Turns,
+    depth: Depth,
+    /// Where trials went since anything was learnt.
+    visits: HashMap<u32, u32>,
+}
+
+/// How far trials and walks go: as far as it takes to close the gap at b₀. With γ near 1 a trial may need thousands of steps,
+/// which cost as much as hundreds of short ones.
+struct Depth {
+    /// Steps at most.
+    most: usize,
+    /// The gap when it was last asked for, and expansions since.
+    gap: f64,
+    since: u32,
+    /// Whether one of them went that far.
+    met: bool,
+}
+
+/// Expansions after which the gap at b₀ is to be smaller.
+const ASKED: u32 = 16;
+
+/// By this part of it.
+const SHRUNK: f64 = 0.01;
+
+/// Steps at which nothing is left after discounting for any γ that there is.
+const ENDLESS: usize = 1 << 22;
+
+impl Depth {
+    /// Goes deeper where the gap does not shrink.
+    fn note(&mut self, search: &mut Search, walked: usize) {
+        self.met |= walked + 1 >= self.most;
+        self.since += 1;
+        if self.since < ASKED {
+            return;
+        }
+        let bounds = search.bounds();
+        let gap = bounds.upper - bounds.lower;
+        if self.met && gap > (1.0 - SHRUNK) * self.gap {
+            self.most = (2 * self.most).min(ENDLESS);
+        }
+        *self = Self { most: self.most, gap, since: 0, met: false };
+    }
 }
 
 /// Two expansions by turns, the one that closes the gap at b₀ faster for the larger part of the backups.
@@ -89,42 +130,58 @@ impl Expand {
     #[must_use]
     pub fn new(expansion: Expansion, count: usize) -> Self {
         let predictions = hsvi::Predictions::default();
-        Self { expansion, count, predictions, walks: 0, turns: Turns::default() }
+        let depth = Depth { most: hsvi::DEEPEST, gap: f64::INFINITY, since: 0, met: false };
+        Self { expansion, count, predictions, walks: 0, turns: Turns::default(), depth, visits: HashMap::new() }
+    }
+
+    /// Whether a trial that goes deeper may still be of use where others were not.
+    #[must_use]
+    pub fn deepens(&self) -> bool {
+        self.depth.met && self.depth.most < ENDLESS
     }
 
     /// Nodes of beliefs to look at, in the order of a walk; they are of B then. `target` is the gap that is wanted at b₀, and
-    /// `idle` says that the last ones were of no use. Trials look at `visits` of others that nothing was yet learnt from.
+    /// `idle` says that the last ones were of no use. A trial goes where others went less that nothing was learnt from: those of
+    /// this expansion, of which it is the number `turn`, and those before that were of no use.
     pub fn sample(
         &mut self,
         search: &mut Search,
         random: &mut impl Rng,
         target: f64,
         idle: bool,
-        visits: &HashMap<u32, u32>,
+        turn: usize,
     ) -> Vec<u32> {
+        if turn == 0 && !idle {
+            self.visits.clear();
+        }
+        let (longest, visits) = (self.depth.most, &self.visits);
         let nodes = match self.expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
             Expansion::Ger => ger::greedy(search, random, self.count),
-            Expansion::Ssga => ssga::walk(search, random, false),
-            Expansion::Fsvi => fsvi::walk(search, random),
+            Expansion::Ssga => ssga::walk(search, random, false, longest),
+            Expansion::Fsvi => fsvi::walk(search, random, longest),
             Expansion::Walks => {
                 self.walks += 1;
                 match self.walks % 3 {
-                    0 => ssga::walk(search, random, true),
-                    1 => fsvi::walk(search, random),
-                    _ => ssga::walk(search, random, false),
+                    0 => ssga::walk(search, random, true, longest),
+                    1 => fsvi::walk(search, random, longest),
+                    _ => ssga::walk(search, random, false, longest),
                 }
             }
-            Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random),
-            Expansion::Hsvi => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
+            Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random, longest),
+            Expansion::Hsvi => hsvi::trial(search, None, target, longest, visits),
             // Predictions may be too high for ever; a trial without them always lowers the gap.
-            Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, hsvi::DEEPEST, visits),
+            Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, longest, visits),
             Expansion::Sarsop | Expansion::Mixed => {
-                hsvi::trial(search, Some(&mut self.predictions), target, hsvi::DEEPEST, visits)
+                hsvi::trial(search, Some(&mut self.predictions), target, longest, visits)
             }
         };
-        nodes.iter().for_each(|&node| search.add_point(node));
+        for &node in &nodes {
+            search.add_point(node);
+            *self.visits.entry(node).or_default() += 1;
+        }
+        self.depth.note(search, nodes.len());
         nodes
     }
 }

@@ -10,6 +10,9 @@ pub fn walk(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32
     let mut nodes = Vec::with_capacity(count);
     let mut node = search.root;
     for _ in 0..count {
+        if search.late() {
+            break;
+        }
         let action = below(random, u64::from(search.model.actions())) as u32;
         let successors = search.successors(node, action);
         let drawn = draw(random, successors.iter().enumerate().map(|(i, (_, prob, _))| (i, *prob)));

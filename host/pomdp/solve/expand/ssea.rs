@@ -12,15 +12,18 @@ use crate::pomdp::belief::Belief;
 pub fn farthest(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
     let mut nodes = Vec::new();
     for source in chosen(search, random, count) {
+        if search.late() {
+            break;
+        }
         let mut candidates = Vec::new();
         for action in 0..search.model.actions() {
             let successors = search.successors(source, action);
             let drawn = draw(random, successors.iter().enumerate().map(|(i, (_, prob, _))| (i, *prob)));
             candidates.extend(drawn.map(|i| successors[i].2.clone()));
         }
-        let known = &search.points;
+        let (known, nodes_of) = (&search.points, &search.graph.nodes);
         let distance = |belief: &Belief| {
-            let distances = known.par_iter().map(|&node| search.graph.nodes[node as usize].belief.distance(belief));
+            let distances = known.par_iter().map(|&node| nodes_of[node as usize].belief.distance(belief));
             distances.reduce(|| f64::INFINITY, f64::min)
         };
         let farthest = candidates.iter().map(|belief| (belief, distance(belief)));

@@ -1,0 +1,45 @@
+//! Memory of a solve: what is not needed is given up before the limit is met, and the run goes on.
+
+#[allow(dead_code, reason = "what is allocated now is what is looked at")]
+mod counting;
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
+
+use counting::NOW;
+use warpkov::mdp::options::DeviceChoice;
+use warpkov::pomdp::generate::{Maze, Tag};
+use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::solve::options::{Limits, Solution, SolveOptions, Status};
+use warpkov::pomdp::solve::solve_with;
+
+/// A solve, and the most that it took beyond what there was before, whenever it looked at the clock.
+fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {
+    let limits = Limits { gap: 1e-9, iterations: Some(iterations), memory: Some(memory), ..Limits::default() };
+    let options = SolveOptions { device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
+    let (before, mut most) = (NOW.load(Relaxed), 0);
+    let solution = solve_with(model, &options, &mut |_| {
+        most = most.max(NOW.load(Relaxed).saturating_sub(before));
+        ControlFlow::Continue(())
+    });
+    (solution.unwrap(), most)
+}
+
+/// One test, as memory is counted for the whole process.
+#[test]
+fn memory_is_kept() {
+    for (name, model, memory, iterations) in
+        [("Tag", Tag::default().generate().unwrap(), 24 << 20, 120), ("hallway2", Maze::hallway2().generate().unwrap(), 16 << 20, 60)]
+    {
+        // What the bounds take that need no belief.
+        let (_, fixed) = measured(&model, 0, 1 << 30);
+        let (free, needed) = measured(&model, iterations, 1 << 30);
+        let (kept, peak) = measured(&model, iterations, memory);
+        assert!(needed > fixed + 2 * memory as usize, "{name}: {needed} is not much more than {memory}");
+        assert_eq!(kept.status, Status::Iterations, "{name}");
+        assert!(peak <= fixed + memory as usize * 105 / 100, "{name}: {peak} of {memory} and {fixed}");
+        // Beliefs that are met again cost time, but values stay.
+        let (kept, free) = (kept.end(), free.end());
+        assert!(kept.lower >= free.lower - 0.1 * free.gap() && kept.upper <= free.upper + 0.5 * free.gap(), "{kept:?} {free:?}");
+    }
+}
