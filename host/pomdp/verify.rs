@@ -218,7 +218,7 @@ impl Claims<'_> {
     fn response(&self, projection: &mut Projection, action: u32, belief: &Belief) -> Vec<u32> {
         let mut next = vec![None; self.model.observation_count as usize];
         projection.each(self.model, belief, action, |observation, _, after| {
-            next[observation as usize] = self.vectors.best_from(&after, 0).map(|best| best.0);
+            next[observation as usize] = self.vectors.best(&after).map(|best| best.0);
         });
         let other = next.iter().flatten().next().copied().unwrap_or_default();
         next.iter().map(|next| next.unwrap_or(other)).collect()

@@ -173,7 +173,10 @@ impl Run<'_> {
         let (_, clock) = search.into_vectors();
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(slack)?;
-        let end = clock.end(Standing { vectors: vectors.len(), ..standing });
+        // By the vectors as they are returned.
+        let attained = vectors.best(&model.start).map_or(f64::NEG_INFINITY, |(_, value)| value);
+        let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
+        let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
         Ok(self.solution(vectors, end, expansion, Scheme::Path))
     }
 
