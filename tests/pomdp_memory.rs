@@ -28,18 +28,22 @@ fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {
 /// One test, as memory is counted for the whole process.
 #[test]
 fn memory_is_kept() {
-    for (name, model, memory, iterations) in
-        [("Tag", Tag::default().generate().unwrap(), 24 << 20, 120), ("hallway2", Maze::hallway2().generate().unwrap(), 16 << 20, 60)]
+    for (name, model, iterations) in
+        [("Tag", Tag::default().generate().unwrap(), 400), ("hallway2", Maze::hallway2().generate().unwrap(), 60)]
     {
         // What the bounds take that need no belief.
         let (_, fixed) = measured(&model, 0, 1 << 30);
         let (free, needed) = measured(&model, iterations, 1 << 30);
-        let (kept, peak) = measured(&model, iterations, memory);
-        assert!(needed > fixed + 2 * memory as usize, "{name}: {needed} is not much more than {memory}");
+        let memory = (needed - fixed) / 3;
+        assert!(memory > 1 << 20, "{name}: {needed} is not much");
+        let (kept, peak) = measured(&model, iterations, memory as u64);
         assert_eq!(kept.status, Status::Iterations, "{name}");
-        assert!(peak <= fixed + memory as usize * 105 / 100, "{name}: {peak} of {memory} and {fixed}");
+        assert!(peak <= fixed + memory * 105 / 100, "{name}: {peak} of {memory} and {fixed}");
         // Beliefs that are met again cost time, but values stay.
         let (kept, free) = (kept.end(), free.end());
-        assert!(kept.lower >= free.lower - 0.1 * free.gap() && kept.upper <= free.upper + 0.5 * free.gap(), "{kept:?} {free:?}");
+        assert!(
+            kept.lower >= free.lower - 0.1 * free.gap() && kept.upper <= free.upper + 0.5 * free.gap(),
+            "{kept:?} {free:?}"
+        );
     }
 }

@@ -217,7 +217,12 @@ impl<'m> Simulator<'m> {
     }
 
     /// Runs episode number `episode` and shows each step, until it is told to break. Whether it ended, and was not cut.
-    pub fn episode(&self, projection: &mut Projection, episode: u64, mut show: impl FnMut(&Step) -> ControlFlow<()>) -> bool {
+    pub fn episode(
+        &self,
+        projection: &mut Projection,
+        episode: u64,
+        mut show: impl FnMut(&Step) -> ControlFlow<()>,
+    ) -> bool {
         let mut random = random(self.seed, episode);
         let mut belief = self.model.start.clone();
         let mut state = one_of((&belief.states, &belief.probs), &mut random);

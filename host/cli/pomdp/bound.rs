@@ -83,5 +83,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     }
     Ok(if interrupted() {
         Outcome::Interrupted
-    } else if supported { Outcome::Success } else { Outcome::Negative })
+    } else if supported {
+        Outcome::Success
+    } else {
+        Outcome::Negative
+    })
 }

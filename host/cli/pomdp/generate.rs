@@ -433,7 +433,8 @@ impl Family {
                 gamma,
                 ..
             }) => {
-                let costs = generate::Maintenance { inspection, repair, replacement, ..generate::Maintenance::default() };
+                let costs =
+                    generate::Maintenance { inspection, repair, replacement, ..generate::Maintenance::default() };
                 generate::Maintenance { parts, levels, wear, accuracy, repaired, gamma, ..costs }.generate()?
             }
             Self::Aloha(Aloha { backlogs, arrivals, gamma, .. }) => {

@@ -57,8 +57,7 @@ impl Aloha {
                 let sent = 1.0 / f64::from(action + 1);
                 let silent = |stations: u32| libm::pow(1.0 - sent, f64::from(stations));
                 let empty = silent(waiting);
-                let success =
-                    if waiting == 0 { 0.0 } else { f64::from(waiting) * sent * silent(waiting - 1) };
+                let success = if waiting == 0 { 0.0 } else { f64::from(waiting) * sent * silent(waiting - 1) };
                 let mut outcomes = Vec::new();
                 for (slot, p) in [(0, empty), (1, success), (2, (1.0 - empty - success).max(0.0))] {
                     if p > 0.0 {

@@ -128,8 +128,10 @@ impl Maintenance {
             }),
             ..Matrices::default()
         };
-        let text = |state: u32| (0..parts).rev().map(|part| level(state, part).to_string()).collect::<Vec<_>>().join("-");
-        let looks = |seen: u32| (0..parts).rev().map(|part| if seen >> part & 1 == 1 { 'f' } else { 'w' }).collect::<String>();
+        let text =
+            |state: u32| (0..parts).rev().map(|part| level(state, part).to_string()).collect::<Vec<_>>().join("-");
+        let looks =
+            |seen: u32| (0..parts).rev().map(|part| if seen >> part & 1 == 1 { 'f' } else { 'w' }).collect::<String>();
         let names = Names {
             states: names((0..states).map(|state| format!("levels-{}", text(state)))),
             actions: names(["operate", "inspect", "repair", "replace"]),

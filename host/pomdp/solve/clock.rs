@@ -102,7 +102,10 @@ impl<'a> Clock<'a> {
         } else {
             return false;
         };
-        self.status.get_or_insert(late);
+        if self.status.is_none() {
+            self.status = Some(late);
+            self.rounds.push(round);
+        }
         true
     }
 

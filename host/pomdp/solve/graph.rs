@@ -206,7 +206,9 @@ impl Graph {
         }
         let old = std::mem::take(self);
         let mut points = Vec::new();
-        for (number, node) in old.nodes.0.into_iter().flatten().enumerate().filter(|(number, _)| *number == 0 || keep[*number]) {
+        for (number, node) in
+            old.nodes.0.into_iter().flatten().enumerate().filter(|(number, _)| *number == 0 || keep[*number])
+        {
             let is_point = node.is_point;
             let new = self.add(Node { parents: Vec::new(), edges: Vec::new(), ..node });
             debug_assert!(number > 0 || new == 0);
@@ -223,7 +225,8 @@ fn belief_bytes(belief: &Belief) -> usize {
 
 /// The same for beliefs that are equal up to [`MERGED`], as a rule.
 fn hash(belief: &Belief) -> u64 {
-    let step = |hash, (state, prob): (u32, f64)| mixed(mixed(hash, u64::from(state)), (prob / MERGED).round() as u64 >> 10);
+    let step =
+        |hash, (state, prob): (u32, f64)| mixed(mixed(hash, u64::from(state)), (prob / MERGED).round() as u64 >> 10);
     belief.iter().fold(0, step)
 }
 

@@ -18,7 +18,7 @@ use warpkov_kernels::launch::Device;
 use self::clock::{Clock, Standing};
 use self::expand::Expand;
 use self::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
-use self::search::{Interval, Search};
+use self::search::{Interval, Search, slack};
 use super::alpha::AlphaVectors;
 use super::backup::{Backup, Trials};
 use super::model::Pomdp;
@@ -169,7 +169,7 @@ impl Run<'_> {
         let clock = self.clock();
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let standing = trials::run(&mut walkers, &mut search, expansion, options, worth(model, options))?;
+        let standing = trials::run(&mut walkers, &mut search, expansion, options, worth(model, options.limits.gap))?;
         let (_, clock) = search.into_vectors();
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(slack)?;
@@ -185,7 +185,9 @@ impl Run<'_> {
         let rewards = self.model.expected_rewards();
         let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
         let rest = 1.0 - self.model.gamma();
-        let bounds = Interval { lower: extreme(f64::min) / rest, upper: extreme(f64::max) / rest };
+        // No narrower than what is found later, rounding included.
+        let [below, above] = slack(self.model, largest(self.model) / rest);
+        let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
         Clock::new(self.start, self.limits, self.sign, self.observe, bounds)
     }
 
@@ -196,12 +198,15 @@ impl Run<'_> {
     {
         let (model, options) = (self.model, self.options);
         let scheme = options.scheme.unwrap_or(expansion.scheme());
-        let (gap, worth) = (options.limits.gap, worth(model, options));
+        let (gap, least) = (options.limits.gap, worth(model, options.limits.gap));
         let mut random = random(options.seed, 0);
         let mut search = Search::new(model, gap, options.limits.vectors, self.clock())?;
         let mut expand = Expand::new(expansion, options.beliefs);
         let mut idle = 0;
         while !search.ended() {
+            let bounds = search.bounds();
+            // While the gap is wide, what is worth little is only what makes Γ large.
+            let worth = if idle > 0 { least } else { worth(model, FINE * (bounds.upper - bounds.lower)).max(least) };
             let known = search.points.len();
             let mut sampled: Vec<Vec<u32>> = Vec::new();
             for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
@@ -253,7 +258,10 @@ fn largest(model: &Pomdp) -> f64 {
     model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()))
 }
 
-/// Vectors that are better by less do not help to close the gap.
-fn worth(model: &Pomdp, options: &SolveOptions) -> f64 {
-    options.limits.gap * (1.0 - model.gamma()) / 10.0
+/// Vectors that are better by less do not help to close such a gap.
+fn worth(model: &Pomdp, gap: f64) -> f64 {
+    gap * (1.0 - model.gamma()) / 10.0
 }
+
+/// The part of a gap that may be left over for now.
+const FINE: f64 = 0.01;

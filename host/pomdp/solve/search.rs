@@ -623,7 +623,11 @@ impl<'m, 'o> Search<'m, 'o> {
     /// Bytes of beliefs and vectors.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.graph.bytes() + self.vectors.bytes() + self.supports.bytes() + self.sawtooth.bytes() + 4 * self.points.capacity()
+        self.graph.bytes()
+            + self.vectors.bytes()
+            + self.supports.bytes()
+            + self.sawtooth.bytes()
+            + 4 * self.points.capacity()
     }
 
     /// Γ.
@@ -653,7 +657,7 @@ fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f
 ///
 /// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
 /// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
-fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
+pub(super) fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
     let longest =
         |matrix: &Csr| matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
     let terms = longest(&model.process.transitions) + longest(&model.observations) + 16.0;

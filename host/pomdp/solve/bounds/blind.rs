@@ -13,7 +13,13 @@ const SWEEPS: u32 = 10_000;
 /// It is iterated from min r / (1 − γ), and every iterate is a lower bound; iteration ends where a sweep changes nothing by
 /// more than `tolerance` (1 − γ), or where it is `late`. `rewards` are r(s, a) at s·A + a, as `assembler` has them.
 #[must_use]
-pub fn blind(model: &Pomdp, rewards: &[f64], assembler: &Assembler, tolerance: f64, late: &mut dyn FnMut() -> bool) -> AlphaVectors {
+pub fn blind(
+    model: &Pomdp,
+    rewards: &[f64],
+    assembler: &Assembler,
+    tolerance: f64,
+    late: &mut dyn FnMut() -> bool,
+) -> AlphaVectors {
     let (actions, gamma) = (model.actions(), model.gamma());
     let mut vectors = AlphaVectors::new(model.states());
     for action in 0..actions {

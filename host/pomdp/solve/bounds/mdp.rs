@@ -12,7 +12,12 @@ use crate::pomdp::model::Pomdp;
 ///
 /// # Errors
 /// Those of [`solve_with`].
-pub fn mdp(model: &Pomdp, rewards: &[f64], epsilon: f64, late: &mut dyn FnMut() -> bool) -> Result<Vec<f64>, SolveError> {
+pub fn mdp(
+    model: &Pomdp,
+    rewards: &[f64],
+    epsilon: f64,
+    late: &mut dyn FnMut() -> bool,
+) -> Result<Vec<f64>, SolveError> {
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
     let options =
         SolveOptions { device: DeviceChoice::Cpu, precision: Precision::F64, limits, ..SolveOptions::default() };
