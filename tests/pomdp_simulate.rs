@@ -85,7 +85,7 @@ fn tiger_earns_what_is_published() {
 fn one_episode_has_no_interval() {
     let model = Tiger::default().generate().unwrap();
     let options = Options { episodes: 1, ..Options::default() };
-    let found = Simulator::new(&model, &tiger_policy(&model), &options).unwrap().evaluate();
+    let found = Simulator::new(&model, &tiger_policy(&model), &options).unwrap().evaluate(&|| false).unwrap();
     assert!(found.mean.is_finite() && found.half_width == f64::INFINITY, "{found:?}");
     assert!(serde_json::to_value(found).unwrap()["half_width"].is_null());
 }
