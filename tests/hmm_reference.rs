@@ -1,10 +1,13 @@
 //! Hidden Markov models of the literature, with the numbers that were published or follow from them, and brute force.
 
+#[path = "wide/mod.rs"]
+mod wide;
+
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use warpkov::backend::Precise;
-use warpkov::backend::cpu::hmm::Batch;
+use warpkov::backend::cpu::hmm::{Batch, Exact};
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
 use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
@@ -578,4 +581,62 @@ fn samples_are_as_likely_as_the_model_says() {
     assert_eq!(sample(&model, 3, None, 1).unwrap().sequences.range(2), drawn.sequences.range(2));
     let endless = without_ends(&model);
     assert_eq!(sample(&endless, 1, None, 1).unwrap_err().to_string(), "the model has no ends: expected a length");
+}
+
+/// All sequences of a model, by the exact recursions alone.
+fn exactly(model: &Hmm, sequences: &Sequences) -> All {
+    let exact = Exact::new(model);
+    let which: Vec<u32> = (0..sequences.len() as u32).collect();
+    let mut posteriors = vec![0.0; sequences.steps() * model.start.len()];
+    let logs = exact.posteriors(sequences, &which, &mut posteriors);
+    assert_eq!(logs, exact.log_likelihoods(sequences, &which));
+    let expected = exact.expect(sequences, &which);
+    assert_eq!(logs, expected.log_likelihoods);
+    All { logs, posteriors, decoded: all(model, sequences).decoded, expected }
+}
+
+/// Compares with what is true; `unit` is the roundoff.
+fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64) {
+    let n = model.start.len();
+    let mut pairs = vec![0.0; n * n];
+    let (mut loosest, mut least): (f64, f64) = (0.0, f64::INFINITY);
+    for sequence in 0..sequences.len() {
+        let (truth, range) = (wide::truth(model, sequences, sequence), sequences.range(sequence));
+        let (log, steps) = (found.logs[sequence], range.len() as f64);
+        let tolerance = 1e4 * unit * truth.log.abs().max(steps);
+        let near = (log - truth.log).abs() <= tolerance || log == truth.log;
+        assert!(near, "seed {seed}, sequence {sequence}: ln P {log}, expected {}", truth.log);
+        // An error of densities' logarithms in f64, and one of each step.
+        let tolerance = 1e4 * unit + 1e-14 * truth.steepest * steps;
+        let gamma = &found.posteriors[range.start * n..range.end * n];
+        for (at, (gamma, expected)) in gamma.iter().zip(&truth.gamma).enumerate() {
+            let near = (gamma - expected).abs() <= tolerance;
+            assert!(
+                near,
+                "seed {seed}, sequence {sequence}, t {}, state {}: {gamma}, expected {expected}",
+                at / n,
+                at % n
+            );
+        }
+        pairs.iter_mut().zip(&truth.pairs).for_each(|(sum, pairs)| *sum += pairs);
+        loosest = loosest.max(tolerance * steps * sequences.len() as f64);
+        least = least.min(truth.log);
+        // The best path is one of N^T at most.
+        let (score, most) = (found.decoded.scores[sequence], steps * (n as f64).ln());
+        let slack = 1e4 * unit * log.abs().max(steps);
+        let bounded = score <= log + slack && log <= score + most + slack;
+        assert!(bounded || score == log, "seed {seed}, sequence {sequence}: the best path has {score} of {log}");
+    }
+    for (at, (pairs, expected)) in found.expected.transitions.iter().zip(&pairs).enumerate() {
+        let near = (pairs - expected).abs() <= loosest;
+        assert!(near, "seed {seed}, {} to {}: {pairs}, expected {expected}", at / n, at % n);
+    }
+}
+
+#[test]
+fn exact_recursions_are_right_over_all_orders_of_magnitude() {
+    for seed in 0..1500 {
+        let (model, sequences) = wide::random_case(seed);
+        compare(seed, &model, &sequences, &exactly(&model, &sequences), f64::EPSILON);
+    }
 }

@@ -17,7 +17,7 @@
 //! digits. It looks at the whole batch, if it is not told what to do.
 
 use super::maximise::Pseudocounts;
-use super::model::Hmm;
+use super::model::{Covariances, Emissions, Hmm};
 
 /// No state: that of a path that is not possible.
 pub const NO_STATE: u32 = u32::MAX;
@@ -113,6 +113,54 @@ pub struct Expected {
     pub end: Vec<f64>,
     /// What states emitted.
     pub emissions: Statistics,
+}
+
+impl Expected {
+    /// No counts of no sequences, of the shape that a model's have.
+    #[must_use]
+    pub fn zero(model: &Hmm) -> Self {
+        let n = model.start.len();
+        let emissions = match &model.emissions {
+            Emissions::Categorical { probs, .. } => Statistics::Categorical(vec![0.0; probs.len()]),
+            Emissions::Gaussian { means, covariances, .. } => {
+                let (Covariances::Diagonal(squares) | Covariances::Full(squares)) = covariances;
+                let [weights, sums, squares] = [n, means.len(), squares.len()].map(|len| vec![0.0; len]);
+                Statistics::Gaussian { weights, sums, squares }
+            }
+        };
+        let [start, transitions, end] = [n, n * n, n].map(|len| vec![0.0; len]);
+        Self { log_likelihoods: Vec::new(), start, transitions, end, emissions }
+    }
+
+    /// Adds the counts of other sequences by the same model; likelihoods stay as they are.
+    pub fn add_counts(&mut self, other: &Self) {
+        for (sums, terms) in self.counts_mut().into_iter().zip(other.counts()) {
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+    }
+
+    /// How many counts there are.
+    pub(crate) fn numbers(&self) -> usize {
+        self.counts().iter().map(|counts| counts.len()).sum()
+    }
+
+    fn counts(&self) -> Vec<&[f64]> {
+        let mut all: Vec<&[f64]> = vec![&self.start, &self.transitions, &self.end];
+        match &self.emissions {
+            Statistics::Categorical(counts) => all.push(counts),
+            Statistics::Gaussian { weights, sums, squares } => all.extend([&weights[..], sums, squares]),
+        }
+        all
+    }
+
+    fn counts_mut(&mut self) -> Vec<&mut [f64]> {
+        let mut all: Vec<&mut [f64]> = vec![&mut self.start, &mut self.transitions, &mut self.end];
+        match &mut self.emissions {
+            Statistics::Categorical(counts) => all.push(counts),
+            Statistics::Gaussian { weights, sums, squares } => all.extend([&mut weights[..], sums, squares]),
+        }
+        all
+    }
 }
 
 /// What states emitted.

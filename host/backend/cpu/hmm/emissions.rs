@@ -137,7 +137,7 @@ pub struct Densities {
 }
 
 impl Densities {
-    fn new(n: usize, d: usize, means: &[f64], covariances: &Covariances) -> Self {
+    pub fn new(n: usize, d: usize, means: &[f64], covariances: &Covariances) -> Self {
         let stride = stride(n);
         let mut constants = vec![f64::NEG_INFINITY; stride];
         let mut transposed = vec![0.0; d * stride];
@@ -169,7 +169,7 @@ impl Densities {
 
     /// ln bⱼ(x) of all states j.
     #[inline(always)]
-    fn logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {
+    pub fn logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {
         let stride = logs.len();
         logs.copy_from_slice(&self.constants);
         for row in &self.factors {

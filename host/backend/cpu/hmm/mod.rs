@@ -22,6 +22,9 @@ mod emissions;
 mod product;
 mod statistics;
 mod sweeps;
+mod wide;
+
+pub use wide::Exact;
 
 /// Sequences of a group at most.
 const GROUP: usize = 16;
