@@ -485,3 +485,21 @@ fn devices_agree() {
     let (code, message) = usage("hmm score large.json data.txt --device emulated --scan always");
     assert_eq!((code, &*message), (Some(2), "error: --scan always takes up to 64 states, and the model has 65\n"));
 }
+
+#[test]
+fn a_cpu_is_measured() {
+    let bench = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+        command.args(["bench", "hmm", "--device", "cpu"]).args(arguments.split(' ')).output().unwrap()
+    };
+    let output = bench("--case 4x3x5 --runs 2 --precision f64 --json");
+    let rows = parsed(&String::from_utf8(output.stdout).unwrap());
+    let operations: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["operation"].as_str().unwrap()).collect();
+    assert_eq!(operations, ["forward", "viterbi", "e-step", "baum-welch"]);
+    assert!(
+        rows[0]["device"].as_str().unwrap().contains("CPU core") && rows[0]["milliseconds"].as_f64().unwrap() > 0.0
+    );
+    let output = bench("--precision tf32");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: --precision tf32 needs a GPU\n");
+}

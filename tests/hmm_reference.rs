@@ -634,9 +634,145 @@ fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64
 }
 
 #[test]
+fn batches_are_right_over_all_orders_of_magnitude_in_f64() {
+    for seed in 0..1500 {
+        let (model, sequences) = wide::random_case(seed);
+        compare(seed, &model, &sequences, &all(&model, &sequences), f64::EPSILON);
+    }
+}
+
+#[test]
+fn batches_are_right_over_all_orders_of_magnitude_in_f32() {
+    for seed in 0..1500 {
+        let (model, sequences) = wide::random_case(seed);
+        compare(seed, &model, &sequences, &all_in::<f32>(&model, &sequences), f32::EPSILON.into());
+    }
+}
+
+#[test]
 fn exact_recursions_are_right_over_all_orders_of_magnitude() {
     for seed in 0..1500 {
         let (model, sequences) = wide::random_case(seed);
         compare(seed, &model, &sequences, &exactly(&model, &sequences), f64::EPSILON);
+    }
+}
+
+/// Numbers, one dimension, as sequences.
+fn numbers(sequences: &[&[f64]]) -> Sequences {
+    let observations = Observations::Vectors { dimensions: 1, values: sequences.concat() };
+    Sequences { offsets: offsets(sequences.iter().map(|x| x.len())), observations }.validated().unwrap()
+}
+
+fn gaussian(start: &[f64], transitions: &[f64], means: &[f64], variances: &[f64]) -> Hmm {
+    let covariances = Covariances::Diagonal(variances.to_vec());
+    let emissions = Emissions::Gaussian { dimensions: 1, means: means.to_vec(), covariances };
+    let (start, transitions) = (start.to_vec(), transitions.to_vec());
+    Hmm { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
+}
+
+/// What both precisions say of a model is true.
+fn right_in_both(model: &Hmm, sequences: &Sequences) -> Vec<f64> {
+    let found = all(model, sequences);
+    compare(0, model, sequences, &found, f64::EPSILON);
+    compare(0, model, sequences, &all_in::<f32>(model, sequences), f32::EPSILON.into());
+    found.logs
+}
+
+#[test]
+fn a_state_that_is_not_reached_makes_no_other_vanish() {
+    // 50 is seen first, where only the state of 0 may be.
+    let model = gaussian(&[1.0, 0.0], &[0.5, 0.5, 0.0, 1.0], &[0.0, 50.0], &[1.0, 1.0]);
+    let logs = right_in_both(&model, &numbers(&[&[50.0, 0.0, 50.0], &[50.0; 7], &[0.0, 50.0, 0.0]]));
+    // The state of 0 twice or three times, then that of 50; or the state of 0 and then that of 50, which 0 is far from.
+    close(&logs[..1], &[-1254.14], 1e-5);
+}
+
+#[test]
+fn words_of_another_model_are_scored() {
+    // Five states from left to right, over data that visit their means in another order.
+    let transitions = [
+        [0.9, 0.1, 0.0, 0.0, 0.0],
+        [0.0, 0.9, 0.1, 0.0, 0.0],
+        [0.0, 0.0, 0.9, 0.1, 0.0],
+        [0.0, 0.0, 0.0, 0.9, 0.1],
+        [0.0, 0.0, 0.0, 0.0, 1.0],
+    ];
+    let model = gaussian(&[1.0, 0.0, 0.0, 0.0, 0.0], &transitions.concat(), &[0.0, 30.0, -20.0, 60.0, 10.0], &[1.0; 5]);
+    let word = |order: [f64; 5]| order.iter().flat_map(|&mean| [mean; 200]).collect::<Vec<_>>();
+    let words = [word([10.0, -20.0, 60.0, 0.0, 30.0]), word([0.0, 30.0, -20.0, 60.0, 10.0]), word([60.0; 5])];
+    right_in_both(&model, &numbers(&[&words[0], &words[1], &words[2]]));
+}
+
+#[test]
+fn a_state_that_leads_by_far_and_dies_leaves_the_others() {
+    // State 0 emits symbol 0 a hundred times as often, and 1 never; neither state is left.
+    let model = categorical(&[0.5, 0.5], &[1.0, 0.0, 0.0, 1.0], 3, &[0.99, 0.0, 0.01, 0.0099, 0.5, 0.4901]);
+    let mut seen = vec![0; 200];
+    seen.push(1);
+    right_in_both(&model, &Sequences::of_symbols(&[seen.clone(), [seen, vec![2; 300]].concat()]).unwrap());
+}
+
+#[test]
+fn subnormal_probabilities_count() {
+    let seen = Sequences::of_symbols(&[vec![1; 40], vec![0, 1, 0, 1, 1, 0], vec![0; 3]]).unwrap();
+    // B.
+    let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[1.0, 5e-324, 1.0, 1.5e-323]);
+    right_in_both(&model, &seen);
+    // A, and π.
+    let model = categorical(&[1.0, 5e-324], &[1.0, 1e-320, 1e-310, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
+    right_in_both(&model, &seen);
+    // Ends.
+    for end in [1e-310, 5e-324, 1e-30] {
+        let mut model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[0.5, 0.5, 0.1, 0.9]);
+        model.end = Some(vec![end, 0.0]);
+        right_in_both(&model, &seen);
+    }
+}
+
+#[test]
+fn training_from_means_at_random_points_rises() {
+    let mut random = wide::Random(7);
+    for run in 0..160 {
+        let n = 2 + run % 4;
+        let spread = [1.0, 10.0, 100.0, 1000.0][run / 4 % 4];
+        let centres: Vec<f64> = (0..n).map(|_| spread * random.unit()).collect();
+        let sequences: Vec<Vec<f64>> = (0..4)
+            .map(|_| {
+                let mut state = 0;
+                let mut draw = || {
+                    state = if random.unit() < 0.1 { random.below(n) } else { state };
+                    centres[state] + random.unit() - 0.5
+                };
+                (0..60).map(|_| draw()).collect()
+            })
+            .collect();
+        let slices: Vec<&[f64]> = sequences.iter().map(Vec::as_slice).collect();
+        let data = numbers(&slices);
+        let means: Vec<f64> = (0..n).map(|_| spread * (3.0 * random.unit() - 1.0)).collect();
+        // Left-right, and dense.
+        let transitions: Vec<f64> = match run % 2 {
+            0 => vec![1.0 / n as f64; n * n],
+            _ => (0..n * n)
+                .map(|at| match (at / n, at % n) {
+                    (i, j) if i + 1 == n => f64::from(u8::from(i == j)),
+                    (i, j) => {
+                        if j == i || j == i + 1 {
+                            0.5
+                        } else {
+                            0.0
+                        }
+                    }
+                })
+                .collect(),
+        };
+        let model = gaussian(&vec![1.0 / n as f64; n], &transitions, &means, &vec![1.0; n]);
+        let first: f64 = (0..4).map(|sequence| wide::truth(&model, &data, sequence).log).sum();
+        let trained = trained(&model, &data, &Options { iterations: 30, ..Options::default() });
+        let logs = &trained.best().log_likelihoods;
+        close(&logs[..1], &[first], 1e-12);
+        assert!(logs.windows(2).all(|pair| pair[1] >= pair[0] - 1e-9 * pair[0].abs()), "{logs:?}");
+        // What was reached is true, too.
+        let last: f64 = (0..4).map(|sequence| wide::truth(&trained.best().model, &data, sequence).log).sum();
+        close(&logs[logs.len() - 1..], &[last], 1e-9);
     }
 }

@@ -194,6 +194,8 @@ impl Error {
         }
         ExitCode::from(match self {
             Self::Solve(mdp::SolveError::Device(_)) | Self::Generate(mdp::generate::Error::Memory { .. }) => 3,
+            // Nothing is wrong with what was asked for.
+            Self::Solve(mdp::SolveError::Hmm(_)) => 1,
             error if lacks_memory(error) => 3,
             _ => 2,
         })

@@ -1,8 +1,10 @@
-//! What the recursions and a step of training take on a GPU, with models and sequences there.
+//! What the recursions and a step of training take: on a GPU with models and sequences there, or on all cores.
 
 pub mod figures;
 
+use std::convert::Infallible;
 use std::fmt;
+use std::time::Instant;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -15,9 +17,9 @@ use super::model::Hmm;
 use super::recursions::Recursions;
 use super::sample::sample;
 use super::sequences::Sequences;
-use crate::backend::Precise;
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::hmm::{Batch, Limits, Scan};
+use crate::backend::{Precise, cpu};
 
 /// V, of all cases.
 pub const SYMBOLS: u32 = 16;
@@ -100,7 +102,7 @@ pub struct Measured {
     pub scan: bool,
     /// The floating-point type.
     pub precision: Precision,
-    /// The GPU.
+    /// Where.
     pub device: String,
     /// Its times.
     #[serde(flatten)]
@@ -115,7 +117,7 @@ pub enum Times {
     Measured {
         /// How often.
         runs: usize,
-        /// The median, by the GPU's clock.
+        /// The median, by the GPU's clock, or by that of the CPU, which results are handed over on as well.
         milliseconds: f64,
         /// The shortest.
         least_milliseconds: f64,
@@ -200,19 +202,62 @@ fn time<T: Precise>(
     })
 }
 
+/// Measures an operation on all cores, of which a pool may have fewer.
+///
+/// # Panics
+/// In TF32, which no CPU has.
+#[must_use]
+pub fn measure_on_cpu(work: &Work, operation: Operation, precision: Precision, runs: usize) -> Measured {
+    let times = match precision {
+        Precision::F64 => time_on_cpu::<f64>(work, operation, runs),
+        Precision::F32 => time_on_cpu::<f32>(work, operation, runs),
+        Precision::Tf32 => panic!("TF32 on a CPU"),
+    };
+    Measured { case: work.case, operation, scan: false, precision, device: cpu::name(), times }
+}
+
+fn time_on_cpu<T: Precise>(work: &Work, operation: Operation, runs: usize) -> Times {
+    let mut batch = cpu::hmm::Batch::<T>::new(&work.sequences);
+    let Ok(()) = batch.set_models(std::slice::from_ref(&work.model));
+    let mut again = || -> Result<(), Infallible> {
+        match operation {
+            Operation::Forward => batch.log_likelihoods().map(drop),
+            Operation::Viterbi => batch.viterbi().map(drop),
+            Operation::EStep => batch.e_step().map(drop),
+            Operation::BaumWelch => {
+                batch.e_step()?;
+                batch.m_step(&Pseudocounts::default(), 1.0)
+            }
+        }
+    };
+    // The first run makes the tables that all others use.
+    let Ok(()) = again();
+    let seconds = (0..runs.max(1)).map(|_| {
+        let begun = Instant::now();
+        let Ok(()) = again();
+        begun.elapsed().as_secs_f64()
+    });
+    summary(seconds.collect(), 0)
+}
+
+/// What is said of some times, in seconds.
+fn summary(mut times: Vec<f64>, growth_bytes: u64) -> Times {
+    times.sort_by(f64::total_cmp);
+    Times::Measured {
+        runs: times.len(),
+        milliseconds: 1e3 * times[times.len() / 2],
+        least_milliseconds: 1e3 * times[0],
+        growth_bytes,
+    }
+}
+
 /// Times what has been done once before.
 fn repeat(gpu: &Gpu, runs: usize, mut again: impl FnMut() -> Result<(), CudaError>) -> Result<Times, CudaError> {
     again()?;
     gpu.synchronize()?;
     let (before, _) = gpu.memory()?;
-    let mut times =
+    let times =
         (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64())).collect::<Result<Vec<_>, CudaError>>()?;
     let (after, _) = gpu.memory()?;
-    times.sort_by(f64::total_cmp);
-    Ok(Times::Measured {
-        runs: times.len(),
-        milliseconds: 1e3 * times[times.len() / 2],
-        least_milliseconds: 1e3 * times[0],
-        growth_bytes: before.saturating_sub(after),
-    })
+    Ok(summary(times, before.saturating_sub(after)))
 }

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use warpkov_kernels::emulator::Emulator;
 
+use super::invariants;
 use super::maximise::Pseudocounts;
 use super::model::Hmm;
 use super::recursions::{Decoded, Expected, Recursions};
@@ -111,63 +112,107 @@ impl Place {
         limits: Limits,
     ) -> Result<Dynamic<'p>, SolveError> {
         match precision {
-            Precision::Tf32 => self.recursions_in::<f32>(sequences, Limits { plain_tf32: true, ..limits }),
-            Precision::F32 => self.recursions_in::<f32>(sequences, limits),
-            Precision::F64 => self.recursions_in::<f64>(sequences, limits),
+            Precision::Tf32 => self.recursions_in::<f32>(sequences, precision, Limits { plain_tf32: true, ..limits }),
+            Precision::F32 => self.recursions_in::<f32>(sequences, precision, limits),
+            Precision::F64 => self.recursions_in::<f64>(sequences, precision, limits),
         }
     }
 
     fn recursions_in<'p, T: Precise>(
         &'p self,
         sequences: &'p Sequences,
+        precision: Precision,
         limits: Limits,
     ) -> Result<Dynamic<'p>, SolveError> {
         Ok(match self {
-            Self::Cpu => Box::new(Unified(cpu::hmm::Batch::<T>::new(sequences))),
-            Self::Gpu(gpu) => Box::new(Unified(Batch::<T, Gpu>::new(gpu, sequences, limits)?)),
-            Self::Emulated(emulator) => Box::new(Unified(Batch::<T, Emulator>::new(emulator, sequences, limits)?)),
+            Self::Cpu => Box::new(Checked::new(cpu::hmm::Batch::<T>::new(sequences), sequences, precision)),
+            Self::Gpu(gpu) => {
+                Box::new(Checked::new(Batch::<T, Gpu>::new(gpu, sequences, limits)?, sequences, precision))
+            }
+            Self::Emulated(emulator) => {
+                Box::new(Checked::new(Batch::<T, Emulator>::new(emulator, sequences, limits)?, sequences, precision))
+            }
         })
     }
 }
 
-/// Recursions whose errors are those of all.
-struct Unified<R>(R);
+/// Recursions whose errors are those of all, and whose results [hold what must hold](super::invariants).
+struct Checked<'p, R> {
+    recursions: R,
+    sequences: &'p Sequences,
+    models: Vec<Hmm>,
+    slack: f64,
+}
 
-impl<R: Recursions> Recursions for Unified<R>
+impl<'p, R> Checked<'p, R> {
+    fn new(recursions: R, sequences: &'p Sequences, precision: Precision) -> Self {
+        // Sums over states and steps have their rounding, too.
+        Self { recursions, sequences, models: Vec::new(), slack: 10.0 * precision.slack() }
+    }
+}
+
+impl<R: Recursions> Recursions for Checked<'_, R>
 where
     SolveError: From<R::Error>,
 {
     type Error = SolveError;
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), SolveError> {
-        Ok(self.0.set_models(models)?)
+        self.recursions.set_models(models)?;
+        self.models = models.to_vec();
+        Ok(())
     }
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
-        Ok(self.0.log_likelihoods()?)
+        let all = self.recursions.log_likelihoods()?;
+        for (model, logs) in self.models.iter().zip(&all) {
+            invariants::of_log_likelihoods(model, logs, self.slack)?;
+            invariants::of_samples(model, self.sequences, logs, self.slack)?;
+        }
+        Ok(all)
     }
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
-        Ok(self.0.posteriors()?)
+        let all = self.recursions.posteriors()?;
+        for (model, posteriors) in self.models.iter().zip(&all) {
+            invariants::of_posteriors(model, self.sequences, posteriors, self.slack)?;
+        }
+        Ok(all)
     }
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, SolveError> {
-        Ok(self.0.viterbi()?)
+        let all = self.recursions.viterbi()?;
+        for (model, decoded) in self.models.iter().zip(&all) {
+            invariants::of_decoded(self.sequences, decoded)?;
+            invariants::of_sample_paths(model, self.sequences, &decoded.scores, self.slack)?;
+        }
+        Ok(all)
     }
 
     fn expect(&mut self) -> Result<Vec<Expected>, SolveError> {
-        Ok(self.0.expect()?)
+        let all = self.recursions.expect()?;
+        for (model, expected) in self.models.iter().zip(&all) {
+            invariants::of_log_likelihoods(model, &expected.log_likelihoods, self.slack)?;
+            invariants::of_expected(self.sequences, expected, self.slack)?;
+        }
+        Ok(all)
     }
 
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
-        Ok(self.0.e_step()?)
+        let all = self.recursions.e_step()?;
+        for (model, logs) in self.models.iter().zip(&all) {
+            invariants::of_log_likelihoods(model, logs, self.slack)?;
+        }
+        Ok(all)
     }
 
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), SolveError> {
-        Ok(self.0.m_step(pseudocounts, floor)?)
+        Ok(self.recursions.m_step(pseudocounts, floor)?)
     }
 
     fn models(&mut self) -> Result<Vec<Hmm>, SolveError> {
-        Ok(self.0.models()?)
+        let models = self.recursions.models()?;
+        self.models.clone_from(&models);
+        Ok(models)
     }
 }

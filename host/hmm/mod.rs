@@ -5,6 +5,7 @@
 //! | [`model`], [`sequences`] | what is given |
 //! | [`recursions`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
 //! | [`dispatch`] | where that is |
+//! | [`invariants`] | what holds of all results, and is checked |
 //! | [`maximise`] | the model that expected counts make most likely: the M step of Baum and Welch |
 //! | [`train`] | their loop over that trait, and how good a model is |
 //! | [`sample`], [`generate`] | sequences from models, models from few parameters |
@@ -14,6 +15,7 @@
 pub mod bench;
 pub mod dispatch;
 pub mod generate;
+pub mod invariants;
 pub mod io;
 pub mod maximise;
 pub mod model;

@@ -11,6 +11,10 @@
 //!
 //! Where states end, c_end = Σᵢ α̂_T(i) endᵢ is a last factor of P(O), and β̂_T(i) = endᵢ / c_end.
 //!
+//! Scaled numbers may vanish that matter later. Backends find the sequences of which this cannot be excluded, and take them again
+//! [exactly](crate::backend::cpu::hmm::Exact), in `f64` with an exponent for each state: ln P(O) is −∞ only where P(O) is 0, or where all
+//! densities of an observation are below e^−10³⁰⁸.
+//!
 //! A sequence that a model cannot emit has ln P(O) = −∞, posteriors of 0, no path, and adds nothing to expected counts. The
 //! same input gives the same bits, and what is said of one sequence does not depend on the others. One choice is made for all: a
 //! device may [cut](crate::backend::device::hmm::Scan) long sequences into pieces, which takes sums in another order and changes last
@@ -78,8 +82,12 @@ pub trait Recursions {
 }
 
 /// The most probable path of each sequence, argmax over q of P(O, q). Of equal ones the path whose last state is the lowest;
-/// of those, the one whose state before is the lowest; and so on to the first. Equal are those whose computed scores are, which are
-/// sums of rounded logarithms: where sequences are cut into pieces, the sums up to each piece are rounded in another order.
+/// of those, the one whose state before is the lowest; and so on to the first.
+///
+/// Equal are paths whose *computed* scores are: sums of rounded logarithms, from which the largest of each step is taken. Paths that take
+/// equal logarithms at the same steps are always equal so. Paths whose probabilities are equal as real numbers only, like ½ · ⅓ and ⅙ · 1, may
+/// differ in the last bits; then any of them may be found, another one in another precision, or where sequences are cut into
+/// pieces. Whatever is found is as probable as the best path but for rounding: to some T units in the last place of the score.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// States, ΣT; [`NO_STATE`] for every observation of a sequence that is not possible.

@@ -27,6 +27,17 @@ pub enum Observations {
     },
 }
 
+impl Observations {
+    /// The symbol at a place, where symbols were observed.
+    #[inline(always)]
+    pub(crate) fn symbol(&self, at: usize) -> Option<u32> {
+        match self {
+            Self::Symbols(symbols) => Some(symbols[at]),
+            Self::Vectors { .. } => None,
+        }
+    }
+}
+
 /// Why sequences are none, or do not fit a model. Sequences and positions are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {

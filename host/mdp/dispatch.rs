@@ -66,6 +66,9 @@ pub enum SolveError {
     /// No such device, not enough of its memory, or it failed.
     #[error(transparent)]
     Device(#[from] CudaError),
+    /// Results about a hidden Markov model that cannot be.
+    #[error(transparent)]
+    Hmm(#[from] crate::hmm::invariants::Violated),
     /// An emulated kernel did what it must not.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),

@@ -4,17 +4,19 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use warpkov::backend::cpu;
 use warpkov::backend::cuda::Gpu;
 use warpkov::backend::device::hmm::Scan;
 use warpkov::hmm::bench::figures::{self, Line, published};
-use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
+use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, measure_on_cpu};
 use warpkov::hmm::dispatch::Precision;
 use warpkov::mdp::SolveError;
+use warpkov::mdp::options::DeviceChoice;
 
 use super::{Error, Outcome, or_default};
 use crate::progress::Steps;
 
-/// Measures the recursions and the training of hidden Markov models on a GPU, with models and sequences there.
+/// Measures the recursions and the training of hidden Markov models: on a GPU with models and sequences there, or on a CPU.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -22,6 +24,7 @@ Examples:
   warpkov bench hmm --case 512x512x16 --runs 1000 --json > results.json
   warpkov bench hmm --suite figures --runs 11
   warpkov bench hmm --suite long --runs 5
+  warpkov bench hmm --device cpu --runs 11
   warpkov bench hmm --suite figures --operation baum-welch --precision f64")]
 pub struct Arguments {
     /// Which sizes, and beside what.
@@ -42,6 +45,9 @@ pub struct Arguments {
     /// The number of the GPU.
     #[arg(long, value_name = "N", default_value_t = 0)]
     gpu: u32,
+    /// Where to measure: cpu (as many threads as RAYON_NUM_THREADS says, else all), or cuda:N [default: the GPU of --gpu].
+    #[arg(long, value_name = "DEVICE", conflicts_with = "gpu")]
+    device: Option<DeviceChoice>,
     /// Runs, of which times are medians.
     #[arg(long, value_name = "N", default_value_t = 51, value_parser = clap::value_parser!(u32).range(1..100_000))]
     runs: u32,
@@ -99,7 +105,19 @@ impl From<BenchError> for Error {
 
 /// Measures case by case, and prints each line when it is there.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let gpu = Gpu::open(arguments.gpu).map_err(BenchError::from)?;
+    let gpu = match arguments.device {
+        None => Some(arguments.gpu),
+        Some(DeviceChoice::Cuda(number)) => Some(number),
+        Some(DeviceChoice::Cpu) => None,
+        Some(_) => return Err(Error::Usage("--device: expected cpu or cuda:N".to_owned())),
+    };
+    let gpu = gpu.map(Gpu::open).transpose().map_err(BenchError::from)?;
+    if gpu.is_none() && arguments.precision.contains(&Precision::Tf32) {
+        return Err(Error::Usage("--precision tf32 needs a GPU".to_owned()));
+    }
+    if gpu.is_none() && arguments.scan.contains(&Scan::Always) {
+        return Err(Error::Usage("--scan always needs a GPU: on a CPU it would only add work".to_owned()));
+    }
     let (suite, runs) = (arguments.suite, arguments.runs as usize);
     let (cases, scans): (&[Case], &[Scan]) = match suite {
         HmmSuite::Cases => (&CASES, &[Scan::Auto]),
@@ -109,7 +127,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let cases = or_default(&arguments.case, cases);
     let operations = or_default(&arguments.operation, Operation::value_variants());
     let precisions = or_default(&arguments.precision, &[Precision::F32, Precision::F64]);
-    let scans = or_default(&arguments.scan, scans);
+    let scans = if gpu.is_some() { or_default(&arguments.scan, scans) } else { vec![Scan::Never] };
     let steps = Steps::new(scans.len() * cases.len() * operations.len() * precisions.len(), arguments.json);
     let mut all = Vec::new();
     for &case in &cases {
@@ -121,7 +139,10 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                 precisions.iter().flat_map(|precision| scans.iter().map(move |scan| (precision, scan)))
             {
                 steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
-                let measured = measure(&gpu, &work, operation, precision, scan, runs)?;
+                let measured = match &gpu {
+                    Some(gpu) => measure(gpu, &work, operation, precision, scan, runs)?,
+                    None => measure_on_cpu(&work, operation, precision, runs),
+                };
                 steps.next();
                 let beside = suite == HmmSuite::Figures && precision == Precision::F64;
                 let line = beside.then(|| published(case, operation)).flatten();
@@ -141,7 +162,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        writeln!(out, "\nMeasured on {}.", gpu.name())?;
+        writeln!(out, "\nMeasured on {}.", gpu.as_ref().map_or_else(cpu::name, Gpu::name))?;
     }
     Ok(Outcome::Success)
 }

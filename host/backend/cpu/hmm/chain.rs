@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use super::emissions::{Emitter, log_table};
 use super::product::{MaxPlus, Panels, SumProduct, stride};
+use super::reach::Reach;
+use super::wide::Exact;
 use crate::backend::Precise;
 use crate::hmm::model::Hmm;
 
@@ -20,6 +22,7 @@ pub struct Chain<T> {
     pub ending: Vec<T>,
     /// Whether there are ends.
     pub ends: bool,
+    pub reach: Reach,
     pub emitter: Emitter<T>,
     /// Made when they are first needed.
     logs: OnceLock<LogChain<T>>,
@@ -49,10 +52,16 @@ impl<T: Precise> Chain<T> {
             backward: OnceLock::new(),
             ending: padded(model.end.as_ref().unwrap_or(&ones), T::from_f64, T::ZERO),
             ends: model.end.is_some(),
+            reach: Reach::new(model),
             emitter: Emitter::new(model),
             logs: OnceLock::new(),
             model: model.clone(),
         }
+    }
+
+    /// The recursions in numbers without limits.
+    pub fn exact(&self) -> Exact<'_> {
+        Exact::new(&self.model)
     }
 
     pub fn backward(&self) -> &Panels<T> {

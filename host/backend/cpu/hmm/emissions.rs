@@ -1,5 +1,6 @@
 //! bⱼ(o) of all states, for one observation after another.
 
+use super::limits::Limits;
 use super::product::stride;
 use super::sweeps::LogProduct;
 use crate::backend::Precise;
@@ -9,7 +10,10 @@ use crate::hmm::sequences::Observations;
 /// ln √(2π).
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
-/// Probabilities or densities, scaled so that the largest of an observation is not far from 1.
+/// Above this, eˣ is a normal number.
+const NORMAL: f64 = -700.0;
+
+/// Probabilities or densities, scaled so that the largest of an observation is not far from 2ᵏ, k that of the [limits](super::limits).
 pub enum Emitter<T> {
     /// A row for each symbol, scaled by a power of two, and the logarithm of its scale.
     Table { probs: Vec<T>, scales: Vec<f64> },
@@ -22,6 +26,14 @@ pub struct Row<T> {
     exact: Vec<f64>,
     scaled: Vec<f64>,
     row: Vec<T>,
+}
+
+/// What densities are scaled by.
+pub enum Scale<'a, T> {
+    /// The largest of those states for which this is not 0.
+    Largest(&'a [T]),
+    /// The logarithm.
+    Known(f64),
 }
 
 impl<T: Precise> Row<T> {
@@ -45,7 +57,8 @@ impl<T: Precise> Emitter<T> {
                     let half = exponent / 2;
                     let (first, second) = (power(-half), power(half - exponent));
                     for state in 0..n {
-                        table[symbol * stride + state] = T::from_f64(prob(state) * first * second);
+                        table[symbol * stride + state] =
+                            T::from_f64(prob(state) * first * second * power(Limits::of::<T>().bias));
                     }
                 }
                 Self::Table { probs: table, scales }
@@ -56,9 +69,15 @@ impl<T: Precise> Emitter<T> {
         }
     }
 
-    /// The row of the observation at a place, and the logarithm of what it is scaled by.
+    /// The row of the observation at a place, and the logarithm of what it is scaled by, and by 2ᵏ.
     #[inline(always)]
-    pub fn row<'r>(&'r self, seen: &Observations, at: usize, scratch: &'r mut Row<T>) -> (&'r [T], f64) {
+    pub fn row<'r>(
+        &'r self,
+        seen: &Observations,
+        at: usize,
+        scale: Scale<'_, T>,
+        scratch: &'r mut Row<T>,
+    ) -> (&'r [T], f64) {
         let stride = scratch.row.len();
         match (self, seen) {
             (Self::Table { probs, scales }, Observations::Symbols(symbols)) => {
@@ -68,10 +87,27 @@ impl<T: Precise> Emitter<T> {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
                 densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
-                let most = scratch.exact.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let shift = if most.is_finite() { most } else { 0.0 };
+                let shift = match scale {
+                    Scale::Known(shift) => shift,
+                    Scale::Largest(needed) => {
+                        let logs = scratch.exact.iter().zip(needed);
+                        let most =
+                            logs.fold(
+                                f64::NEG_INFINITY,
+                                |most, (&log, &needed)| {
+                                    if needed > T::ZERO && log > most { log } else { most }
+                                },
+                            );
+                        if most > f64::NEG_INFINITY { most } else { 0.0 }
+                    }
+                };
+                let Limits { bias, unit, .. } = Limits::of::<T>();
+                let bias = f64::from(bias) * std::f64::consts::LN_2;
                 for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
-                    *target = T::from_f64((log - shift).exp());
+                    // Those of states that are not reached may be any, but numbers.
+                    let log = (log - shift).min(0.0);
+                    // A sum with the bias has fewer digits, which it has where it has to.
+                    *target = T::from_f64(if log > NORMAL { log.exp() / unit } else { (log + bias).exp() });
                 }
                 (&scratch.row, shift)
             }
@@ -184,6 +220,8 @@ impl Densities {
                 *log -= 0.5 * y * y;
             }
         }
+        // ∞ − ∞ is of a density below all numbers.
+        logs.iter_mut().for_each(|log| *log = if log.is_nan() { f64::NEG_INFINITY } else { *log });
     }
 
     /// ln bⱼ(x) of a state j alone, the same bits.
@@ -195,7 +233,8 @@ impl Densities {
             });
             0.5 * y * y
         };
-        self.factors.iter().fold(self.constants[state], |log, row| log - term(row))
+        let log = self.factors.iter().fold(self.constants[state], |log, row| log - term(row));
+        if log.is_nan() { f64::NEG_INFINITY } else { log }
     }
 }
 

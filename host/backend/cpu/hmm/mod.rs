@@ -19,7 +19,9 @@ use crate::hmm::sequences::Sequences;
 
 mod chain;
 mod emissions;
+mod limits;
 mod product;
+mod reach;
 mod statistics;
 mod sweeps;
 mod wide;
@@ -39,9 +41,12 @@ const PARTS: usize = 64;
 /// What these may take together, in bytes, unless one takes more.
 const SUMS: usize = 1 << 30;
 
+/// Products that take less time than waking other threads.
+const FEW: usize = 1 << 23;
+
 /// M sequences, in groups, and the models that they are looked at by; in precision `T`.
 ///
-/// Probabilities below 10⁻³⁸ times the largest are 0 in `f32`.
+/// Sequences that leave the range of `T`, in such a way that it may matter, are taken again [exactly](Exact).
 pub struct Batch<'s, T> {
     sequences: &'s Sequences,
     groups: Vec<Group>,
@@ -110,9 +115,15 @@ impl<'s, T: Precise> Batch<'s, T> {
 
     /// What `of` says of each group, by models.
     fn by_group<R: Send>(&self, of: impl Fn(&Chain<T>, &Group) -> R + Sync) -> Vec<Vec<R>> {
-        let of = &of;
-        let all = self.models.par_iter().map(|chain| self.groups.par_iter().map(|group| of(chain, group)).collect());
-        all.collect()
+        let (few, of) = (self.few(), &of);
+        let of_model = |chain: &Chain<T>| each(few, self.groups.iter().collect(), |group| of(chain, group));
+        each(few, self.models.iter().collect(), of_model)
+    }
+
+    /// Whether this is less work than waking other threads.
+    fn few(&self) -> bool {
+        let states = self.models.first().map_or(0, |chain| chain.n);
+        self.models.len() * self.sequences.steps() * states * states < FEW
     }
 
     /// Numbers of sequences of groups, by sequences.
@@ -162,7 +173,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     type Error = Infallible;
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
-        self.models = models.par_iter().map(Chain::new).collect();
+        self.models = each(models.len() == 1, models.iter().collect(), Chain::new);
         self.expected.clear();
         Ok(())
     }
@@ -170,76 +181,97 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
         let seen = &self.sequences.observations;
         let by_group = self.by_group(|chain, group| sweeps::forward(chain, seen, group));
-        Ok(by_group.into_iter().map(|groups| self.in_order(groups)).collect())
+        let pairs = self.models.iter().zip(by_group);
+        let of_model = |(chain, groups): (&Chain<T>, Vec<Vec<f64>>)| {
+            let mut logs = self.in_order(groups);
+            let uncertain = uncertain(&logs);
+            if !uncertain.is_empty() {
+                put(&mut logs, &uncertain, &chain.exact().log_likelihoods(self.sequences, &uncertain));
+            }
+            logs
+        };
+        Ok(pairs.map(of_model).collect())
     }
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
-        let (seen, bytes) = (&self.sequences.observations, self.trellis);
+        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let n = chain.n;
             let mut all = vec![0.0; self.sequences.steps() * n];
             let parts = self.split(&mut all, n);
-            self.groups.par_iter().zip(parts).for_each(|(group, mut targets)| {
+            let of_group = |(group, mut targets): (&Group, Vec<&mut [f64]>)| {
                 let show = |slot: usize, t: usize, gamma: &[T]| {
                     let target = &mut targets[slot][t * n..][..n];
                     target.iter_mut().zip(gamma).for_each(|(target, gamma)| *target = gamma.to_f64());
                 };
-                sweeps::forward_backward(chain, seen, group, bytes, None, show);
-            });
+                sweeps::forward_backward(chain, seen, group, &vec![false; group.size()], bytes, None, show)
+            };
+            let logs = each(few, self.groups.iter().zip(parts).collect(), of_group);
+            let uncertain = uncertain(&self.in_order(logs));
+            if !uncertain.is_empty() {
+                chain.exact().posteriors(self.sequences, &uncertain, &mut all);
+            }
             all
         };
         Ok(self.models.iter().map(of_model).collect())
     }
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, Infallible> {
-        let (seen, bytes) = (&self.sequences.observations, self.trellis);
+        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let mut states = vec![NO_STATE; self.sequences.steps()];
             let parts = self.split(&mut states, 1);
-            let scores: Vec<Vec<f64>> = self
-                .groups
-                .par_iter()
-                .zip(parts)
-                .map(|(group, mut paths)| {
-                    sweeps::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
-                    let scores = group.members.iter().zip(&paths);
-                    scores.map(|(&member, path)| self.score(chain, member, path)).collect()
-                })
-                .collect();
+            let of_group = |(group, mut paths): (&Group, Vec<&mut [u32]>)| -> Vec<f64> {
+                sweeps::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
+                let scores = group.members.iter().zip(&paths);
+                scores.map(|(&member, path)| self.score(chain, member, path)).collect()
+            };
+            let scores = each(few, self.groups.iter().zip(parts).collect(), of_group);
             Decoded { states, scores: self.in_order(scores) }
         };
         Ok(self.models.iter().map(of_model).collect())
     }
 
     fn expect(&mut self) -> Result<Vec<Expected>, Infallible> {
-        let (seen, bytes) = (&self.sequences.observations, self.trellis);
+        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let parts = (SUMS / Sums::bytes(chain)).clamp(1, PARTS);
-            let parts = self.groups.par_chunks(self.groups.len().div_ceil(parts)).map(|groups| {
-                let mut sums = Sums::new(chain);
-                let logs = groups.iter().map(|group| {
-                    let Sums { pairs, counts, start, end, .. } = &mut sums;
-                    let show = |slot: usize, t: usize, gamma: &[T]| {
-                        if t == 0 {
-                            statistics::add(start, gamma);
+            let of_part = |groups: &[Group]| {
+                let mut excluded: Vec<_> = groups.iter().map(|group| vec![false; group.size()]).collect();
+                loop {
+                    let mut sums = Sums::new(chain);
+                    let pairs = groups.iter().zip(&excluded);
+                    let logs: Vec<Vec<f64>> =
+                        pairs.map(|(group, excluded)| sums.count(chain, seen, group, excluded, bytes)).collect();
+                    // A sequence that has become uncertain on the way back has left counts.
+                    let mut left = false;
+                    for (excluded, logs) in excluded.iter_mut().zip(&logs) {
+                        for (excluded, log) in excluded.iter_mut().zip(logs) {
+                            left |= log.is_nan() && !*excluded;
+                            *excluded |= log.is_nan();
                         }
-                        if t + 1 == group.lengths[slot] {
-                            statistics::add(end, gamma);
-                        }
-                        counts.add(chain, seen, group.places[slot] + t, gamma);
-                    };
-                    sweeps::forward_backward(chain, seen, group, bytes, Some(pairs), show)
-                });
-                (logs.collect::<Vec<_>>(), sums)
-            });
+                    }
+                    if !left {
+                        return (logs, sums);
+                    }
+                }
+            };
+            let parts = each(few, self.groups.chunks(self.groups.len().div_ceil(parts)).collect(), of_part);
             // In the order of parts.
-            let (logs, sums): (Vec<_>, Vec<_>) = parts.collect::<Vec<_>>().into_iter().unzip();
+            let (logs, sums): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
             let mut sums = sums.into_iter();
             let mut total = sums.next().unwrap_or_else(|| Sums::new(chain));
             sums.for_each(|part| total.add(&part));
-            total.expected(chain, self.in_order(logs.into_iter().flatten()))
+            let mut expected = total.expected(chain, self.in_order(logs.into_iter().flatten()));
+            let uncertain = uncertain(&expected.log_likelihoods);
+            if !uncertain.is_empty() {
+                let more = chain.exact().expect(self.sequences, &uncertain);
+                put(&mut expected.log_likelihoods, &uncertain, &more.log_likelihoods);
+                expected.add_counts(&more);
+            }
+            expected
         };
-        Ok(self.models.par_iter().map(of_model).collect())
+        Ok(each(few, self.models.iter().collect(), of_model))
     }
 
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
@@ -250,7 +282,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
         let expected = std::mem::take(&mut self.expected);
         let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(floor);
-        self.models.par_iter_mut().zip(&expected).for_each(|(chain, expected)| {
+        each(self.models.len() == 1, self.models.iter_mut().zip(&expected).collect(), |(chain, expected)| {
             let mut model = chain.model.clone();
             maximise(&mut model, expected, pseudocounts, &floors);
             *chain = Chain::new(&model);
@@ -261,4 +293,19 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {
         Ok(self.models.iter().map(|chain| chain.model.clone()).collect())
     }
+}
+
+/// The sequences whose ln P(O) is NaN: those that are taken again.
+fn uncertain(logs: &[f64]) -> Vec<u32> {
+    (0..).zip(logs).filter(|(_, log)| log.is_nan()).map(|(sequence, _)| sequence).collect()
+}
+
+/// Puts numbers to the places `which`.
+fn put(all: &mut [f64], which: &[u32], numbers: &[f64]) {
+    which.iter().zip(numbers).for_each(|(&at, &number)| all[at as usize] = number);
+}
+
+/// What `of` says of each item, in their order: on this thread alone where there is too little work for others.
+fn each<I: Send, R: Send>(few: bool, items: Vec<I>, of: impl Fn(I) -> R + Sync + Send) -> Vec<R> {
+    if few { items.into_iter().map(of).collect() } else { items.into_par_iter().map(of).collect() }
 }

@@ -2,8 +2,10 @@
 
 use rayon::prelude::*;
 
+use super::Group;
 use super::chain::Chain;
 use super::emissions::Emitter;
+use super::sweeps::forward_backward;
 use crate::backend::Precise;
 use crate::hmm::model::{Covariances, Emissions, Hmm};
 use crate::hmm::recursions::{Expected, Statistics};
@@ -74,7 +76,7 @@ impl Counts {
                         let others = &densities.means[column * stride..][..stride];
                         let squares = squares.next().unwrap_or_default();
                         for (((square, gamma), mean), other) in squares.iter_mut().zip(gamma).zip(means).zip(others) {
-                            *square += gamma.to_f64() * ((x[row] - mean) * (x[column] - other));
+                            *square += gamma.to_f64() * (x[row] - mean) * (x[column] - other);
                         }
                     }
                 }
@@ -135,6 +137,28 @@ impl Sums {
         }
     }
 
+    /// Adds those of a group, of which some sequences are excluded; ln P(O) of each, NaN where it is uncertain.
+    pub fn count<T: Precise>(
+        &mut self,
+        chain: &Chain<T>,
+        seen: &Observations,
+        group: &Group,
+        excluded: &[bool],
+        bytes: usize,
+    ) -> Vec<f64> {
+        let Self { pairs, counts, start, end } = self;
+        let show = |slot: usize, t: usize, gamma: &[T]| {
+            if t == 0 {
+                add(start, gamma);
+            }
+            if t + 1 == group.lengths[slot] {
+                add(end, gamma);
+            }
+            counts.add(chain, seen, group.places[slot] + t, gamma);
+        };
+        forward_backward(chain, seen, group, excluded, bytes, Some(pairs), show)
+    }
+
     /// What they take, about.
     pub fn bytes<T: Precise>(chain: &Chain<T>) -> usize {
         let kinds = match &chain.model.emissions {
@@ -146,8 +170,12 @@ impl Sums {
 
     pub fn add(&mut self, other: &Self) {
         // By far the most.
-        let terms = other.pairs.par_chunks(CHUNK);
-        self.pairs.par_chunks_mut(CHUNK).zip(terms).for_each(|(sums, terms)| add(sums, terms));
+        if self.pairs.len() <= CHUNK {
+            add(&mut self.pairs, &other.pairs);
+        } else {
+            let terms = other.pairs.par_chunks(CHUNK);
+            self.pairs.par_chunks_mut(CHUNK).zip(terms).for_each(|(sums, terms)| add(sums, terms));
+        }
         add(&mut self.start, &other.start);
         add(&mut self.end, &other.end);
         self.counts.rows_mut().into_iter().zip(other.counts.rows()).for_each(|(sums, terms)| add(sums, terms));

@@ -10,20 +10,16 @@ use std::ops::Range;
 
 use super::Group;
 use super::chain::{Chain, LogChain};
-use super::emissions::Row;
+use super::emissions::{Row, Scale};
+use super::limits::Limits;
 use super::product::{MaxPlus, SumProduct, WIDTH, accumulate, multiply, total};
+use super::reach::Frontier;
 use crate::backend::Precise;
 use crate::hmm::recursions::NO_STATE;
 use crate::hmm::sequences::Observations;
 
 /// Rows of ξ that are multiplied at a time.
 const BLOCK: usize = 128;
-
-/// A sum of α below this is first lifted.
-const TINY: f64 = 1e-30;
-
-/// By how much.
-const LIFT: f64 = (1_u64 << 60) as f64;
 
 /// ln of a product of many numbers, with few logarithms.
 #[derive(Clone, Copy)]
@@ -66,6 +62,7 @@ struct Trellis<'g, T> {
     length: usize,
     /// Rows of the last stretch that was filled.
     rows: Vec<T>,
+    marks: Vec<Mark>,
     /// The first of its steps.
     first: usize,
     /// The last step of each stretch that has been filled.
@@ -78,8 +75,9 @@ impl<'g, T: Precise> Trellis<'g, T> {
         let steps = group.steps();
         let whole = group.before(steps).saturating_mul(stride * size_of::<T>()) <= bytes;
         let length = if whole { steps } else { steps.isqrt() + 1 };
-        let rows = vec![T::ZERO; group.before(length) * stride];
-        Self { group, stride, length, rows, first: 0, kept: Vec::new() }
+        let rows = group.before(length);
+        let marks = vec![Mark::default(); rows];
+        Self { group, stride, length, rows: vec![T::ZERO; rows * stride], marks, first: 0, kept: Vec::new() }
     }
 
     fn stretches(&self) -> usize {
@@ -92,21 +90,33 @@ impl<'g, T: Precise> Trellis<'g, T> {
 
     /// The rows of some steps of the stretch.
     fn rows(&self, steps: Range<usize>) -> &[T] {
-        let [start, end] = [steps.start, steps.end].map(|t| self.group.before(t) - self.group.before(self.first));
-        &self.rows[start * self.stride..end * self.stride]
+        let range = self.range(steps);
+        &self.rows[range.start * self.stride..range.end * self.stride]
+    }
+
+    /// What they were scaled by.
+    fn marks(&self, steps: Range<usize>) -> &[Mark] {
+        &self.marks[self.range(steps)]
+    }
+
+    fn range(&self, steps: Range<usize>) -> Range<usize> {
+        let origin = self.group.before(self.first);
+        self.group.before(steps.start) - origin..self.group.before(steps.end) - origin
     }
 
     /// Fills a stretch; those before it have been. `step` makes rows from those of the step before, of which step 0 has none.
-    fn fill(&mut self, stretch: usize, mut step: impl FnMut(usize, &[T], &mut [T])) {
+    fn fill(&mut self, stretch: usize, mut step: impl FnMut(usize, &[T], &mut [T], &mut [Mark])) {
         let steps = self.steps(stretch);
         self.first = steps.start;
         let origin = self.group.before(self.first);
         for t in steps.clone() {
-            let (done, now) = self.rows.split_at_mut((self.group.before(t) - origin) * self.stride);
+            let at = self.group.before(t) - origin;
+            let (done, now) = self.rows.split_at_mut(at * self.stride);
+            let marks = &mut self.marks[at..];
             match stretch.checked_sub(1).filter(|_| t == steps.start) {
-                Some(previous) => step(t, &self.kept[previous], now),
-                None if t == 0 => step(t, &[], now),
-                None => step(t, &done[(self.group.before(t - 1) - origin) * self.stride..], now),
+                Some(previous) => step(t, &self.kept[previous], now, marks),
+                None if t == 0 => step(t, &[], now, marks),
+                None => step(t, &done[(self.group.before(t - 1) - origin) * self.stride..], now, marks),
             }
         }
         if self.kept.len() == stretch {
@@ -115,53 +125,126 @@ impl<'g, T: Precise> Trellis<'g, T> {
     }
 }
 
-/// ln P(O) of each sequence.
+/// How far a sequence has come.
+#[derive(Clone)]
+struct Course<T> {
+    frontier: Frontier<T>,
+    product: LogProduct,
+    /// ln P(O) of a sequence that is taken no further: −∞, or NaN where it is uncertain. Its rows are 0 from there on.
+    out: Option<f64>,
+}
+
+impl<T: Precise> Course<T> {
+    fn all(chain: &Chain<T>, excluded: &[bool]) -> Vec<Self> {
+        let course = Self {
+            frontier: Frontier::new(&chain.reach, chain.n, T::from_f64(Limits::of::<T>().least)),
+            product: LogProduct::ONE,
+            out: None,
+        };
+        excluded.iter().map(|&out| Self { out: out.then_some(f64::NAN), ..course.clone() }).collect()
+    }
+
+    fn ln(&self) -> f64 {
+        self.out.unwrap_or_else(|| self.product.ln())
+    }
+}
+
+/// What a row was scaled by: the logarithm of the shift of densities, and σ.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    shift: f64,
+    sum: f64,
+}
+
+/// ln P(O) of each sequence; NaN of the [uncertain](super::limits).
 pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group) -> Vec<f64> {
+    let mut courses = Course::all(chain, &vec![false; group.size()]);
     let rows = group.size() * chain.stride;
     let (mut before, mut now) = (vec![T::ZERO; rows], vec![T::ZERO; rows]);
-    let mut products = vec![LogProduct::ONE; group.size()];
+    let mut marks = vec![Mark::default(); group.size()];
     let mut scratch = Row::new(chain.stride);
     for t in 0..group.steps() {
-        step(chain, seen, group, t, &before, &mut now, &mut scratch, &mut products);
+        let (earlier, marks, scratch) = (&before[..], &mut marks[..], &mut scratch);
+        Step { chain, seen, group, t, before: earlier, now: &mut now, marks, scratch, courses: &mut courses }.run();
         std::mem::swap(&mut before, &mut now);
+        if courses[..group.active(t)].iter().all(|course| course.out.is_some()) {
+            break;
+        }
     }
-    products.into_iter().map(LogProduct::ln).collect()
+    courses.iter().map(Course::ln).collect()
 }
 
 /// α̂ₜ from α̂ₜ₋₁, and the products of the scales.
-#[expect(clippy::too_many_arguments, reason = "the state of a loop")]
-fn step<T: Precise>(
-    chain: &Chain<T>,
-    seen: &Observations,
-    group: &Group,
+struct Step<'a, T> {
+    chain: &'a Chain<T>,
+    seen: &'a Observations,
+    group: &'a Group,
     t: usize,
-    before: &[T],
-    now: &mut [T],
-    scratch: &mut Row<T>,
-    products: &mut [LogProduct],
-) {
-    let (stride, active) = (chain.stride, group.active(t));
-    if t == 0 {
-        now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&chain.start));
-    } else {
-        multiply::<SumProduct, T>(active, stride, before, &chain.forward, now);
+    before: &'a [T],
+    now: &'a mut [T],
+    marks: &'a mut [Mark],
+    scratch: &'a mut Row<T>,
+    courses: &'a mut [Course<T>],
+}
+
+impl<T: Precise> Step<'_, T> {
+    fn run(self) {
+        let Self { chain, seen, group, t, before, now, marks, scratch, courses } = self;
+        let (stride, active, limits) = (chain.stride, group.active(t), Limits::of::<T>());
+        if t == 0 {
+            now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&chain.start));
+        } else {
+            multiply::<SumProduct, T>(active, stride, before, &chain.forward, now);
+        }
+        let rows = now.chunks_exact_mut(stride).take(active).enumerate();
+        for (((slot, row), course), mark) in rows.zip(courses).zip(marks) {
+            if course.out.is_some() {
+                row.fill(T::ZERO);
+                continue;
+            }
+            let (at, frontier) = (group.places[slot] + t, &mut course.frontier);
+            let (emitted, shift) = chain.emitter.row(seen, at, Scale::Largest(&frontier.needed), scratch);
+            let (short, sum) = weigh_above(row, &frontier.needed, emitted);
+            let (last, sum) = (group.lengths[slot] == t + 1, sum.to_f64());
+            let possible = frontier.see(&chain.reach, seen.symbol(at), T::from_f64(limits.least));
+            if !possible || last && !frontier.ends(&chain.reach) {
+                course.out = Some(f64::NEG_INFINITY);
+            } else if !(short == T::ZERO && sum >= limits.least_sum && sum < f64::INFINITY) {
+                course.out = Some(f64::NAN);
+            } else {
+                scaled(row, T::from_f64(1.0 / sum));
+                course.product.times_exp(shift);
+                course.product.times(sum * limits.unit);
+                *mark = Mark { shift, sum };
+                if chain.ends && last {
+                    let end = dot(row, &chain.ending).to_f64();
+                    course.product.times(end);
+                    let certain = end >= limits.least;
+                    course.out = (!certain).then_some(f64::NAN);
+                }
+            }
+            if course.out.is_some() {
+                row.fill(T::ZERO);
+            }
+        }
     }
-    for ((slot, row), product) in now.chunks_exact_mut(stride).take(active).enumerate().zip(products) {
-        let (emitted, scale) = chain.emitter.row(seen, group.places[slot] + t, scratch);
-        product.times_exp(scale);
-        let mut sum = weigh(row, emitted);
-        while sum > T::ZERO && sum.to_f64() < TINY {
-            sum = scaled(row, T::from_f64(LIFT));
-            product.times(1.0 / LIFT);
+}
+
+/// x ← x ∘ y; by how much x is short of `least`, 0 if nowhere, and the sum of x ∘ y.
+#[inline(always)]
+fn weigh_above<T: Precise>(x: &mut [T], least: &[T], y: &[T]) -> (T, T) {
+    let mut short = [T::ZERO; WIDTH];
+    let rows = x.as_chunks_mut::<WIDTH>().0.iter_mut().zip(y.as_chunks::<WIDTH>().0);
+    let sum = total(rows.zip(least.as_chunks::<WIDTH>().0).map(|((x, y), least)| {
+        for lane in 0..WIDTH {
+            // Without comparisons, which LLVM 22 makes scalars of; NaN stays.
+            let above = x[lane] - least[lane];
+            short[lane] += above.abs() - above;
+            x[lane] = x[lane] * y[lane];
         }
-        product.times(sum.to_f64());
-        if sum > T::ZERO {
-            scaled(row, T::ONE / sum);
-        }
-        if chain.ends && group.lengths[slot] == t + 1 {
-            product.times(dot(row, &chain.ending).to_f64());
-        }
-    }
+        *x
+    }));
+    (total(std::iter::once(short)), sum)
 }
 
 /// x ← x ∘ y; the sum of that.
@@ -198,27 +281,46 @@ fn dot<T: Precise>(x: &[T], y: &[T]) -> T {
     }))
 }
 
-/// ln P(O) of each sequence; shows γₜ to `show`, from the last step to the first, by slot and t, and adds
-/// Σ α̂ₜ(i) bⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ to `pairs`, where there is such: ξ without A.
+/// What the backward recursion knows of the step behind.
+#[derive(Clone, Copy)]
+struct Behind {
+    mark: Mark,
+    /// Σ α̂ β̂.
+    sum: f64,
+    /// Sₜ / P(O).
+    ratio: f64,
+}
+
+/// ln P(O) of each sequence, NaN of the [uncertain](super::limits) and of those that are excluded; shows γₜ to `show`, from the last step
+/// to the first, by slot and t, and adds Σ α̂ₜ(i) bⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ to `pairs`, where there is such: ξ without A. Sequences that
+/// turn out to be uncertain have been shown, and have been counted, up to there.
 pub fn forward_backward<T: Precise>(
     chain: &Chain<T>,
     seen: &Observations,
     group: &Group,
+    excluded: &[bool],
     bytes: usize,
     mut pairs: Option<&mut [f64]>,
     mut show: impl FnMut(usize, usize, &[T]),
 ) -> Vec<f64> {
-    let (stride, size) = (chain.stride, group.size());
+    let (stride, size, limits) = (chain.stride, group.size(), Limits::of::<T>());
     let mut trellis = Trellis::new(group, stride, bytes);
     let mut scratch = Row::new(stride);
-    let mut products = vec![LogProduct::ONE; size];
+    let mut courses = Course::all(chain, excluded);
     let stretches = trellis.stretches();
+    // As they are before each stretch.
+    let mut starts = Vec::with_capacity(stretches);
     for stretch in 0..stretches {
-        trellis.fill(stretch, |t, before, now| {
-            step(chain, seen, group, t, before, now, &mut scratch, &mut products);
+        starts.push(courses.clone());
+        trellis.fill(stretch, |t, before, now, marks| {
+            Step { chain, seen, group, t, before, now, marks, scratch: &mut scratch, courses: &mut courses }.run();
         });
+        if courses.iter().all(|course| course.out.is_some()) {
+            return courses.iter().map(Course::ln).collect();
+        }
     }
-    let logs: Vec<f64> = products.iter().map(|product| product.ln()).collect();
+    let mut logs: Vec<f64> = courses.iter().map(Course::ln).collect();
+    let mut behind = vec![Behind { mark: Mark::default(), sum: 1.0, ratio: 1.0 }; size];
     let backward = chain.backward();
     // βₜ, and b(oₜ₊₁) ∘ βₜ₊₁, which becomes ξ's right factor.
     let (mut beta, mut weighted) = (vec![T::ZERO; size * stride], vec![T::ZERO; size * stride]);
@@ -226,10 +328,15 @@ pub fn forward_backward<T: Precise>(
     let mut block = Block { rows: vec![T::ZERO; (BLOCK + size) * stride], start: BLOCK + size, end: 0 };
     for stretch in (0..stretches).rev() {
         if stretch + 1 < stretches {
-            // Their scales are known.
-            let mut again = products.clone();
-            trellis.fill(stretch, |t, before, now| {
-                step(chain, seen, group, t, before, now, &mut scratch, &mut again);
+            let mut again = std::mem::take(&mut starts[stretch]);
+            // Those that are out by now are out from the start.
+            again
+                .iter_mut()
+                .zip(&logs)
+                .filter(|(_, log)| !log.is_finite())
+                .for_each(|(course, log)| course.out = Some(*log));
+            trellis.fill(stretch, |t, before, now, marks| {
+                Step { chain, seen, group, t, before, now, marks, scratch: &mut scratch, courses: &mut again }.run();
             });
         }
         let steps = trellis.steps(stretch);
@@ -237,33 +344,46 @@ pub fn forward_backward<T: Precise>(
         for t in steps.clone().rev() {
             let (active, going) = (group.active(t), group.active(t + 1));
             for (slot, row) in weighted.chunks_exact_mut(stride).take(going).enumerate() {
-                let (emitted, _) = chain.emitter.row(seen, group.places[slot] + t + 1, &mut scratch);
-                row.copy_from_slice(emitted);
-                weigh(row, &beta[slot * stride..][..stride]);
+                if logs[slot].is_finite() {
+                    let scale = Scale::Known(behind[slot].mark.shift);
+                    let (emitted, _) = chain.emitter.row(seen, group.places[slot] + t + 1, scale, &mut scratch);
+                    row.copy_from_slice(emitted);
+                    weigh(row, &beta[slot * stride..][..stride]);
+                } else {
+                    row.fill(T::ZERO);
+                }
             }
             multiply::<SumProduct, T>(going, stride, &weighted, backward, &mut beta);
             for row in beta.chunks_exact_mut(stride).take(active).skip(going) {
                 row.copy_from_slice(&chain.ending);
             }
+            let marks = trellis.marks(t..t + 1);
             let rows = trellis.rows(t..t + 1).chunks_exact(stride).zip(beta.chunks_exact_mut(stride));
             for ((slot, (alpha, beta)), weighted) in rows.enumerate().zip(weighted.chunks_exact_mut(stride)) {
-                gamma.copy_from_slice(alpha);
-                let mut sum = weigh(&mut gamma, beta);
-                while sum > T::ZERO && sum.to_f64() < TINY {
-                    scaled(beta, T::from_f64(LIFT));
-                    scaled(weighted, T::from_f64(LIFT));
-                    gamma.copy_from_slice(alpha);
-                    sum = weigh(&mut gamma, beta);
+                if !logs[slot].is_finite() {
+                    continue;
                 }
-                // What is not possible counts for nothing.
-                let scale = if sum > T::ZERO && logs[slot].is_finite() { T::ONE / sum } else { T::ZERO };
+                gamma.copy_from_slice(alpha);
+                let sum = weigh(&mut gamma, beta).to_f64();
+                let behind = &mut behind[slot];
+                let mut least = limits.least;
+                if slot < going {
+                    behind.ratio *= sum / (behind.mark.sum * behind.sum);
+                    least = limits.least_sum;
+                }
+                let near = (behind.ratio - 1.0).abs() <= limits.tolerance(group.lengths[slot]);
+                if !(near && sum >= least) {
+                    logs[slot] = f64::NAN;
+                    weighted.fill(T::ZERO);
+                    continue;
+                }
+                let scale = T::from_f64(1.0 / sum);
                 scaled(&mut gamma, scale);
                 scaled(weighted, scale);
                 show(slot, t, &gamma);
-                let sum = total(beta.as_chunks::<WIDTH>().0.iter().copied());
-                if sum > T::ZERO {
-                    scaled(beta, T::ONE / sum);
-                }
+                let whole = total(beta.as_chunks::<WIDTH>().0.iter().copied());
+                scaled(beta, T::ONE / whole);
+                (behind.mark, behind.sum) = (marks[slot], sum / whole.to_f64());
             }
             if let Some(pairs) = pairs.as_deref_mut() {
                 block.push(stride, active, &weighted[..going * stride]);
@@ -313,17 +433,8 @@ pub fn viterbi<T: Precise>(
     let stretches = trellis.stretches();
     for stretch in (0..stretches).chain((0..stretches - 1).rev()) {
         let done = trellis.kept.len();
-        trellis.fill(stretch, |t, before, now| {
-            let active = group.active(t);
-            if t == 0 {
-                now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&logs.start));
-            } else {
-                multiply::<MaxPlus, T>(active, stride, before, &logs.forward, now);
-            }
-            for (slot, row) in now.chunks_exact_mut(stride).take(active).enumerate() {
-                let emitted = chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, &mut scratch);
-                lower(row, emitted);
-            }
+        trellis.fill(stretch, |t, before, now, _| {
+            Ascent { chain, logs, seen, group, t, before, now, scratch: &mut scratch }.run();
         });
         if done + 1 < stretches {
             continue;
@@ -337,6 +448,34 @@ pub fn viterbi<T: Precise>(
                     Some(&next) => best(delta, &logs.columns[next as usize * stride..][..stride]),
                 };
             }
+        }
+    }
+}
+
+/// δₜ from δₜ₋₁.
+struct Ascent<'a, T> {
+    chain: &'a Chain<T>,
+    logs: &'a LogChain<T>,
+    seen: &'a Observations,
+    group: &'a Group,
+    t: usize,
+    before: &'a [T],
+    now: &'a mut [T],
+    scratch: &'a mut Row<T>,
+}
+
+impl<T: Precise> Ascent<'_, T> {
+    fn run(self) {
+        let Self { chain, logs, seen, group, t, before, now, scratch } = self;
+        let (stride, active) = (chain.stride, group.active(t));
+        if t == 0 {
+            now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&logs.start));
+        } else {
+            multiply::<MaxPlus, T>(active, stride, before, &logs.forward, now);
+        }
+        for (slot, row) in now.chunks_exact_mut(stride).take(active).enumerate() {
+            let emitted = chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, scratch);
+            lower(row, emitted);
         }
     }
 }

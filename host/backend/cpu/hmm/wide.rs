@@ -15,11 +15,11 @@
 
 use std::f64::consts::{LN_2, LOG2_E};
 use std::ops::Range;
-
-use rayon::prelude::*;
+use std::sync::OnceLock;
 
 use super::emissions::Densities;
 use super::product::{Panels, SumProduct, multiply, stride};
+use super::{FEW, each};
 use crate::hmm::model::{Covariances, Emissions, Hmm};
 use crate::hmm::recursions::{Expected, Statistics};
 use crate::hmm::sequences::{Observations, Sequences};
@@ -293,8 +293,8 @@ pub struct Exact<'m> {
     start: Row,
     /// A.
     forward: Matrix,
-    /// Aᵀ.
-    backward: Matrix,
+    /// Aᵀ, made when it is first needed.
+    backward: OnceLock<Matrix>,
     /// β_T: ends, or 1.
     ending: Row,
     emitter: Emitter,
@@ -329,10 +329,22 @@ impl<'m> Exact<'m> {
             n,
             start: Row::of(&model.start),
             forward: Matrix::new(n, |i, j| model.transitions[i * n + j]),
-            backward: Matrix::new(n, |i, j| model.transitions[j * n + i]),
+            backward: OnceLock::new(),
             ending: Row::of(model.end.as_ref().unwrap_or(&vec![1.0; n])),
             emitter,
         }
+    }
+
+    /// Whether this is less work than waking other threads.
+    fn few(&self, sequences: &Sequences, which: &[u32]) -> bool {
+        let steps: usize = which.iter().map(|&sequence| sequences.range(sequence as usize).len()).sum();
+        // A product takes longer here.
+        8 * steps * self.forward.values.len() < FEW
+    }
+
+    fn backward(&self) -> &Matrix {
+        let (n, transitions) = (self.n, &self.model.transitions);
+        self.backward.get_or_init(|| Matrix::new(n, |i, j| transitions[j * n + i]))
     }
 
     fn scratch(&self) -> Scratch {
@@ -350,7 +362,8 @@ impl<'m> Exact<'m> {
     /// below e^−10³⁰⁸.
     #[must_use]
     pub fn log_likelihoods(&self, sequences: &Sequences, which: &[u32]) -> Vec<f64> {
-        which.par_iter().map(|&sequence| self.log_likelihood(sequences, sequence as usize).ln()).collect()
+        let of = |&sequence: &u32| self.log_likelihood(sequences, sequence as usize).ln();
+        each(self.few(sequences, which), which.iter().collect(), of)
     }
 
     /// γₜ(i) of the sequences of these numbers, which ascend: to their places in `all`, ΣT × N numbers for all sequences. Gives their
@@ -369,12 +382,11 @@ impl<'m> Exact<'m> {
             targets.push((sequence as usize, target));
             (rest, before) = (behind, range.end);
         }
-        let logs = targets.into_par_iter().map(|(sequence, target)| {
+        each(self.few(sequences, which), targets, |(sequence, target)| {
             target.fill(0.0);
             let show = |t: usize, gamma: &[f64]| target[t * self.n..][..self.n].copy_from_slice(gamma);
             self.forward_backward(sequences, sequence, None, show).ln()
-        });
-        logs.collect()
+        })
     }
 
     /// Expected counts of the sequences of these numbers, whose ln P(O) are in their order.
@@ -382,7 +394,7 @@ impl<'m> Exact<'m> {
     pub fn expect(&self, sequences: &Sequences, which: &[u32]) -> Expected {
         let bytes = Expected::zero(self.model).numbers() * size_of::<f64>();
         let parts = (SUMS / bytes.max(1)).clamp(1, PARTS);
-        let parts = which.par_chunks(which.len().div_ceil(parts).max(1)).map(|which| {
+        let of_part = |which: &[u32]| {
             let mut expected = Expected::zero(self.model);
             let n = self.n;
             for &sequence in which {
@@ -402,9 +414,10 @@ impl<'m> Exact<'m> {
                 expected.log_likelihoods.push(prob.ln());
             }
             expected
-        });
+        };
+        let chunks = which.chunks(which.len().div_ceil(parts).max(1)).collect();
         // In the order of parts.
-        let mut parts = parts.collect::<Vec<_>>().into_iter();
+        let mut parts = each(self.few(sequences, which), chunks, of_part).into_iter();
         let mut total = parts.next().unwrap_or_else(|| Expected::zero(self.model));
         for mut part in parts {
             total.log_likelihoods.append(&mut part.log_likelihoods);
@@ -504,7 +517,7 @@ impl<'m> Exact<'m> {
                     let Scratch { plain, emitted, logs, scaled, .. } = &mut scratch;
                     self.emit(seen, range.start + t + 1, &beta, emitted, logs, scaled);
                     weighted.product(emitted, &beta);
-                    self.backward.multiply(&weighted, &mut beta, plain);
+                    self.backward().multiply(&weighted, &mut beta, plain);
                 }
                 gamma.product(alpha, &beta);
                 let sum = gamma.sum();
@@ -525,7 +538,7 @@ impl<'m> Exact<'m> {
 
     /// Adds ξ(i, j) = α(i) Aᵢⱼ w(j) / P.
     fn count_pairs(&self, alpha: &Row, weighted: &Row, prob: Number, pairs: &mut [f64]) {
-        let (matrix, n) = (&self.backward, self.n);
+        let (matrix, n) = (self.backward(), self.n);
         for i in (0..n).filter(|&i| alpha.m[i] > 0.0) {
             let (m, e) = (alpha.m[i] / prob.m, alpha.e[i] - prob.e - LIFT);
             let row = &mut pairs[i * n..][..n];
