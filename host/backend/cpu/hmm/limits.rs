@@ -7,9 +7,14 @@
 //! **Forward.** What vanishes in pₜ ∘ b̃ is below the least number ν of the type, and after the division below ν / `least_sum`, where
 //! σₜ is at least `least_sum`. So each α̂ₜ(j) is right but for an absolute error δ of that size (and rounding), if pₜ was right relatively,
 //! in each entry. Then pₜ₊₁(j) has an absolute error of at most N (δ + ν); where it is at least `least` in every state that can be
-//! predicted, its relative error is below N (δ + ν) / `least`: N · 2⁻⁷⁵ in `f64`, N · 2⁻³⁹ in `f32`. By induction every pₜ is right in each
-//! entry but for T times that, and so are the σₜ, which ln P(O) is the sum of. A sequence of which some pₜ(j) or σₜ is
-//! smaller is *uncertain*. In `f64` none is by a model whose π and transitions are all above 10⁻¹⁸⁰.
+//! predicted, its relative error is below N (δ + ν) / `least`: N · 2⁻⁷⁰ in `f64`, N · 2⁻³⁵ in `f32`. By induction every pₜ is right in each
+//! entry but for T times that, and so are the σₜ, which ln P(O) is the sum of.
+//!
+//! **Doubts.** Where some pₜ(j) is smaller, as in the first states of a model from left to right, which die out, absolute errors are followed: a row dₜ
+//! of bounds, dₜ(j) = δ where none are followed yet. Of pₜ₊₁ they are e = dₜ A. A state with e(j) ≤ `negligible` · p(j) is right relatively, and
+//! dₜ₊₁(j) = δ; for the others dₜ₊₁(j) = e(j) b̃ⱼ / σ + δ. As long as Σ e(j) b̃ⱼ over these is at most `negligible` · σ, no σₜ depends on them. A sequence
+//! of which it is more, or of which σₜ is below `least_sum`, is *uncertain*. In `f64` none is by a model whose π and transitions are all above 10⁻¹⁸⁰, which
+//! never has doubts either.
 //!
 //! **Backward.** Numbers only vanish, so that computed sums Sₜ = Σᵢ αₜ(i) βₜ(i), unscaled, are lower bounds of P(O), of which the
 //! forward recursion is certain. What γₜ and ξₜ miss, in total variation, is 1 − Sₜ / P(O). The quotient follows from step to step:
@@ -28,6 +33,10 @@ pub struct Limits {
     pub unit: f64,
     /// Of the predicted probability of a state.
     pub least: f64,
+    /// δ.
+    pub lost: f64,
+    /// What part an error may be of a number that is right.
+    pub negligible: f64,
     /// Of Σ p b̃, and of Σ α̂ₜ A (b̃ ∘ β̂ₜ₊₁), whose right factor is divided by it.
     pub least_sum: f64,
     /// What Sₜ / P(O) may be off 1 by, and by which more for each √step.
@@ -38,9 +47,25 @@ impl Limits {
     /// Those of a precision.
     pub const fn of<T: Precise>() -> Self {
         if T::WIDE {
-            Self { bias: 500, unit: power(-500), least: power(-900), least_sum: power(-100), tolerance: (1e-10, 1e-12) }
+            Self {
+                bias: 500,
+                unit: power(-500),
+                least: power(-900),
+                lost: power(-970),
+                negligible: power(-55),
+                least_sum: power(-100),
+                tolerance: (1e-10, 1e-12),
+            }
         } else {
-            Self { bias: 60, unit: power(-60), least: power(-70), least_sum: power(-40), tolerance: (1e-4, 1e-6) }
+            Self {
+                bias: 60,
+                unit: power(-60),
+                least: power(-70),
+                lost: power(-105),
+                negligible: power(-27),
+                least_sum: power(-40),
+                tolerance: (1e-4, 1e-6),
+            }
         }
     }
 

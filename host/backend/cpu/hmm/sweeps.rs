@@ -130,6 +130,8 @@ impl<'g, T: Precise> Trellis<'g, T> {
 struct Course<T> {
     frontier: Frontier<T>,
     product: LogProduct,
+    /// Bounds of the absolute errors of α̂, where they are followed.
+    doubts: Option<Vec<T>>,
     /// ln P(O) of a sequence that is taken no further: −∞, or NaN where it is uncertain. Its rows are 0 from there on.
     out: Option<f64>,
 }
@@ -139,6 +141,7 @@ impl<T: Precise> Course<T> {
         let course = Self {
             frontier: Frontier::new(&chain.reach, chain.n, T::from_f64(Limits::of::<T>().least)),
             product: LogProduct::ONE,
+            doubts: None,
             out: None,
         };
         excluded.iter().map(|&out| Self { out: out.then_some(f64::NAN), ..course.clone() }).collect()
@@ -204,12 +207,19 @@ impl<T: Precise> Step<'_, T> {
             }
             let (at, frontier) = (group.places[slot] + t, &mut course.frontier);
             let (emitted, shift) = chain.emitter.row(seen, at, Scale::Largest(&frontier.needed), scratch);
-            let (short, sum) = weigh_above(row, &frontier.needed, emitted);
-            let (last, sum) = (group.lengths[slot] == t + 1, sum.to_f64());
+            let predicted = short(row, &frontier.needed).then(|| row.to_vec());
+            let sum = weigh(row, emitted).to_f64();
+            let (last, mut sure) = (group.lengths[slot] == t + 1, true);
+            course.doubts = predicted.map(|predicted| {
+                let errors = errors(chain, course.doubts.as_deref(), t);
+                let (doubts, whole) = doubts(&frontier.needed, &predicted, &errors, emitted, sum);
+                sure = whole <= limits.negligible * sum;
+                doubts
+            });
             let possible = frontier.see(&chain.reach, seen.symbol(at), T::from_f64(limits.least));
             if !possible || last && !frontier.ends(&chain.reach) {
                 course.out = Some(f64::NEG_INFINITY);
-            } else if !(short == T::ZERO && sum >= limits.least_sum && sum < f64::INFINITY) {
+            } else if !(sure && sum >= limits.least_sum && sum < f64::INFINITY) {
                 course.out = Some(f64::NAN);
             } else {
                 scaled(row, T::from_f64(1.0 / sum));
@@ -219,7 +229,8 @@ impl<T: Precise> Step<'_, T> {
                 if chain.ends && last {
                     let end = dot(row, &chain.ending).to_f64();
                     course.product.times(end);
-                    let certain = end >= limits.least;
+                    let doubted = course.doubts.as_ref().map_or(0.0, |doubts| dot(doubts, &chain.ending).to_f64());
+                    let certain = end >= limits.least && doubted <= limits.negligible * end;
                     course.out = (!certain).then_some(f64::NAN);
                 }
             }
@@ -230,21 +241,45 @@ impl<T: Precise> Step<'_, T> {
     }
 }
 
-/// x ← x ∘ y; by how much x is short of `least`, 0 if nowhere, and the sum of x ∘ y.
+/// Whether some x is less than its `least`, or no number.
 #[inline(always)]
-fn weigh_above<T: Precise>(x: &mut [T], least: &[T], y: &[T]) -> (T, T) {
-    let mut short = [T::ZERO; WIDTH];
-    let rows = x.as_chunks_mut::<WIDTH>().0.iter_mut().zip(y.as_chunks::<WIDTH>().0);
-    let sum = total(rows.zip(least.as_chunks::<WIDTH>().0).map(|((x, y), least)| {
-        for lane in 0..WIDTH {
-            // Without comparisons, which LLVM 22 makes scalars of; NaN stays.
-            let above = x[lane] - least[lane];
-            short[lane] += above.abs() - above;
-            x[lane] = x[lane] * y[lane];
+fn short<T: Precise>(x: &[T], least: &[T]) -> bool {
+    // All are looked at: that is faster than to stop.
+    !x.iter().zip(least).fold(true, |enough, (x, least)| enough & (x >= least))
+}
+
+/// Bounds of the absolute errors of pₜ, by those of α̂ₜ₋₁.
+fn errors<T: Precise>(chain: &Chain<T>, before: Option<&[T]>, t: usize) -> Vec<T> {
+    let lost = Limits::of::<T>().lost;
+    match before {
+        Some(before) => {
+            let mut errors = vec![T::ZERO; chain.stride];
+            multiply::<SumProduct, T>(1, chain.stride, before, &chain.forward, &mut errors);
+            errors
         }
-        *x
-    }));
-    (total(std::iter::once(short)), sum)
+        None => vec![T::from_f64(if t == 0 { lost } else { lost * chain.n as f64 }); chain.stride],
+    }
+}
+
+/// Bounds of the absolute errors of α̂, and what the errors of states that are not right relatively make up of σ.
+fn doubts<T: Precise>(needed: &[T], predicted: &[T], errors: &[T], emitted: &[T], sum: f64) -> (Vec<T>, f64) {
+    let Limits { lost, negligible, .. } = Limits::of::<T>();
+    let mut whole = 0.0;
+    let states = needed.iter().zip(predicted).zip(errors.iter().zip(emitted));
+    let doubts = states.map(|((&needed, p), (error, emitted))| {
+        let (p, error) = (p.to_f64(), error.to_f64());
+        if needed == T::ZERO {
+            // 0 is exact.
+            return T::ZERO;
+        }
+        if error <= negligible * p {
+            return T::from_f64(lost);
+        }
+        let part = error * emitted.to_f64();
+        whole += part;
+        T::from_f64(part / sum + lost)
+    });
+    (doubts.collect(), whole)
 }
 
 /// x ← x ∘ y; the sum of that.
