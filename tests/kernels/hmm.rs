@@ -5,7 +5,7 @@ use warpkov::backend::cpu::hmm::Batch as OnCpu;
 use warpkov::backend::device::hmm::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::maximise::Pseudocounts;
-use warpkov::hmm::model::{Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
 use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
@@ -34,6 +34,12 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_maximise::f64", maximise::<f64, _>);
     suite.add("hmm_gaussian::f32", gaussian::<f32, _>);
     suite.add("hmm_gaussian::f64", gaussian::<f64, _>);
+    suite.add("hmm_out_of_range::f32", out_of_range::<f32, _>);
+    suite.add("hmm_out_of_range::f64", out_of_range::<f64, _>);
+    suite.add("hmm_orders_of_magnitude::f32", orders_of_magnitude::<f32, _>);
+    suite.add("hmm_orders_of_magnitude::f64", orders_of_magnitude::<f64, _>);
+    suite.add("hmm_out_of_range_trained::f32", out_of_range_trained::<f32, _>);
+    suite.add("hmm_out_of_range_trained::f64", out_of_range_trained::<f64, _>);
     suite.add("hmm_scan::f32", scan::<f32, _>);
     suite.add("hmm_scan::f64", scan::<f64, _>);
     suite.add("hmm_scan_ties::f32", scan_ties::<f32, _>);
@@ -91,7 +97,11 @@ fn scores(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Vec<f64> {
 }
 
 fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Sequences) -> Outcome {
-    let tolerance = if T::WIDE { 1e-11 } else { 2e-4 };
+    let tolerance: f64 = if T::WIDE { 1e-11 } else { 2e-4 };
+    // Logarithms of densities are rounded.
+    let largest =
+        expected.logs.iter().filter(|log| log.is_finite()).fold(0.0_f64, |largest, log| largest.max(log.abs()));
+    let tolerance = tolerance.max(1e-14 * largest);
     let logs = |what: &str, got: &[f64], expected: &[f64]| -> Outcome {
         let finite = |x: &[f64]| x.iter().map(|x| x.is_finite()).collect::<Vec<_>>();
         same(&format!("{what}: finite"), &finite(got), &finite(expected))?;
@@ -121,8 +131,8 @@ fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Seque
             Statistics::Gaussian { weights: of_weights, sums: of_sums, squares: of_squares },
         ) => {
             close("weights", weights, of_weights, all, 0.0)?;
-            close("sums", sums, of_sums, 10.0 * all, 0.0)?;
-            close("squares", squares, of_squares, 100.0 * all, 0.0)
+            close("sums", sums, of_sums, 10.0 * all, all)?;
+            close("squares", squares, of_squares, 100.0 * all, all)
         }
         other => Err(format!("statistics of two kinds: {other:?}").into()),
     }
@@ -309,6 +319,352 @@ fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         for ((got, expected), model) in all.iter().zip(on_cpu(&models, &drawn.sequences)).zip(&models) {
             agree::<T>(got, &expected, model, &drawn.sequences)
                 .map_err(|error| format!("N = {states}, D = {dimensions}: {}", error.message().unwrap_or_default()))?;
+        }
+    }
+    Ok(())
+}
+
+/// ln Σ eˣ.
+fn log_sum(x: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = x.clone().fold(f64::NEG_INFINITY, f64::max);
+    if largest == f64::NEG_INFINITY { largest } else { largest + x.map(|x| (x - largest).exp()).sum::<f64>().ln() }
+}
+
+/// Everything that is said of a model, in logarithms, as definitions have it; paths are those of the CPU. Covariances are diagonal.
+fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
+    let n = model.states() as usize;
+    let log_b = |at: usize, j: usize| match (&model.emissions, &sequences.observations) {
+        (Emissions::Categorical { symbols, probs }, Observations::Symbols(seen)) => {
+            probs[j * *symbols as usize + seen[at] as usize].ln()
+        }
+        (
+            Emissions::Gaussian { means, covariances: Covariances::Diagonal(variances), .. },
+            Observations::Vectors { dimensions, values },
+        ) => {
+            let d = *dimensions as usize;
+            let term = |k: usize| {
+                let (x, variance) = (values[at * d + k] - means[j * d + k], variances[j * d + k]);
+                -0.5 * (x * x / variance + (std::f64::consts::TAU * variance).ln())
+            };
+            (0..d).map(term).sum()
+        }
+        _ => f64::NAN,
+    };
+    let log_a: Vec<f64> = model.transitions.iter().map(|a| a.ln()).collect();
+    let decoded = on_cpu(std::slice::from_ref(model), sequences).remove(0).decoded;
+    let mut expected = Expected {
+        log_likelihoods: Vec::new(),
+        start: vec![0.0; n],
+        transitions: vec![0.0; n * n],
+        end: vec![0.0; n],
+        emissions: match &model.emissions {
+            Emissions::Categorical { probs, .. } => Statistics::Categorical(vec![0.0; probs.len()]),
+            Emissions::Gaussian { means, .. } => {
+                let zeros = || vec![0.0; means.len()];
+                Statistics::Gaussian { weights: vec![0.0; n], sums: zeros(), squares: zeros() }
+            }
+        },
+    };
+    let mut posteriors = vec![0.0; sequences.steps() * n];
+    for m in 0..sequences.len() {
+        let range = sequences.range(m);
+        let steps = range.len();
+        let b: Vec<f64> =
+            range.clone().flat_map(|at| (0..n).map(move |j| (at, j))).map(|(at, j)| log_b(at, j)).collect();
+        let mut alpha: Vec<f64> = (0..n).map(|j| model.start[j].ln() + b[j]).collect();
+        for t in 1..steps {
+            for j in 0..n {
+                let p = log_sum((0..n).map(|i| alpha[(t - 1) * n + i] + log_a[i * n + j]));
+                alpha.push(p + b[t * n + j]);
+            }
+        }
+        let mut beta: Vec<f64> = model.end.as_ref().map_or(vec![0.0; n], |end| end.iter().map(|x| x.ln()).collect());
+        let log = log_sum((0..n).map(|j| alpha[(steps - 1) * n + j] + beta[j]));
+        expected.log_likelihoods.push(log);
+        if log == f64::NEG_INFINITY {
+            continue;
+        }
+        for t in (0..steps).rev() {
+            if t + 1 < steps {
+                let u: Vec<f64> = (0..n).map(|j| b[(t + 1) * n + j] + beta[j]).collect();
+                for i in 0..n {
+                    for j in 0..n {
+                        let x = alpha[t * n + i] + log_a[i * n + j] + u[j];
+                        expected.transitions[i * n + j] += (x - log).exp();
+                    }
+                }
+                beta = (0..n).map(|i| log_sum((0..n).map(|j| log_a[i * n + j] + u[j]))).collect();
+            }
+            for j in 0..n {
+                let (at, gamma) = (range.start + t, (alpha[t * n + j] + beta[j] - log).exp());
+                posteriors[at * n + j] = gamma;
+                expected.start[j] += if t == 0 { gamma } else { 0.0 };
+                expected.end[j] += if t + 1 == steps { gamma } else { 0.0 };
+                match (&mut expected.emissions, &sequences.observations, &model.emissions) {
+                    (
+                        Statistics::Categorical(counts),
+                        Observations::Symbols(seen),
+                        Emissions::Categorical { symbols, .. },
+                    ) => counts[j * *symbols as usize + seen[at] as usize] += gamma,
+                    (
+                        Statistics::Gaussian { weights, sums, squares },
+                        Observations::Vectors { dimensions, values },
+                        Emissions::Gaussian { means, .. },
+                    ) => {
+                        let d = *dimensions as usize;
+                        weights[j] += gamma;
+                        for k in 0..d {
+                            let x = values[at * d + k] - means[j * d + k];
+                            sums[j * d + k] += gamma * x;
+                            squares[j * d + k] += gamma * x * x;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    Said { logs: expected.log_likelihoods.clone(), posteriors, decoded, expected }
+}
+
+/// The model with states that nobody comes to, up to `n`: they emit all symbols, or vectors around 25.
+fn with_unreachable(model: &Hmm, n: usize) -> Hmm {
+    let old = model.states() as usize;
+    let more = |row: &[f64], by: f64| row.iter().copied().chain(vec![by; n - old]).collect::<Vec<f64>>();
+    let mut transitions: Vec<f64> = model.transitions.chunks_exact(old).flat_map(|row| more(row, 0.0)).collect();
+    for i in old..n {
+        transitions.extend((0..n).map(|j| f64::from(u8::from(j == i))));
+    }
+    let emissions = match &model.emissions {
+        Emissions::Categorical { symbols, probs } => {
+            let v = *symbols as usize;
+            let probs = probs.iter().copied().chain(vec![1.0 / v as f64; (n - old) * v]).collect();
+            Emissions::Categorical { symbols: *symbols, probs }
+        }
+        Emissions::Gaussian { dimensions, means, covariances: Covariances::Diagonal(variances) } => {
+            let wide = |x: &[f64], by: f64| {
+                x.iter().copied().chain(vec![by; (n - old) * *dimensions as usize]).collect::<Vec<f64>>()
+            };
+            let covariances = Covariances::Diagonal(wide(variances, 1.0));
+            Emissions::Gaussian { dimensions: *dimensions, means: wide(means, 25.0), covariances }
+        }
+        full => full.clone(),
+    };
+    let end = model.end.as_ref().map(|end| more(end, 0.0));
+    Hmm { start: more(&model.start, 0.0), transitions, end, emissions, names: Names::default() }
+}
+
+/// A model of two states and two symbols.
+fn of_two(start: [f64; 2], transitions: [f64; 4], probs: [f64; 4], end: Option<[f64; 2]>) -> Hmm {
+    Hmm {
+        start: start.to_vec(),
+        transitions: transitions.to_vec(),
+        end: end.map(|end| end.to_vec()),
+        emissions: Emissions::Categorical { symbols: 2, probs: probs.to_vec() },
+        names: Names::default(),
+    }
+}
+
+/// What is said is what is so, whole, in little memory and in pieces; where emulated threads have much to do, in one of these ways.
+fn agree_everywhere<T: Precise, D: Device>(
+    device: &D,
+    scale: usize,
+    models: &[Hmm],
+    sequences: &Sequences,
+    what: &str,
+) -> Outcome {
+    let n = models[0].states() as usize;
+    let truth: Vec<Said> = models.iter().map(|model| in_logarithms(model, sequences)).collect();
+    let whole = Limits::default();
+    let mut all = vec![("in windows", Limits { trellis: 192 * n, ..whole })];
+    if n <= 16 || scale > 1 {
+        all.push(("whole", whole));
+    }
+    if n <= 16 || n <= 64 && (scale > 1 || n == 33) {
+        all.push(("in pieces", Limits { pieces: Some(2), ..whole }));
+    }
+    for (how, limits) in all {
+        let got = said(&mut Batch::<T, D>::new(device, sequences, limits)?, models)?;
+        for (k, (got, expected)) in got.iter().zip(&truth).enumerate() {
+            agree::<T>(got, expected, &models[k], sequences).map_err(|error| {
+                format!("{what}, {how}, N = {n}, model {k}: {}", error.message().unwrap_or_default())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// States that trail by more than a number's range, and are all that is left then.
+fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let half = [0.5, 0.5, 0.0, 1.0];
+    let symbols = [
+        // What state 0 emits is unlikely, and nothing else is reachable.
+        of_two([1.0, 0.0], half, [1.0 - 1e-300, 1e-300, 1e-300, 1.0 - 1e-300], None),
+        // A state that leads by 10⁴⁰⁰, and cannot emit what comes then.
+        of_two([0.5, 0.5], [1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1e-200, 1.0], None),
+        of_two([1.0, 0.0], half, [0.5; 4], Some([0.0, 1e-310])),
+        // Subnormal, for all states.
+        of_two([0.5, 0.5], half, [1.0, 5e-320, 1.0, 2e-315], None),
+        of_two([1.0, 1e-310], [1.0, 1e-312, 1e-300, 1.0], [1.0, 0.0, 0.5, 0.5], Some([0.0, 1e-30])),
+        // Far from any limit.
+        of_two([0.5, 0.5], [0.5; 4], [0.25, 0.75, 0.75, 0.25], None),
+    ];
+    let observed = [vec![1, 0, 1], vec![0, 0, 1], vec![0], vec![0, 1, 0, 1, 1, 0]];
+    let vectors = Hmm {
+        start: vec![1.0, 0.0],
+        transitions: half.to_vec(),
+        end: None,
+        emissions: Emissions::Gaussian {
+            dimensions: 1,
+            means: vec![0.0, 50.0],
+            covariances: Covariances::Diagonal(vec![1.0, 1.0]),
+        },
+        names: Names::default(),
+    };
+    let values = Sequences {
+        offsets: offsets([3, 1, 4]),
+        observations: Observations::Vectors { dimensions: 1, values: vec![50.0, 0.0, 50.0, 0.1, 0.0, 0.2, 49.0, 50.0] },
+    };
+    let logs = on::<T, D>(device, std::slice::from_ref(&vectors), &values)?.remove(0).logs;
+    close("ln P(O)", &logs[..1], &[-1_254.143_109_960_734], 1e-9, 0.0)?;
+    for n in [2, 12, 33, 130] {
+        let models: Vec<Hmm> = symbols.iter().map(|model| with_unreachable(model, n)).collect();
+        let few = n > 16 && scale == 1;
+        let (models, observed) = if few { (&models[..2], &observed[..2]) } else { (&models[..], &observed[..]) };
+        agree_everywhere::<T, D>(device, scale, models, &Sequences::of_symbols(observed)?, "symbols")?;
+        if !few {
+            agree_everywhere::<T, D>(device, scale, &[with_unreachable(&vectors, n)], &values, "vectors")?;
+        }
+    }
+    Ok(())
+}
+
+impl Random {
+    /// 10^−x, x uniform below `orders`; now and then 0.
+    fn magnitude(&mut self, orders: f64) -> f64 {
+        if self.below(6) == 0 { 0.0 } else { 10_f64.powf(-orders * self.unit()) }
+    }
+
+    /// A distribution over `n` of such numbers; that of `keep` is not among the small ones.
+    fn uneven(&mut self, n: usize, orders: f64, keep: usize, total: f64) -> Vec<f64> {
+        let weights: Vec<f64> = (0..n).map(|i| if i == keep { 1.0 } else { self.magnitude(orders) }).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|weight| total * weight / sum).collect()
+    }
+
+    /// A model of numbers of all orders of magnitude: from left to right, or with moves between any states.
+    fn wild(&mut self, n: usize, symbols: usize, ends: bool, vectors: bool) -> Hmm {
+        let orders = [2.0, 40.0, 320.0];
+        let order = |random: &mut Self| orders[random.below(3) as usize];
+        let left_right = self.below(2) == 0;
+        let end: Option<Vec<f64>> = ends.then(|| (0..n).map(|_| 0.5 * self.magnitude(310.0)).collect());
+        let mut transitions = Vec::new();
+        for i in 0..n {
+            let total = 1.0 - end.as_ref().map_or(0.0, |end| end[i]);
+            let mut row = vec![0.0; n];
+            if left_right {
+                let on = if i + 1 < n { 0.1 + 0.8 * self.unit() } else { 0.0 };
+                row[i] = (1.0 - on) * total;
+                if i + 1 < n {
+                    row[i + 1] = on * total;
+                }
+            } else {
+                let (orders, keep) = (order(self), self.below(n as u64) as usize);
+                row = self.uneven(n, orders, keep, total);
+            }
+            transitions.extend(row);
+        }
+        let emissions = if vectors {
+            let spread = 10_f64.powf(2.0 * self.unit());
+            Emissions::Gaussian {
+                dimensions: 2,
+                means: self.signed(2 * n).into_iter().map(|x| spread * x).collect(),
+                covariances: Covariances::Diagonal((0..2 * n).map(|_| 10_f64.powf(4.0 * self.unit() - 1.0)).collect()),
+            }
+        } else {
+            let orders = order(self);
+            let probs = (0..n).flat_map(|i| self.uneven(symbols, orders, i % symbols, 1.0)).collect();
+            Emissions::Categorical { symbols: symbols as u32, probs }
+        };
+        let start = if left_right { [vec![1.0], vec![0.0; n - 1]].concat() } else { self.uneven(n, 200.0, 0, 1.0) };
+        Hmm { start, transitions, end, emissions, names: Names::default() }
+    }
+}
+
+/// Models and sequences of numbers of all orders of magnitude.
+fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    let mut random = Random::new(31);
+    for n in [3, 8, 11, 25, 40, 129] {
+        if n == 129 && scale == 1 {
+            continue;
+        }
+        let lengths: &[usize] = if n < 32 || scale > 1 { &[7, 1, 12, 4] } else { &[3, 5] };
+        for _ in 0..scale.min(8) {
+            let models = [random.wild(n, 3, false, false), random.wild(n, 3, true, false)];
+            let sequences = random.observed(lengths, 3);
+            agree_everywhere::<T, D>(device, scale, &models, &sequences, "symbols")?;
+            let models = [random.wild(n, 3, true, true)];
+            let values = random.signed(2 * lengths.iter().sum::<usize>()).into_iter().map(|x| 30.0 * x).collect();
+            let observations = Observations::Vectors { dimensions: 2, values };
+            let sequences = Sequences { offsets: offsets(lengths.iter().copied()), observations };
+            agree_everywhere::<T, D>(device, scale, &models, &sequences, "vectors")?;
+        }
+    }
+    Ok(())
+}
+
+/// A step of training goes on to the model that all counts make most likely, those of sequences in doubt, too; and the likelihood rises.
+fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+    let mut random = Random::new(33);
+    let whole = Limits::default();
+    let cases = [
+        (5, whole),
+        (5, Limits { pieces: Some(3), ..whole }),
+        (5, Limits { trellis: 960, ..whole }),
+        (34, whole),
+        (130, whole),
+    ];
+    for (n, limits) in cases {
+        let first = with_unreachable(&of_two([1.0, 0.0], [0.5, 0.5, 0.0, 1.0], [1.0, 1e-300, 1e-300, 1.0], None), n);
+        let mut second = with_unreachable(&first, n);
+        second.transitions[..2].copy_from_slice(&[1.0, 1e-310]);
+        let models = [first, second];
+        let observed: &[usize] = if n > 64 { &[4, 3] } else { &[8, 3, 5, 1] };
+        let sequences = random.observed(observed, 2);
+        let mut batch = Batch::<T, D>::new(device, &sequences, limits)?;
+        batch.set_models(&models)?;
+        let before = batch.e_step()?;
+        batch.m_step(&Pseudocounts::default(), 1e-6)?;
+        let tolerance = if T::WIDE { 1e-11 } else { 1e-4 };
+        for (k, (got, model)) in batch.models()?.iter().zip(&models).enumerate() {
+            let what = |what: &str| format!("N = {n}, model {k}: {what}");
+            let truth = in_logarithms(model, &sequences);
+            close(&what("ln P(O)"), &before[k], &truth.logs, 0.0, tolerance)?;
+            let rows = |probs: &[f64], counts: &[f64], width: usize| {
+                let pairs = probs.chunks_exact(width).zip(counts.chunks_exact(width));
+                let of = |(probs, counts): (&[f64], &[f64])| {
+                    let sum: f64 = counts.iter().sum();
+                    if sum > 0.0 { counts.iter().map(|count| count / sum).collect() } else { probs.to_vec() }
+                };
+                pairs.flat_map(of).collect::<Vec<f64>>()
+            };
+            close(&what("π"), &got.start, &rows(&model.start, &truth.expected.start, n), tolerance, 0.0)?;
+            let transitions = rows(&model.transitions, &truth.expected.transitions, n);
+            close(&what("A"), &got.transitions, &transitions, tolerance, 0.0)?;
+            let (
+                Emissions::Categorical { probs: got, .. },
+                Emissions::Categorical { probs, .. },
+                Statistics::Categorical(counts),
+            ) = (&got.emissions, &model.emissions, &truth.expected.emissions)
+            else {
+                continue;
+            };
+            close(&what("B"), got, &rows(probs, counts, 2), tolerance, 0.0)?;
+        }
+        let after = batch.e_step()?;
+        for (before, after) in before.iter().zip(after) {
+            let (before, after): (f64, f64) = (before.iter().sum(), after.iter().sum());
+            same("risen", &[after >= before - tolerance * before.abs()], &[true])?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The backward recursion: β̂_T = end / P̂, ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ does not vanish, β̂ₜ₋₁ = A ûₜ, and γₜ = α̂ₜ ∘ β̂ₜ.
+//! The backward recursion: β̂_T = end / P̂, ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is not 0, β̂ₜ₋₁ = A ûₜ, and γₜ = α̂ₜ ∘ β̂ₜ.
 //!
 //! Steps `until − 1 … from` are one launch, behind the forward recursion of the same window. `carry` holds û of the window's end
 //! before the launch, and of its beginning after it.
@@ -7,7 +7,7 @@
 
 use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use crate::hmm::forward::{dot, factor, multiply, sixteenth};
-use crate::hmm::{Ahead, carried, part, set_part, stored, vanishes};
+use crate::hmm::{Ahead, carried, high, part, set_part, stored};
 
 /// Rows of α̂ that are on their way to shared memory, or there.
 const STAGES: u32 = 8;
@@ -245,7 +245,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                     for n in 0..TILES {
                         for c in 0..2 {
                             let x = alpha_now[n][c];
-                            let lives = alive && !vanishes::<T>(x);
+                            let lives = alive && high(x) > 0;
                             gamma_now[n][c] = if lives { x * beta[n][c] } else { 0.0 };
                             if counted {
                                 let at = g * pitch + 2 * TILES as u32 * t + 2 * n as u32 + c as u32;
@@ -477,7 +477,7 @@ pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
         half ^= 1;
         if p == 0 {
             let x = ring.get(step % STAGES * states as u32 + i as u32).to_f64();
-            let lives = !vanishes::<T>(x);
+            let lives = high(x) > 0;
             let factor = f64::from_bits(((1023 - e) as u64) << 52);
             let u = if lives { stored::<T>(beta * (b * factor)) } else { 0.0 };
             half_of(half).set(i as u32, u);

@@ -25,7 +25,7 @@ pub const fn product_shared(wide: bool) -> u32 {
     STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
 }
 
-/// Xᵀ Y in parts: `parts[s]` = Σᵣ xᵣ yᵣᵀ over the rows r of split s, in f64; added to what is there, where `more` is not 0.
+/// Xᵀ Y in parts: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of split s, in f64; added to what is there, where `more` is not 0.
 ///
 /// With α̂ and the û of the step behind, this times A element by element is Σ ξ.
 ///
@@ -40,6 +40,7 @@ pub fn pair_product<T: Real>(
     window: u32,
     split: u32,
     more: u32,
+    scale: f64,
     x: Global<T>,
     y: Global<T>,
     parts: GlobalMut<f64>,
@@ -113,7 +114,7 @@ pub fn pair_product<T: Real>(
                 let j = left + beside + 8 * n as u32 + 2 * t + c as u32 % 2;
                 let at = part + i as usize * stride as usize + j as usize;
                 let before = if more != 0 { parts.get(at) } else { 0.0 };
-                parts.set(at, before + sums[m][n][c]);
+                parts.set(at, scale.fma(sums[m][n][c], before));
             }
         }
     }

@@ -1,12 +1,15 @@
-//! The forward recursion: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, α̂₁ = π ∘ b(o₁), and P̂ = Σⱼ α̂_T(j) endⱼ.
+//! The forward recursion: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, α̂₁ = π ∘ b(o₁) · 2^−e₁, and P̂ = Σⱼ α̂_T(j) endⱼ. To what is
+//! positive a little [is added](super), and P̂ is NaN where that may count.
 //!
 //! Steps `from … until − 1` are one launch. A later launch goes on from what `carry` holds, so that a long sequence may be cut into
 //! windows; its bits do not depend on where.
 //!
 //! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
 
-use crate::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
-use crate::hmm::{Ahead, Part, carried, high, part, scale, set_part, stored};
+use crate::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
+use crate::hmm::{
+    Ahead, Doubt, Part, carried, ground_of, grounded, high, part, power, relied, scale, set_part, settled, stored, top,
+};
 
 /// A, or Aᵀ, as the factor B of a warp's products: `[n][m][c]` is what the lane has of the 4 × 8 tile whose rows are the states
 /// `[n][c]` of each part, and whose columns are tile m.
@@ -52,21 +55,28 @@ pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: &Factor<TILES
     sums
 }
 
-/// The exponent half of the largest element of each row.
+/// The exponent half of the largest element that a lane has.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
+fn lane_top<const TILES: usize>(x: Part<TILES>) -> u32 {
     let mut top = 0;
     for n in 0..TILES {
         top = top.max(high(x[n][0])).max(high(x[n][1]));
     }
+    top
+}
+
+/// The exponent half of the largest element of each row.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
+    let mut top = lane_top(x);
     top = top.max(warp::shuffle_xor(warp::FULL, top, 1));
     top.max(warp::shuffle_xor(warp::FULL, top, 2))
 }
 
 /// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores, with A and α̂ in registers.
 ///
-/// Results: `likelihoods[2m]` = P̂ and `likelihoods[2m + 1]` = Σ eₜ of sequence m where its last step is in the window;
+/// Results: `likelihoods[2m]` = P̂, NaN in doubt, and `likelihoods[2m + 1]` = Σ eₜ of sequence m where its last step is in the window;
 /// `carry` = α̂ of the last step before `until`, for longer ones; and where `STORE`, `alpha[row − base[from]]` and
 /// `exponents[row]`.
 ///
@@ -113,10 +123,10 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let place = model * sequences as usize + m as usize;
         let start = part::<T, TILES>(starts, if own == 0 { model } else { place });
         let mut x = [[0.0; 2]; TILES];
-        let (mut exponent, mut before) = (0_i64, 0.0);
+        let (mut exponent, mut before, mut doubt) = (0_i64, [0.0; 2], Doubt::NONE);
         if from > 0 && length > from {
             x = carried::<T, TILES>(carry, place);
-            before = likelihoods.get(2 * place + 1);
+            before = [likelihoods.get(2 * place), likelihoods.get(2 * place + 1)];
         }
 
         let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
@@ -136,10 +146,12 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         if from == 0 {
             for n in 0..TILES {
                 for c in 0..2 {
-                    x[n][c] = stored::<T>(start[n][c] * b[n][c]);
+                    let (pi, b) = (start[n][c] * power(top(T::WIDE)), b[n][c]);
+                    x[n][c] = stored::<T>(pi.fma(b, grounded::<T>(pi, b)));
                 }
             }
-            keep(0, m, x, 0);
+            exponent = -i64::from(top(T::WIDE));
+            keep(0, m, x, -top(T::WIDE));
             b = emission(ahead.peek(1, true));
             step = 1;
         }
@@ -148,16 +160,24 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
             let left_behind = stop.min(step / 4 * 4 + 4);
             while step < left_behind {
                 let row = base.get(step as usize) + m;
-                let (factor, e) = scale(row_top(x));
+                let (factor, e) = scale::<T>(row_top(x));
                 let y = multiply(x, &a);
                 let alive = step < length;
+                // Not 0 where anything here is not: what needs it waits for all products, and they for none of each other.
+                let any = math::settled(lane_top(y));
+                let mut so_far = doubt;
                 for n in 0..TILES {
                     for c in 0..2 {
                         // In this order nothing waits for what is emitted before the product is there.
-                        let now = stored::<T>(y[n][c] * factor * b[n][c]);
+                        let ground = ground_of::<T>(math::settled(high(y[n][c]).min(any)).min(high(b[n][c])));
+                        let now = (y[n][c] * factor).fma(b[n][c], ground);
+                        // A branch takes longer than what it saves.
+                        let now = settled(stored::<T>(now));
                         x[n][c] = if alive { now } else { x[n][c] };
+                        so_far = so_far.with(y[n][c]);
                     }
                 }
+                doubt = if alive { so_far } else { doubt };
                 exponent += if alive { i64::from(e) } else { 0 };
                 keep(step, row, x, e);
                 // On its way while the next step is a product; to the same registers, which need no copy then.
@@ -171,15 +191,20 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         for n in 0..TILES {
             sum += x[n][0] * end[n][0] + x[n][1] * end[n][1];
         }
+        if doubt.is::<T>() {
+            sum = f64::NAN;
+        }
         sum += warp::shuffle_xor(warp::FULL, sum, 1);
         sum += warp::shuffle_xor(warp::FULL, sum, 2);
         if length > from {
             if length > until {
                 set_part::<T, TILES>(carry, place, x);
+            } else {
+                sum = relied::<T>(sum);
             }
             if t == 0 {
-                likelihoods.set(2 * place, sum);
-                likelihoods.set(2 * place + 1, before + exponent as f64);
+                likelihoods.set(2 * place, if before[0].is_nan() { before[0] } else { sum });
+                likelihoods.set(2 * place + 1, before[1] + exponent as f64);
             }
         }
         first += 8 * thread::grid_dim_x();
@@ -307,17 +332,18 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
         }
     };
     let stop = length.min(until);
-    let (mut exponent, mut step) = (0.0, from);
+    let (mut before, mut exponent, mut step, mut doubt) = (0.0, -f64::from(top(T::WIDE)), from, Doubt::NONE);
     let mut x;
     let mut ahead = Ahead::<32>::new(from, true, load);
     if from == 0 {
         let start = start.get(if own == 0 { model } else { place } * states + j).to_f64();
-        x = stored::<T>(start * emission(ahead.get(0)));
-        keep(0, x, 0);
+        let (pi, b) = (start * power(top(T::WIDE)), emission(ahead.get(0)));
+        x = stored::<T>(pi.fma(b, grounded::<T>(pi, b)));
+        keep(0, x, -top(T::WIDE));
         step = 1;
     } else {
         x = carry.get(place * states + j).to_f64();
-        exponent = likelihoods.get(2 * place + 1);
+        (before, exponent) = (likelihoods.get(2 * place), likelihoods.get(2 * place + 1));
     }
     publish(0, x);
     if from == 0 && step < stop {
@@ -331,8 +357,10 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
             ahead.go_to(step + 1, true, load);
             next = emission(ahead.get(step + 1));
         }
-        let (factor, e) = scale(warp::max_u32(warp::FULL, tops.get(16 * half + warp::lane_id() % warps)));
-        x = stored::<T>(dot(&a, row_of(half)) * (b * factor));
+        let (factor, e) = scale::<T>(warp::max_u32(warp::FULL, tops.get(16 * half + warp::lane_id() % warps)));
+        let y = dot(&a, row_of(half));
+        x = stored::<T>(y.fma(b * factor, grounded::<T>(y, b)));
+        doubt = doubt.with(y);
         exponent += f64::from(e);
         half ^= 1;
         publish(half, x);
@@ -343,9 +371,11 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
         carry.set(place * states + j, T::from_f64(x));
     }
     let share = if p == 0 { x * end.get(model * states + j).to_f64() } else { 0.0 };
+    let share = if doubt.is::<T>() { f64::NAN } else { share };
     let sum = block::reduce(share, 0.0, |a, b| a + b);
     if thread::thread_idx_x() == 0 {
-        likelihoods.set(2 * place, sum);
+        let sum = if length > until { sum } else { relied::<T>(sum) };
+        likelihoods.set(2 * place, if before.is_nan() { before } else { sum });
         likelihoods.set(2 * place + 1, exponent);
     }
 }

@@ -6,11 +6,12 @@
 //! numbers near 1, and ln P(O) = … + Σ ln of what rows were divided by.
 
 use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
+use crate::hmm::{normal, power};
 
 /// Threads of a block of [`densities`].
 pub const THREADS: u32 = 128;
 
-/// Densities of each row, divided by the largest, whose logarithm is `shift[row]`; and their logarithms themselves.
+/// Densities of each row, divided by the largest, whose logarithm is `shift[row]`, and normal numbers; and their logarithms themselves.
 ///
 /// `inverse` is L⁻¹\[d\]\[e\]\[j\] where `full` is not 0, e ≤ d counts; otherwise 1/σ\[d\]\[j\].
 ///
@@ -62,6 +63,7 @@ pub fn densities<T: Real>(
         j += THREADS as usize;
     }
     let largest = block::reduce(largest, f64::NEG_INFINITY, f64::max);
+    let largest = if largest > f64::NEG_INFINITY { largest } else { 0.0 };
     if thread::thread_idx_x() == 0 {
         all.set(0, largest);
         shift.set(place, largest);
@@ -72,7 +74,8 @@ pub fn densities<T: Real>(
     while j < n {
         let log = of(j);
         log_table.set(place * n + j, T::from_f64(log));
-        table.set(place * n + j, T::from_f64(math::exp(log - largest)));
+        let least = if log > f64::NEG_INFINITY { power(normal(T::WIDE)) } else { 0.0 };
+        table.set(place * n + j, T::from_f64(math::exp(log - largest).max(least)));
         j += THREADS as usize;
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! > πᵢ ∝ Σ γ₁(i) + c,  Aᵢⱼ ∝ Σ ξ(i, j) + c,  endᵢ ∝ Σ γ_T(i) + c beside Aᵢⱼ,  Bⱼᵥ ∝ Σ γ(j) over oₜ = v + c
 //!
-//! with pseudocounts c of a Dirichlet prior. What is 0 stays 0, with pseudocounts too, and a row without counts stays as it is. The next
+//! with pseudocounts c of a Dirichlet prior. What is 0 stays 0, with pseudocounts too, a row without counts stays as it is, and what is
+//! positive is [large enough](super) to stay so. The next
 //! E step takes the tables from here: nothing leaves the device.
 
 use crate::device::{Global, GlobalMut, Real, block, kernel, thread, warp};
+use crate::hmm::{entry, normal, raised};
 use crate::shared_array;
 
 /// A row without as much stays as it is.
@@ -83,17 +85,18 @@ pub fn maximise_transitions<T: Real>(
     }
     j = t as usize;
     while j < n {
-        let prob = T::from_f64(weight_of(j) / total);
+        let prob = weight_of(j) / total;
         if for_start {
-            start.set(own + j, prob);
+            start.set(own + j, T::from_f64(raised(prob, normal(T::WIDE))));
         } else {
+            let prob = T::from_f64(raised(prob, entry(T::WIDE)));
             transitions.set(row + j, prob);
             transposed.set((own + j) * width + i, prob);
         }
         j += thread::block_dim_x() as usize;
     }
     if t == 0 && has_end {
-        end.set(own + i, T::from_f64(last / total));
+        end.set(own + i, T::from_f64(raised(last / total, entry(T::WIDE))));
     }
 }
 
@@ -139,7 +142,7 @@ pub fn maximise_emissions<T: Real>(
     }
     v = id;
     while v < symbols {
-        table.set(at(v), T::from_f64(weight_of(v) / total));
+        table.set(at(v), T::from_f64(raised(weight_of(v) / total, normal(T::WIDE))));
         v += WARPS;
     }
 }

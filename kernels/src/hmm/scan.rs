@@ -23,9 +23,9 @@
 //! *Sources*: S. Särkkä and Á. F. García-Fernández, "Temporal Parallelization of Bayesian Smoothers", 2021; S. S. Hassan, S. Särkkä and
 //! Á. F. García-Fernández, "Temporal Parallelization of Inference in Hidden Markov Models", 2021.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, mma, shared, thread, warp};
+use crate::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 use crate::hmm::viterbi::{NO_STATE, PERIOD, larger};
-use crate::hmm::{Ahead, high, scale, vanishes};
+use crate::hmm::{Ahead, Doubt, ground, grounded, high, normal, power, relied, scale, top};
 
 /// States at most.
 pub const STATES: u32 = 64;
@@ -54,8 +54,17 @@ const MIDDLE: i32 = 1 << 30;
 /// The exponent of x · 2^`exponent`, shifted by [`MIDDLE`]; 0 where x is.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn order(x: f64, exponent: i32) -> u32 {
-    if x > 0.0 { (MIDDLE + exponent + scale(high(x)).1) as u32 } else { 0 }
+    if x > 0.0 { (MIDDLE + exponent + (high(x) >> 20) as i32 - 1023) as u32 } else { 0 }
 }
+
+/// What p of a piece is called vanishing by, where its largest element is near 1: far below what a sequence that is not in doubt has.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn vanishes<T: Word>(x: f64) -> bool {
+    x < power(if T::WIDE { -1000 } else { -100 })
+}
+
+/// The exponent of a row that is in doubt.
+const IN_DOUBT: f64 = f64::INFINITY;
 
 /// x · 2^k, or 0 where that is too small.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -65,7 +74,8 @@ fn times_power(x: f64, k: i32) -> f64 {
     x * power(k / 2) * power(k - k / 2)
 }
 
-/// Q of each piece, a row as its numbers and the exponent of two that they are scaled by, like α̂.
+/// Q of each piece, a row as its numbers, which are those of α̂ · 2^−[`top`], and the exponent of two that they are scaled by; infinity
+/// where it is in doubt.
 ///
 /// *Thread mapping*: a warp for 16 rows, on tensor cores, which may be of two pieces; the grid's y is the model. A tile of D has columns
 /// 2t and 2t + 1 in lane 4g + t, which are taken for columns t and t + 4 of the next A: so what comes out lies as what goes in.
@@ -124,26 +134,28 @@ pub fn piece_operators<T: Real, const TILES: usize>(
     // `[n][2h + c]` is column 8n + 2t + c of row g of half h.
     let mut x = [[0.0; 4]; TILES];
     let mut exponent = [0; 2];
-    for h in 0..2 {
-        let v = ahead[h].get(0);
-        for n in 0..TILES {
+    let mut doubt = [Doubt::NONE; 2];
+    each!(H < 2, {
+        let v = ahead[H].get(0);
+        each!(J < TILES, {
             for c in 0..2 {
-                let j = 8 * n + 2 * t + c;
-                x[n][2 * h + c] = if j == row[h] { emission(v, j) } else { 0.0 };
+                let j = 8 * J + 2 * t + c;
+                let (one, b) = (power(top(T::WIDE)), emission(v, j));
+                x[J][2 * H + c] = if j == row[H] { one.fma(b, grounded::<T>(one, b)) } else { 0.0 };
             }
-        }
-    }
+        });
+    });
     let last = (stop[0] + open[0]).max(stop[1] + open[1]);
     let mut step = 1;
     while step < last {
         let mut tops = [0; 2];
-        for h in 0..2 {
-            for n in 0..TILES {
-                tops[h] = high(x[n][2 * h]).max(high(x[n][2 * h + 1])).max(tops[h]);
-            }
-            tops[h] = tops[h].max(warp::shuffle_xor(warp::FULL, tops[h], 1));
-            tops[h] = tops[h].max(warp::shuffle_xor(warp::FULL, tops[h], 2));
-        }
+        each!(H < 2, {
+            each!(J < TILES, {
+                tops[H] = high(x[J][2 * H]).max(high(x[J][2 * H + 1])).max(tops[H]);
+            });
+            tops[H] = tops[H].max(warp::shuffle_xor(warp::FULL, tops[H], 1));
+            tops[H] = tops[H].max(warp::shuffle_xor(warp::FULL, tops[H], 2));
+        });
         let mut sums = [[0.0; 4]; TILES];
         each!(K < TILES, {
             let a = [x[K][0], x[K][2], x[K][1], x[K][3]];
@@ -152,39 +164,45 @@ pub fn piece_operators<T: Real, const TILES: usize>(
                 sums[n] = mma::f64_16x8x8(a, b, sums[n]);
             }
         });
-        for h in 0..2 {
-            ahead[h].go_to(step, true, |step| load(h, step));
-            let v = ahead[h].get(step);
-            let (factor, e) = scale(tops[h]);
-            if step < stop[h] + open[h] {
-                exponent[h] += e;
-                for n in 0..TILES {
+        each!(H < 2, {
+            ahead[H].go_to(step, true, |step| load(H, step));
+            let v = ahead[H].get(step);
+            let (factor, e) = scale::<T>(tops[H]);
+            if step < stop[H] + open[H] {
+                exponent[H] += e;
+                each!(J < TILES, {
                     for c in 0..2 {
-                        let b = if step < stop[h] { emission(v, 8 * n + 2 * t + c) } else { 1.0 };
-                        x[n][2 * h + c] = sums[n][2 * h + c] * (b * factor);
+                        let b = if step < stop[H] { emission(v, 8 * J + 2 * t + c) } else { 1.0 };
+                        let p = sums[J][2 * H + c];
+                        x[J][2 * H + c] = p.fma(b * factor, grounded::<T>(p, b));
+                        doubt[H] = doubt[H].with(p);
                     }
-                }
+                });
             }
-        }
+        });
         step += 1;
     }
-    for h in 0..2 {
-        if stop[h] > 0 {
-            let at = (model * pieces as usize + piece[h] as usize) * stride + row[h];
-            for n in 0..TILES {
+    each!(H < 2, {
+        let mut in_doubt = u32::from(doubt[H].is::<T>());
+        in_doubt |= warp::shuffle_xor(warp::FULL, in_doubt, 1);
+        in_doubt |= warp::shuffle_xor(warp::FULL, in_doubt, 2);
+        if stop[H] > 0 {
+            let at = (model * pieces as usize + piece[H] as usize) * stride + row[H];
+            each!(J < TILES, {
                 for c in 0..2 {
-                    operators.set(at * stride + 8 * n + 2 * t + c, x[n][2 * h + c]);
+                    operators.set(at * stride + 8 * J + 2 * t + c, x[J][2 * H + c] * power(-top(T::WIDE)));
                 }
-            }
+            });
             if t == 0 {
-                exponents.set(at, f64::from(exponent[h]));
+                // It was scaled before the first step by as much as it is now.
+                exponents.set(at, if in_doubt > 0 { IN_DOUBT } else { f64::from(exponent[H]) });
             }
         }
-    }
+    });
 }
 
 /// p of each piece, scaled by a power of two; and ln P(O) of each sequence, as `likelihoods` of
-/// [`forward_warp`](super::forward::forward_warp).
+/// [`forward_warp`](super::forward::forward_warp): in doubt where a row is that p has a part of, or p of a piece is too small.
 ///
 /// *Thread mapping*: a block for a sequence, the grid's y the model; four threads for each state, a quarter of a column of the operator
 /// each, and of the next operator, which is loaded meanwhile. *Shared memory*: 336 words, static. *Barriers*: three per
@@ -222,12 +240,14 @@ pub fn piece_starts<T: Real, const STATES: usize>(
         (rows, if j < states as usize { exponents.get(at + j) } else { 0.0 })
     };
     let mut x = start.get(model * STATES + j).to_f64();
-    let mut total = 0.0;
+    let (mut total, mut in_doubt, mut doubt) = (0.0, false, Doubt::NONE);
     let mut p = first;
     let mut here = place(p);
     let mut next = load(here);
     while p < last {
-        let (rows, e) = (next.0, next.1 as i32);
+        let alive = x > 0.0;
+        let (rows, e) = (next.0, if next.1 < IN_DOUBT { next.1 as i32 } else { 0 });
+        in_doubt = in_doubt || alive && next.1 == IN_DOUBT;
         let at = here;
         if p + 1 < last {
             here = place(p + 1);
@@ -240,17 +260,17 @@ pub fn piece_starts<T: Real, const STATES: usize>(
             tops.set(8 + warp_id, with);
         }
         thread::sync_threads();
-        let top = |first: u32| {
+        let top_of = |first: u32| {
             warp::max_u32(warp::FULL, tops.get(first + warp::lane_id() % warps)).wrapping_sub(MIDDLE as u32) as i32
         };
-        let (own, with) = (top(0), top(8));
-        let alive = x > 0.0;
+        let (own, with) = (top_of(0), top_of(8));
         if q == 0 {
-            starts.set(at + j, T::from_f64(if alive { times_power(x, -own) } else { 0.0 }));
-            weights.set(j as u32, if alive { times_power(x, e - with) } else { 0.0 });
+            let (least, lowest) = (power(normal(T::WIDE)), power(ground(T::WIDE)));
+            starts.set(at + j, T::from_f64(if alive { times_power(x, -own).max(least) } else { 0.0 }));
+            weights.set(j as u32, if alive { times_power(x, e - with + top(T::WIDE)).max(lowest) } else { 0.0 });
         }
         if with > -MIDDLE {
-            total += f64::from(with);
+            total += f64::from(with - top(T::WIDE));
         }
         thread::sync_threads();
         let mut sum = 0.0;
@@ -262,12 +282,16 @@ pub fn piece_starts<T: Real, const STATES: usize>(
         let part = |q: usize| parts.get((q * STATES + j) as u32);
         x = (part(0) + part(1)) + (part(2) + part(3));
         p += 1;
+        if p < last {
+            doubt = doubt.with(x);
+        }
     }
     let share = if q == 0 { x * end.get(model * STATES + j).to_f64() } else { 0.0 };
+    let share = if in_doubt || doubt.is::<T>() { f64::NAN } else { share };
     let sum = block::reduce(share, 0.0, |a, b| a + b);
     if thread::thread_idx_x() == 0 {
         let place = model * thread::grid_dim_x() as usize + sequence;
-        likelihoods.set(2 * place, sum);
+        likelihoods.set(2 * place, relied::<T>(sum));
         likelihoods.set(2 * place + 1, total);
     }
 }
@@ -316,7 +340,7 @@ pub fn piece_ends<T: Real, const STATES: usize>(
     thread::sync_threads();
     while p > first {
         p -= 1;
-        let (row, e, expected) = (next.0, next.1 as i32, next.2);
+        let (row, e, expected) = (next.0, if next.1 < IN_DOUBT { next.1 as i32 } else { 0 }, next.2);
         here = place(p);
         if p > first {
             next = load(here);
@@ -354,7 +378,44 @@ pub fn piece_ends<T: Real, const STATES: usize>(
     }
 }
 
-/// û of the step behind each piece that another one follows, divided by what makes Σ γ = 1 in the scale of its α̂.
+/// Sees to it that all pieces of a sequence are in doubt, and the sequence, where one of them is: `likelihoods` are those of pieces by
+/// [`forward_warp`](super::forward::forward_warp), `totals` those of sequences by [`piece_starts`].
+///
+/// *Thread mapping*: a warp for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
+/// there are likelihoods of all pieces, and totals of all sequences.
+#[kernel]
+pub fn share_doubts(
+    pieces: u32,
+    chain: Global<u32>,
+    link: Global<u32>,
+    likelihoods: GlobalMut<f64>,
+    totals: GlobalMut<f64>,
+) {
+    let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
+    let total = 2 * (model * thread::grid_dim_x() as usize + sequence);
+    let (first, last) = (link.get(sequence), link.get(sequence + 1));
+    let place = |p: u32| 2 * (model * pieces as usize + chain.get(p as usize) as usize);
+    let mut found = totals.get(total).is_nan();
+    let mut p = first + warp::lane_id();
+    while p < last {
+        found = found || likelihoods.get(place(p)).is_nan();
+        p += warp::SIZE;
+    }
+    if !warp::any(warp::FULL, found) {
+        return;
+    }
+    p = first + warp::lane_id();
+    while p < last {
+        likelihoods.set(place(p), f64::NAN);
+        p += warp::SIZE;
+    }
+    if warp::lane_id() == 0 {
+        totals.set(total, f64::NAN);
+    }
+}
+
+/// û of the step behind each piece that another one follows, divided by what makes Σ γ = 1 in the scale of its α̂; 0 where it is in
+/// doubt.
 ///
 /// *Thread mapping*: a warp per piece, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads,
 /// the grid's pieces are those that another one follows; `last` has α̂ of the last step of each.
@@ -363,12 +424,14 @@ pub fn join_pieces<T: Real>(
     pieces: u32,
     stride: u32,
     transitions: Global<T>,
+    likelihoods: Global<f64>,
     behind: Global<T>,
     last: Global<T>,
     carry: GlobalMut<T>,
 ) {
     let (model, n) = (thread::block_idx_y() as usize, stride as usize);
-    let at = (model * pieces as usize + thread::block_idx_x() as usize) * n;
+    let place = model * pieces as usize + thread::block_idx_x() as usize;
+    let (at, in_doubt) = (place * n, likelihoods.get(2 * place).is_nan());
     let mut sum = 0.0;
     let mut j = warp::lane_id() as usize;
     while j < n {
@@ -383,7 +446,8 @@ pub fn join_pieces<T: Real>(
     let inverse = if sum > 0.0 { 1.0 / sum } else { 0.0 };
     j = warp::lane_id() as usize;
     while j < n {
-        carry.set(at + j, T::from_f64(behind.get(at + j).to_f64() * inverse));
+        let u = if in_doubt { 0.0 } else { behind.get(at + j).to_f64() * inverse };
+        carry.set(at + j, T::from_f64(u));
         j += 32;
     }
 }

@@ -8,8 +8,10 @@
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
 use crate::device::mma::Multiply;
-use crate::device::{Global, GlobalMut, Real, Shared, Source, Word, block, copy, grid, kernel, shared, thread, warp};
-use crate::hmm::{high, scale, vanishes};
+use crate::device::{
+    Global, GlobalMut, Real, Shared, Source, Word, atomic, block, copy, grid, kernel, shared, thread, warp,
+};
+use crate::hmm::{Doubt, grounded, high, power, relied, scale, top};
 
 /// Columns of a tile.
 pub const COLUMNS: u32 = 64;
@@ -25,6 +27,9 @@ const GROUP: u32 = 128;
 const DEPTH: u32 = 8 * GROUPS;
 /// Steps that are on their way, or in use.
 const STAGES: u32 = 3;
+/// What û is multiplied by while it is stored: in f32 both numbers of 11 bits that it is taken for are normal then.
+pub const LIFT: f64 = power(100);
+
 /// From row to row of the left factor in shared memory: the lanes of a warp read from all banks.
 const LEFT: u32 = DEPTH + 4;
 
@@ -241,7 +246,8 @@ fn place() -> (u32, u32, u32, u32) {
 /// α̂ of step `step`, for all sequences that have it, from α̂ of the step before.
 ///
 /// `live` sequences have the step, and its rows begin with row `first`; rows of α̂ lie from row `before` and row `now` of
-/// `alpha` on, of a model `window` rows further. `exponents[row]` becomes eₜ. Where `plain` is not 0, f32 counts with 11 bits.
+/// `alpha` on, of a model `window` rows further. `exponents[row]` becomes eₜ, and `doubts[m]` not 0 where sequence m is in doubt, of
+/// `sequences` for each model. Where `plain` is not 0, f32 counts with 11 bits.
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the
 /// states, and then of the columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32
@@ -252,6 +258,7 @@ pub fn forward_step<T: Multiply>(
     first: u32,
     live: u32,
     stride: u32,
+    sequences: u32,
     symbols: u32,
     before: u32,
     now: u32,
@@ -263,6 +270,7 @@ pub fn forward_step<T: Multiply>(
     table: Global<T>,
     alpha: GlobalMut<T>,
     exponents: GlobalMut<i32>,
+    doubts: GlobalMut<u32>,
 ) {
     let row_tops = crate::shared_array!(step_tops: u32; 128);
     let model = thread::block_idx_y() as usize;
@@ -290,11 +298,17 @@ pub fn forward_step<T: Multiply>(
     each!(HALF < 2, {
         let of_groups = row_tops.get4((above + 8 * HALF as u32 + g) * GROUPS);
         let top = of_groups[0].max(of_groups[1]).max(of_groups[2]).max(of_groups[3]);
-        let (factor, e) = scale(if T::WIDE { top } else { high(f64::from(f32::from_bits(top))) });
+        let (factor, e) = scale::<T>(if T::WIDE { top } else { high(f64::from(f32::from_bits(top))) });
         if m[HALF] < live {
             let at = (model * window as usize + (now + m[HALF]) as usize) * n + j;
+            let mut doubt = Doubt::NONE;
             for c in 0..2 {
-                alpha.set(at + c, T::from_f64(sums[2 * HALF + c].to_f64() * (b[HALF][c] * factor)));
+                let (p, b) = (sums[2 * HALF + c].to_f64(), b[HALF][c]);
+                alpha.set(at + c, T::from_f64(p.fma(b * factor, grounded::<T>(p, b))));
+                doubt = doubt.with(p);
+            }
+            if doubt.is::<T>() {
+                atomic::max((doubts, model * sequences as usize + m[HALF] as usize), 1);
             }
             if j == 0 {
                 exponents.set(model * rows as usize + (first + m[HALF]) as usize, e);
@@ -303,7 +317,7 @@ pub fn forward_step<T: Multiply>(
     });
 }
 
-/// α̂ of the first step: π ∘ b(o₁); and what [`forward_step`] says of it.
+/// α̂ of the first step: π ∘ b(o₁) · 2^−e₁; and what [`forward_step`] says of it.
 ///
 /// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
@@ -318,21 +332,24 @@ pub fn forward_start<T: Real>(
     table: Global<T>,
     alpha: GlobalMut<T>,
     exponents: GlobalMut<i32>,
+    doubts: GlobalMut<u32>,
 ) {
     let (m, model, n) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize, stride as usize);
     let v = model * symbols as usize + symbol.get(m) as usize;
     let mut j = thread::thread_idx_x() as usize;
     while j < n {
-        let x = start.get(model * n + j).to_f64() * table.get(v * n + j).to_f64();
+        let (pi, b) = (start.get(model * n + j).to_f64() * power(top(T::WIDE)), table.get(v * n + j).to_f64());
+        let x = pi.fma(b, grounded::<T>(pi, b));
         alpha.set((model * window as usize + now as usize + m) * n + j, T::from_f64(x));
         j += thread::block_dim_x() as usize;
     }
     if thread::thread_idx_x() == 0 {
-        exponents.set(model * rows as usize + m, 0);
+        exponents.set(model * rows as usize + m, -top(T::WIDE));
+        doubts.set(model * thread::grid_dim_x() as usize + m, 0);
     }
 }
 
-/// P̂ and Σ eₜ of the sequences whose last step is `step`: those from `first` on, `count` of them; rows of α̂ of the step lie
+/// P̂, NaN in doubt, and Σ eₜ of the sequences whose last step is `step`: those from `first` on, `count` of them; rows of α̂ of the step lie
 /// from row `now` on.
 ///
 /// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state, or step. *Shared memory*: 64 words, static.
@@ -350,10 +367,11 @@ pub fn forward_end<T: Real>(
     end: Global<T>,
     alpha: Global<T>,
     exponents: Global<i32>,
+    doubts: Global<u32>,
     likelihoods: GlobalMut<f64>,
 ) {
     let (m, model, n) = ((first + thread::block_idx_x()) as usize, thread::block_idx_y() as usize, stride as usize);
-    let (mut sum, mut total) = (0.0, 0);
+    let (mut sum, mut total) = (0.0, 0.0);
     let mut j = thread::thread_idx_x() as usize;
     while j < n {
         let x = alpha.get((model * window as usize + now as usize + m) * n + j).to_f64();
@@ -362,22 +380,23 @@ pub fn forward_end<T: Real>(
     }
     let mut t = thread::thread_idx_x();
     while t <= step {
-        total += exponents.get(model * rows as usize + base.get(t as usize) as usize + m);
+        total += f64::from(exponents.get(model * rows as usize + base.get(t as usize) as usize + m));
         t += thread::block_dim_x();
     }
     let sum = block::reduce(sum, 0.0, |a, b| a + b);
-    let total = block::reduce(total, 0, |a, b| a + b);
+    let total = block::reduce(total, 0.0, |a, b| a + b);
     if thread::thread_idx_x() == 0 {
         let place = model * sequences as usize + m;
-        likelihoods.set(2 * place, sum);
-        likelihoods.set(2 * place + 1, f64::from(total));
+        likelihoods.set(2 * place, if doubts.get(place) > 0 { f64::NAN } else { relied::<T>(sum) });
+        likelihoods.set(2 * place + 1, total);
     }
 }
 
 /// β̂, γ and û of step `step`, from û of the step behind.
 ///
 /// `live` sequences have the step, and its rows begin with row `first`; `on` of them go on behind it. `pairs` has û of the
-/// step behind from row `behind` on, and gets û of this one from row `now` on; α̂ and γ of this step lie from row `here` on.
+/// step behind from row `behind` on, and gets û of this one from row `now` on, all times [`LIFT`]; α̂ and γ of this step lie from row
+/// `here` on.
 /// Where `plain` is not 0, f32 counts with 11 bits.
 ///
 /// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Overlapping*: û of the step behind alone
@@ -420,7 +439,7 @@ pub fn backward_step<T: Multiply>(
         let factor = f64::from_bits(((1023 - e) as u64) << 52);
         let v = model * symbols as usize + symbol.get((first + m) as usize) as usize;
         let likelihood = likelihoods.get(2 * (model * sequences as usize + m as usize));
-        let inverse = if likelihood > 0.0 { 1.0 / likelihood } else { 0.0 };
+        let inverse = if likelihood > 0.0 { LIFT / likelihood } else { 0.0 };
         [0, 1].map(|c| {
             let x = alpha.get(of_window(here, m) + c).to_f64();
             let last = if m < on { 0.0 } else { end.get(model * n + j + c).to_f64() * inverse };
@@ -441,8 +460,8 @@ pub fn backward_step<T: Multiply>(
             for c in 0..2 {
                 let (x, b, last) = known[HALF][c];
                 let beta = if m < on { sums[2 * HALF + c].to_f64() } else { last };
-                let lives = !vanishes::<T>(x);
-                gamma.set(of_window(here, m) + c, if lives { T::from_f64(x * beta) } else { T::ZERO });
+                let lives = high(x) > 0;
+                gamma.set(of_window(here, m) + c, if lives { T::from_f64(x * beta * (1.0 / LIFT)) } else { T::ZERO });
                 pairs.set(of_window(now, m) + c, if lives { T::from_f64(beta * b) } else { T::ZERO });
                 if m >= on {
                     pairs.set(of_window(behind, m) + c, T::ZERO);

@@ -7,6 +7,7 @@ use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{EMISSION_THREADS, maximise_emissions, maximise_transitions};
 use warpkov_kernels::hmm::scan::{self, join_pieces};
+use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
@@ -16,6 +17,7 @@ use super::model::{Models, Way, symbols};
 use super::packing::{Lists, Packing, Window};
 use super::pieces::Pieces;
 use crate::backend::Precise;
+use crate::backend::cpu::hmm::Exact;
 use crate::backend::device::pomdp::buffers::Scratch;
 use crate::hmm::maximise::{Pseudocounts, Spread, maximise};
 use crate::hmm::model::Hmm;
@@ -30,6 +32,17 @@ const PRODUCT_BLOCKS: u32 = 256;
 
 /// Shared memory of a block up to which counts of symbols are kept there, in bytes.
 const CELLS: usize = 64 * 1024;
+
+/// How far Σᵢ γₜ(i) may be from 1 by rounding alone.
+fn tolerance(wide: bool, plain_tf32: bool) -> f64 {
+    if wide {
+        1e-6
+    } else if plain_tf32 {
+        0.3
+    } else {
+        0.05
+    }
+}
 
 /// What a batch may take.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +65,13 @@ impl Default for Limits {
 
 /// M sequences on a device, and the models that they are looked at by; in precision `T`. Both stay there.
 ///
+/// Sequences that the device's range of numbers is [in doubt](warpkov_kernels::hmm) of are [taken again](Exact) on the host.
+///
 /// What is said of a sequence has the same bits in any batch and within any memory. Where sequences are cut into pieces, sums are in
 /// another order: last bits are others then, for each number of steps of a piece.
 pub struct Batch<'d, T: Precise, D: Device> {
     device: &'d D,
+    sequences: &'d Sequences,
     limits: Limits,
     packing: Packing,
     /// Where sequences are cut. Then their pieces are what is packed.
@@ -82,6 +98,8 @@ struct Set<T: Precise, D: Device> {
     ahead: bool,
     /// Whether there are expected counts by these models.
     has_counts: bool,
+    /// What is missing in them: the counts of sequences in doubt, and the models that they are by.
+    missing: Vec<(usize, Expected)>,
     way: Way,
     states: u32,
     stride: usize,
@@ -152,7 +170,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     ///
     /// # Panics
     /// Where there are 2³² observations or more.
-    pub fn new(device: &'d D, sequences: &Sequences, limits: Limits) -> Result<Self, D::Error> {
+    pub fn new(device: &'d D, sequences: &'d Sequences, limits: Limits) -> Result<Self, D::Error> {
         let (pieces, packing, lengths) = match limits.pieces {
             Some(steps) => {
                 let (pieces, packing, lengths) = Pieces::new(device, sequences, steps)?;
@@ -169,6 +187,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         symbol.resize(symbol.len() + pieces.as_ref().map_or(0, |_| packing.lengths.len()), 0);
         Ok(Self {
             device,
+            sequences,
             limits,
             lengths: device.upload(&lengths)?,
             base: device.upload(&packing.base)?,
@@ -221,16 +240,17 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             return launch.piece_starts(pieces, work);
         }
         let cells = launch.cells();
-        let Work { forward_carry, alpha, exponents, likelihoods, .. } = work;
+        let Work { forward_carry, alpha, exponents, doubts, likelihoods, .. } = work;
         let carry = forward_carry.of(device, cells * launch.stride)?;
         let likelihoods = likelihoods.of(device, 2 * cells)?;
         let rows = launch.count as usize * launch.rows as usize;
         if launch.way == Way::Step {
             exponents.of(device, rows)?;
+            doubts.of(device, cells)?;
             alpha.of(device, 3 * cells * launch.stride)?;
         }
-        let (exponents, window) = (exponents.get_mut(), 3 * launch.sequences);
-        launch.forward(&steps, window, false, None, carry, alpha.get_mut(), exponents, likelihoods)
+        let (exponents, doubts, window) = (exponents.get_mut(), doubts.get_mut(), 3 * launch.sequences);
+        launch.forward(&steps, window, false, None, carry, alpha.get_mut(), exponents, doubts, likelihoods)
     }
 
     /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
@@ -241,7 +261,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let device = self.device;
         self.refresh()?;
         if let Some(set) = self.set.as_mut().filter(|set| set.logs.is_none()) {
-            let mut logs = Models::upload(device, &set.hosts, set.stride, f64::NEG_INFINITY, f64::ln)?;
+            let mut logs = Models::logarithms(device, &set.hosts, set.stride)?;
             if let Some(table) = set.log_table.take() {
                 logs.table = table;
             }
@@ -312,28 +332,44 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             launch.piece_ends(pieces, work)?;
         }
         {
-            let Work { forward_carry, checkpoints, alpha, exponents, likelihoods, again, starts, .. } = work;
+            let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, again, starts, .. } = work;
             let starts = launch.pieces.map(|_| starts.get());
             let rows = launch.count as usize * launch.rows as usize;
             let carry = forward_carry.of(device, cells * stride)?;
             let alpha = alpha.of(device, elements)?;
             // With one step more, which pieces look ahead to.
             let exponents = exponents.of(device, rows + launch.sequences as usize)?;
-            let likelihoods = likelihoods.of(device, 2 * cells)?;
+            let (likelihoods, doubts) = (likelihoods.of(device, 2 * cells)?, doubts.of(device, cells)?);
             again.of(device, 2 * cells)?;
             for (w, window) in windows.iter().enumerate() {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
                 }
-                launch.forward(&window.steps, capacity, w == last, starts, carry, alpha, exponents, likelihoods)?;
+                launch.forward(
+                    &window.steps,
+                    capacity,
+                    w == last,
+                    starts,
+                    carry,
+                    alpha,
+                    exponents,
+                    doubts,
+                    likelihoods,
+                )?;
             }
+        }
+        if let Some(pieces) = launch.pieces {
+            launch.share_doubts(pieces, work)?;
         }
         let carry = work.backward_carry.of(device, cells * stride)?;
         if let Some(open) = launch.pieces.map(|pieces| pieces.open).filter(|&open| open > 0) {
             let (transitions, behind, ends) = (&launch.models.transitions, work.behind.get(), work.forward_carry.get());
+            let likelihoods = work.likelihoods.get();
             let (shape, stride) = (launch.shape(open, 32), stride as u32);
             // SAFETY: the forward recursion has left α̂ of the last step of each piece that another one follows.
-            unsafe { join_pieces(device, shape, launch.sequences, stride, transitions, behind, ends, carry)? };
+            unsafe {
+                join_pieces(device, shape, launch.sequences, stride, transitions, likelihoods, behind, ends, carry)?;
+            }
         }
         if wanted.want != want::COUNTS {
             work.gamma.of(device, elements)?;
@@ -349,9 +385,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                     copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
                 }
                 let alpha = alpha.get_mut();
-                let (exponents, again) = (exponents.get_mut(), work.again.get_mut());
+                let (exponents, doubts, again) = (exponents.get_mut(), work.doubts.get_mut(), work.again.get_mut());
                 let starts = launch.pieces.map(|_| work.starts.get());
-                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, again)?;
+                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, again)?;
             }
             launch.backward(
                 window,
@@ -452,6 +488,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         swept?;
         if let Some(set) = &mut self.set {
             set.has_counts = true;
+            set.missing.clear();
         }
         let shape = |len: usize, parts: u32| {
             Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, sum_threads(parts))
@@ -476,7 +513,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let (device, wanted) = (self.device, self.counting());
         let asked = self.set.as_mut().filter(|set| set.has_counts && set.gaussians.is_none());
         let Some(set) = asked else { return Ok(()) };
-        let Places { in_lists, pairs_pitch, counts_pitch, start, end, symbols } = Places::new(set, wanted);
+        let places = Places::new(set, wanted);
+        add_missing(device, set, &places, &mut self.work)?;
+        let Places { in_lists, pairs_pitch, counts_pitch, start, end, symbols } = places;
         let (states, stride) = (set.states, set.stride as u32);
         let Models { start: first, end: last, ends, transitions, transposed, table } = &mut set.models;
         let pairs = self.work.sums.get();
@@ -532,7 +571,44 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
-    /// Expected counts that are on the device, by models that `hosts` are.
+    /// Takes sequences in doubt again, whose logarithm is NaN: `again` is told of each model that has such, its place and which they are, in
+    /// ascending order, and gives their ln P(O).
+    fn settle(
+        &mut self,
+        logs: &mut [Vec<f64>],
+        mut again: impl FnMut(usize, &Exact<'_>, &[u32]) -> Vec<f64>,
+    ) -> Result<(), D::Error> {
+        if !logs.iter().flatten().any(|log| log.is_nan()) {
+            return Ok(());
+        }
+        self.refresh()?;
+        let Some(set) = &self.set else { return Ok(()) };
+        for (k, (logs, model)) in logs.iter_mut().zip(&set.hosts).enumerate() {
+            let which: Vec<u32> = (0..logs.len() as u32).filter(|&at| logs[at as usize].is_nan()).collect();
+            if !which.is_empty() {
+                let found = again(k, &Exact::new(model), &which);
+                which.iter().zip(found).for_each(|(&at, log)| logs[at as usize] = log);
+            }
+        }
+        Ok(())
+    }
+
+    /// ln P(O) by the recursion that has counted, and what it has left out.
+    fn settle_counts(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+        let (mut logs, sequences, mut missing) = (self.read_likelihoods()?, self.sequences, Vec::new());
+        self.settle(&mut logs, |k, exact, which| {
+            let expected = exact.expect(sequences, which);
+            let logs = expected.log_likelihoods.clone();
+            missing.push((k, expected));
+            logs
+        })?;
+        if let Some(set) = &mut self.set {
+            set.missing = missing;
+        }
+        Ok(logs)
+    }
+
+    /// Expected counts that are on the device, and those that are missing there, by models that `hosts` are.
     fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, D::Error> {
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
@@ -551,7 +627,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             let row = |first: usize| &counts[k * places.counts_pitch + first..][..n];
             let xi = (0..n * n).map(|at| pairs[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64());
             let by_symbol = (0..n * slots).map(|at| row(places.symbols + at % slots * stride)[at / slots]);
-            Expected {
+            let mut expected = Expected {
                 log_likelihoods: log_likelihoods.next().unwrap_or_default(),
                 start: row(places.start).to_vec(),
                 transitions: xi.collect(),
@@ -560,12 +636,14 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                     Some(gaussians) => gaussians.statistics(&moments[k * moments_len..], n, stride),
                     None => Statistics::Categorical(by_symbol.collect()),
                 },
-            }
+            };
+            set.missing.iter().filter(|(at, _)| *at == k).for_each(|(_, missing)| expected.add_counts(missing));
+            expected
         });
         Ok(expected.collect())
     }
 
-    /// ln P(O) by the likelihoods that are on the device.
+    /// ln P(O) by the likelihoods that are on the device; NaN of sequences in doubt.
     fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
         let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
@@ -580,7 +658,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             self.device.download(&gaussians.shifts, &mut shifts)?;
         }
         let log = |(pair, shift): (&[f64], f64)| {
-            if pair[0] > 0.0 { pair[0].ln() + (pair[1] * std::f64::consts::LN_2 + shift) } else { f64::NEG_INFINITY }
+            if pair[0] == 0.0 { f64::NEG_INFINITY } else { pair[0].ln() + (pair[1] * std::f64::consts::LN_2 + shift) }
         };
         let of_model = |(pairs, shifts): (&[f64], &[f64])| match &self.pieces {
             Some(pieces) => pairs.chunks_exact(2).zip(pieces.sums(shifts)).map(log).collect(),
@@ -593,6 +671,42 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         };
         Ok(found.chunks_exact(2 * m).zip(shifts.chunks_exact(packed)).map(of_model).collect())
     }
+}
+
+/// Adds the counts of sequences in doubt to those on the device.
+fn add_missing<T: Precise, D: Device>(
+    device: &D,
+    set: &Set<T, D>,
+    places: &Places,
+    work: &mut Work<T, D>,
+) -> Result<(), D::Error> {
+    if set.missing.is_empty() {
+        return Ok(());
+    }
+    let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
+    let mut sums = device.to_vec(work.sums.get())?;
+    let mut listed = if places.in_lists { device.to_vec(work.listed.get())? } else { Vec::new() };
+    for (k, missing) in &set.missing {
+        let pairs = &mut sums[k * places.pairs_pitch..];
+        for (at, (xi, &prob)) in missing.transitions.iter().zip(&set.hosts[*k].transitions).enumerate() {
+            if *xi > 0.0 {
+                // ξ without A, as the table has it.
+                pairs[at / n * stride + at % n] += xi / T::from_f64(prob.max(power(entry(T::WIDE)))).to_f64();
+            }
+        }
+        let counts = if places.in_lists { &mut listed } else { &mut sums };
+        let mut add = |first: usize, of: &dyn Fn(usize) -> f64| {
+            let row = &mut counts[k * places.counts_pitch + first..][..n];
+            row.iter_mut().enumerate().for_each(|(j, count)| *count += of(j));
+        };
+        add(places.start, &|j| missing.start[j]);
+        add(places.end, &|j| missing.end[j]);
+        if let Statistics::Categorical(emitted) = &missing.emissions {
+            (0..slots).for_each(|v| add(places.symbols + v * stride, &|j| emitted[j * slots + v]));
+        }
+    }
+    device.write(work.sums.get_mut(), &sums)?;
+    if places.in_lists { device.write(work.listed.get_mut(), &listed) } else { Ok(()) }
 }
 
 /// Copies `len` elements, a multiple of 8.
@@ -620,11 +734,12 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             hosts: models.to_vec(),
             ahead: false,
             has_counts: false,
+            missing: Vec::new(),
             way,
             states,
             stride,
             symbols: models.first().map_or(0, symbols) as u32,
-            models: Models::upload(self.device, models, stride, 0.0, |x| x)?,
+            models: Models::probabilities(self.device, models, stride)?,
             logs: None,
             gaussians: None,
             log_table: None,
@@ -642,7 +757,9 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
         self.score()?;
-        self.read_likelihoods()
+        let (mut logs, sequences) = (self.read_likelihoods()?, self.sequences);
+        self.settle(&mut logs, |_, exact, which| exact.log_likelihoods(sequences, which))?;
+        Ok(logs)
     }
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
@@ -665,6 +782,18 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             Ok(())
         });
         swept?;
+        let (mut logs, sequences) = (self.read_likelihoods()?, self.sequences);
+        let tolerance = tolerance(T::WIDE, self.limits.plain_tf32);
+        for (logs, all) in logs.iter_mut().zip(&all) {
+            for (m, log) in logs.iter_mut().enumerate().filter(|(_, log)| log.is_finite()) {
+                let range = sequences.range(m);
+                let rows = all[range.start * n..range.end * n].chunks_exact(n);
+                if !rows.map(|row| row.iter().sum::<f64>()).all(|sum| (sum - 1.0).abs() <= tolerance) {
+                    *log = f64::NAN;
+                }
+            }
+        }
+        self.settle(&mut logs, |k, exact, which| exact.posteriors(sequences, which, &mut all[k]))?;
         Ok(all)
     }
 
@@ -695,13 +824,24 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
     fn expect(&mut self) -> Result<Vec<Expected>, D::Error> {
         self.refresh()?;
         self.count()?;
-        let log_likelihoods = self.read_likelihoods()?;
-        self.read_counts(log_likelihoods)
+        let log_likelihoods = self.settle_counts()?;
+        let mut all = self.read_counts(log_likelihoods)?;
+        let (sequences, tolerance) = (self.sequences, tolerance(T::WIDE, self.limits.plain_tf32));
+        let models = self.set.as_ref().map_or(&[][..], |set| &set.hosts);
+        for (expected, model) in all.iter_mut().zip(models) {
+            // Every sequence that is possible begins in some state.
+            let possible = expected.log_likelihoods.iter().filter(|log| log.is_finite()).count() as f64;
+            if !((expected.start.iter().sum::<f64>() - possible).abs() <= tolerance * possible) {
+                let which: Vec<u32> = (0..sequences.len() as u32).collect();
+                *expected = Exact::new(model).expect(sequences, &which);
+            }
+        }
+        Ok(all)
     }
 
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
         self.count()?;
-        self.read_likelihoods()
+        self.settle_counts()
     }
 
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), D::Error> {

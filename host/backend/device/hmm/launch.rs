@@ -42,6 +42,7 @@ pub(super) struct Work<T: Precise, D: Device> {
     pub gamma: Scratch<T, D>,
     pub pairs: Scratch<T, D>,
     pub exponents: Scratch<i32, D>,
+    pub doubts: Scratch<u32, D>,
     pub likelihoods: Scratch<f64, D>,
     pub again: Scratch<f64, D>,
     pub parts: Scratch<f64, D>,
@@ -75,6 +76,7 @@ impl<T: Precise, D: Device> Work<T, D> {
             gamma: Scratch::new(device)?,
             pairs: Scratch::new(device)?,
             exponents: Scratch::new(device)?,
+            doubts: Scratch::new(device)?,
             likelihoods: Scratch::new(device)?,
             again: Scratch::new(device)?,
             parts: Scratch::new(device)?,
@@ -166,6 +168,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         carry: &mut D::Buffer<T>,
         alpha: &mut D::Buffer<T>,
         exponents: &mut D::Buffer<i32>,
+        doubts: &mut D::Buffer<u32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
         let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
@@ -176,7 +179,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
             Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
             Way::Step => {
-                return self.forward_steps(steps, window, store, carry, alpha, exponents, likelihoods);
+                return self.forward_steps(steps, window, store, carry, alpha, exponents, doubts, likelihoods);
             }
         };
         // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
@@ -215,6 +218,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         carry: &mut D::Buffer<T>,
         alpha: &mut D::Buffer<T>,
         exponents: &mut D::Buffer<i32>,
+        doubts: &mut D::Buffer<u32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
         let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
@@ -235,6 +239,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     let shape = self.shape(live, STATE_THREADS);
                     forward_start(
                         device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, exponents,
+                        doubts,
                     )?;
                 } else {
                     let before = if t == steps.start { carried } else { place(t - 1) };
@@ -244,6 +249,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         self.packing.base[t as usize],
                         live,
                         stride,
+                        sequences,
                         symbols,
                         before,
                         now,
@@ -255,6 +261,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         table,
                         alpha,
                         exponents,
+                        doubts,
                     )?;
                 }
                 let on = self.live(t + 1);
@@ -274,6 +281,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         end,
                         alpha,
                         exponents,
+                        doubts,
                         likelihoods,
                     )?;
                 }
@@ -423,7 +431,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 let split = capacity.div_ceil(splits).next_multiple_of(16);
                 let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
                 let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
-                pair_product(device, shape, stride, rows, capacity, split, more, alpha, pairs, parts)?;
+                let scale = if self.way == Way::Step { 1.0 / step::LIFT } else { 1.0 };
+                pair_product(device, shape, stride, rows, capacity, split, more, scale, alpha, pairs, parts)?;
             }
             if lists.chunks > 0 {
                 let shape = self.shape(lists.chunks, threads);

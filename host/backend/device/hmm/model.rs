@@ -1,6 +1,6 @@
 //! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
 
-use warpkov_kernels::hmm::{TILE, step};
+use warpkov_kernels::hmm::{self, TILE, step};
 use warpkov_kernels::launch::{Buffer, Device};
 
 use crate::backend::Precise;
@@ -61,33 +61,45 @@ pub struct Models<T: Precise, D: Device> {
 }
 
 impl<T: Precise, D: Device> Models<T, D> {
-    /// `of` is applied to each number; `outside` stands where there is no state.
-    pub fn upload(
+    /// Probabilities. What is positive is large enough to [stay so](warpkov_kernels::hmm).
+    pub fn probabilities(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
+        Self::upload(device, models, stride, 0.0, |least, x| if x > 0.0 { x.max(hmm::power(least)) } else { 0.0 })
+    }
+
+    /// Their logarithms.
+    pub fn logarithms(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
+        Self::upload(device, models, stride, f64::NEG_INFINITY, |_, x| x.ln())
+    }
+
+    /// `of` is applied to each number, and to the exponent of the least one that its table may have; `outside` stands where there is no
+    /// state.
+    fn upload(
         device: &D,
         models: &[Hmm],
         stride: usize,
         outside: f64,
-        of: impl Fn(f64) -> f64,
+        of: impl Fn(i32, f64) -> f64,
     ) -> Result<Self, D::Error> {
         let n = models.first().map_or(0, Hmm::states) as usize;
-        let padded = |rows: usize, width: usize, at: &dyn Fn(&Hmm, usize, usize) -> f64| {
+        let padded = |rows: usize, width: usize, least: i32, at: &dyn Fn(&Hmm, usize, usize) -> f64| {
             let cells = models.iter().flat_map(|model| {
                 let of = &of;
                 (0..rows).flat_map(move |i| {
-                    (0..stride).map(move |j| if i < width && j < n { of(at(model, i, j)) } else { outside })
+                    (0..stride).map(move |j| if i < width && j < n { of(least, at(model, i, j)) } else { outside })
                 })
             });
             let cells: Vec<f64> = cells.collect();
             device.upload(&T::of(&cells))
         };
         let symbols = models.first().map_or(0, symbols);
+        let (normal, entry) = (hmm::normal(T::WIDE), hmm::entry(T::WIDE));
         Ok(Self {
-            start: padded(1, 1, &|model, _, j| model.start[j])?,
-            end: padded(1, 1, &|model, _, j| model.end.as_ref().map_or(1.0, |end| end[j]))?,
+            start: padded(1, 1, normal, &|model, _, j| model.start[j])?,
+            end: padded(1, 1, entry, &|model, _, j| model.end.as_ref().map_or(1.0, |end| end[j]))?,
             ends: device.upload(&models.iter().map(|model| u32::from(model.end.is_some())).collect::<Vec<_>>())?,
-            transitions: padded(stride, n, &|model, i, j| model.transitions[i * n + j])?,
-            transposed: padded(stride, n, &|model, i, j| model.transitions[j * n + i])?,
-            table: padded(symbols, symbols, &|model, v, j| match &model.emissions {
+            transitions: padded(stride, n, entry, &|model, i, j| model.transitions[i * n + j])?,
+            transposed: padded(stride, n, entry, &|model, i, j| model.transitions[j * n + i])?,
+            table: padded(symbols, symbols, normal, &|model, v, j| match &model.emissions {
                 Emissions::Categorical { probs, .. } => probs[j * symbols + v],
                 Emissions::Gaussian { .. } => outside,
             })?,

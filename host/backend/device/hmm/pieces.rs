@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use warpkov_kernels::hmm::scan::{
     self, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators, piece_paths,
-    piece_scores, piece_starts, pin_pieces,
+    piece_scores, piece_starts, pin_pieces, share_doubts,
 };
 use warpkov_kernels::hmm::trace::trace;
 use warpkov_kernels::launch::Device;
@@ -160,6 +160,15 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 8 => piece_starts::<8>, 16 => piece_starts::<16>, 32 => piece_starts::<32>, 64 => piece_starts::<64>;
                 (device, shape, sequences, states, chain, link, start, end, operators, scales, starts, totals))
         }
+    }
+
+    /// A sequence is in doubt as a whole, once the forward recursion has looked at its pieces.
+    pub(super) fn share_doubts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+        let (chain, link) = (&pieces.on_device.chain, &pieces.on_device.link);
+        let (likelihoods, totals) = (work.likelihoods.get_mut(), work.totals.get_mut());
+        let shape = self.shape(pieces.sequences() as u32, 32);
+        // SAFETY: there are likelihoods of all pieces, and totals of all sequences.
+        unsafe { share_doubts(self.device, shape, self.sequences, chain, link, likelihoods, totals) }
     }
 
     /// What is behind each piece, once [`piece_starts`](Self::piece_starts) has made the operators.
