@@ -224,7 +224,7 @@ impl Hmm {
         for (i, row) in self.transitions.chunks_exact_mut(n).enumerate() {
             let end = self.end.as_mut().map(|end| &mut end[i]);
             if let Some(&mut found) = end
-                && !(0.0..=1.0).contains(&found)
+                && !(0.0..=1.0 + SUM_TOLERANCE).contains(&found)
             {
                 return Err(Invalid::Value { place: format!("end[{i}]"), found, expected: PROBABILITY });
             }
@@ -325,7 +325,7 @@ fn distribution(
     whole: impl FnOnce() -> String,
     place: impl Fn(usize) -> String,
 ) -> Result<(), Invalid> {
-    all(probs, PROBABILITY, |p| (0.0..=1.0).contains(&p), place)?;
+    all(probs, PROBABILITY, |p| (0.0..=1.0 + SUM_TOLERANCE).contains(&p), place)?;
     let sum = probs.iter().sum::<f64>() + end.as_deref().copied().unwrap_or(0.0);
     if (sum - 1.0).abs() > SUM_TOLERANCE {
         return Err(Invalid::Sum { place: whole(), sum });

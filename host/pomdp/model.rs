@@ -300,7 +300,9 @@ impl Pomdp {
             if let Some(&observation) = col.iter().find(|&&observation| observation >= count) {
                 return Err(Invalid::Observation { action, state, observation, count });
             }
-            if let Some((&observation, &value)) = col.iter().zip(val).find(|(_, p)| !(0.0..=1.0).contains(*p)) {
+            if let Some((&observation, &value)) =
+                col.iter().zip(val).find(|(_, p)| !(0.0..=1.0 + SUM_TOLERANCE).contains(*p))
+            {
                 return Err(Invalid::Probability { action, state, observation, value });
             }
             let sum: f64 = val.iter().sum();
