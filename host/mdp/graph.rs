@@ -9,6 +9,10 @@
 
 use super::model::Mdp;
 
+mod components;
+
+pub(super) use components::strongly_connected;
+
 /// The row of a vertex that none was chosen for.
 pub const NO_ROW: usize = usize::MAX;
 
@@ -164,19 +168,64 @@ impl<'m> Graph<'m> {
     }
 
     /// Vertices from which some policy reaches `target` almost surely: its largest probability is 1. The rows do so.
+    ///
+    /// A process that leaves every end component that it comes to gets to the target, or to a state without rows, almost
+    /// surely. So what is left is to avoid the latter, and components that cannot be left without a risk of it: O(nnz) beside
+    /// the end components.
     #[must_use]
     pub fn can_ensure(&self, target: &[bool]) -> Witnessed {
-        let mut within = Within::new(self, |_| true);
-        loop {
-            let alive = |row: usize| within.rows[row];
-            let reached = self.can_reach(target, alive);
-            let lost: Vec<usize> =
-                (0..=self.end()).filter(|&vertex| within.states[vertex] && !reached.contains[vertex]).collect();
-            if lost.is_empty() {
-                return reached;
-            }
-            within.remove_states(self, lost, |vertex| target[vertex]);
+        let components = self.end_components(|row| !target[self.owner(row)]);
+        // Members of a component stand or fall together: rows that leave it belong to all of them.
+        let single = components.count as usize;
+        let group = |vertex: usize| match components.of_state[vertex] {
+            NO_COMPONENT => single + vertex,
+            component => component as usize,
+        };
+        let mut safe = vec![0; single + target.len()];
+        for row in (0..self.owner.len()).filter(|&row| !components.inside[row]) {
+            safe[group(self.owner(row))] += 1;
         }
+        let mut members = vec![Vec::new(); single];
+        for (state, &component) in components.of_state.iter().enumerate().filter(|(_, c)| **c != NO_COMPONENT) {
+            members[component as usize].push(state);
+        }
+        let mut lost = vec![false; target.len()];
+        let mut risky = vec![false; self.owner.len()];
+        let mut stack: Vec<usize> = (0..target.len()).filter(|&v| !target[v] && safe[group(v)] == 0).collect();
+        stack.iter().for_each(|&vertex| lost[vertex] = true);
+        while let Some(vertex) = stack.pop() {
+            for &row in self.entering(vertex) {
+                let state = self.owner(row);
+                if target[state] || components.inside[row] || std::mem::replace(&mut risky[row], true) {
+                    continue;
+                }
+                let own = group(state);
+                safe[own] -= 1;
+                if safe[own] == 0 {
+                    let alone = [state];
+                    for &state in members.get(own).map_or(&alone[..], Vec::as_slice) {
+                        lost[state] = true;
+                        stack.push(state);
+                    }
+                }
+            }
+        }
+        let leaves = |&row: &usize| !components.inside[row] && !risky[row];
+        let mut row: Vec<usize> = (0..target.len())
+            .map(|vertex| match lost[vertex] || target[vertex] {
+                true => NO_ROW,
+                false => self.rows(vertex).find(leaves).unwrap_or(NO_ROW),
+            })
+            .collect();
+        // Within a component to a state that leaves it.
+        let exits: Vec<bool> = row.iter().map(|&row| row != NO_ROW).collect();
+        let towards = self.can_reach(&exits, |row| components.inside[row]).row;
+        for (vertex, row) in row.iter_mut().enumerate().filter(|(vertex, _)| !lost[*vertex] && !target[*vertex]) {
+            if *row == NO_ROW {
+                *row = towards[vertex];
+            }
+        }
+        Witnessed { contains: lost.iter().map(|lost| !lost).collect(), row }
     }
 
     /// Vertices from which every policy reaches `target` almost surely: its smallest probability is 1.
@@ -189,135 +238,6 @@ impl<'m> Graph<'m> {
 
     /// The maximal end components of the model with the `allowed` rows only.
     pub fn end_components(&self, allowed: impl Fn(usize) -> bool) -> EndComponents {
-        let mut within = Within::new(self, allowed);
-        let stuck = (0..=self.end()).filter(|&vertex| within.left[vertex] == 0).collect();
-        within.remove_states(self, stuck, |_| false);
-        loop {
-            let (count, of_state) = self.strongly_connected(&within);
-            let leaves = |row: &usize| {
-                let own = of_state[self.owner(*row)];
-                within.rows[*row] && self.successors(*row).any(|vertex| of_state[vertex] != own)
-            };
-            let leaving: Vec<usize> = (0..self.owner.len()).filter(leaves).collect();
-            if leaving.is_empty() {
-                return EndComponents { count, of_state, inside: within.rows };
-            }
-            within.remove_rows(self, leaving, |_| false);
-        }
-    }
-
-    /// The strongly connected components of what is left of the model, by Tarjan's algorithm without recursion.
-    fn strongly_connected(&self, within: &Within) -> (u32, Vec<u32>) {
-        const UNSEEN: u32 = u32::MAX;
-        struct Frame {
-            state: usize,
-            row: usize,
-            entry: usize,
-        }
-        let states = self.end();
-        let (mut number, mut low) = (vec![UNSEEN; states], vec![UNSEEN; states]);
-        let mut component = vec![NO_COMPONENT; states + 1];
-        let (mut stack, mut frames) = (Vec::new(), Vec::new());
-        let (mut seen, mut count) = (0, 0);
-
-        // The next successor, and where to go on after it. Rows that are left lead to states that are left.
-        let advance = |frame: &mut Frame| {
-            let end = self.rows(frame.state).end;
-            while frame.row < end {
-                let (cols, probs) = self.mdp.transitions.row(frame.row);
-                while within.rows[frame.row] && frame.entry < cols.len() {
-                    frame.entry += 1;
-                    if probs[frame.entry - 1] > 0.0 {
-                        return Some(cols[frame.entry - 1] as usize);
-                    }
-                }
-                (frame.row, frame.entry) = (frame.row + 1, 0);
-            }
-            None
-        };
-        for root in 0..states {
-            if !within.states[root] || number[root] != UNSEEN {
-                continue;
-            }
-            let mut entered = Some(root);
-            loop {
-                if let Some(state) = entered.take() {
-                    (number[state], low[state]) = (seen, seen);
-                    seen += 1;
-                    stack.push(state);
-                    frames.push(Frame { state, row: self.rows(state).start, entry: 0 });
-                }
-                let Some(frame) = frames.last_mut() else { break };
-                let state = frame.state;
-                match advance(frame) {
-                    Some(next) if number[next] == UNSEEN => entered = Some(next),
-                    Some(next) if component[next] == NO_COMPONENT => low[state] = low[state].min(number[next]),
-                    Some(_) => {}
-                    None => {
-                        frames.pop();
-                        if let Some(Frame { state: parent, .. }) = frames.last() {
-                            low[*parent] = low[*parent].min(low[state]);
-                        }
-                        if low[state] == number[state] {
-                            while let Some(member) = stack.pop() {
-                                component[member] = count;
-                                if member == state {
-                                    break;
-                                }
-                            }
-                            count += 1;
-                        }
-                    }
-                }
-            }
-        }
-        (count, component)
-    }
-}
-
-/// What is left of a model from which states and rows are removed.
-struct Within {
-    states: Vec<bool>,
-    rows: Vec<bool>,
-    /// Rows left of each vertex.
-    left: Vec<usize>,
-}
-
-impl Within {
-    fn new(graph: &Graph, allowed: impl Fn(usize) -> bool) -> Self {
-        let rows: Vec<bool> = (0..graph.owner.len()).map(allowed).collect();
-        let left = (0..=graph.end()).map(|vertex| graph.rows(vertex).filter(|&row| rows[row]).count()).collect();
-        Self { states: vec![true; graph.end() + 1], rows, left }
-    }
-
-    /// Removes states, the rows that may lead to them, and in turn the states that have no row left, but those to keep.
-    fn remove_states(&mut self, graph: &Graph, mut lost: Vec<usize>, keep: impl Fn(usize) -> bool) {
-        lost.iter().for_each(|&vertex| self.states[vertex] = false);
-        while let Some(vertex) = lost.pop() {
-            graph.rows(vertex).for_each(|row| self.rows[row] = false);
-            for &row in graph.entering(vertex) {
-                if let Some(state) = self.remove_row(graph, row).filter(|&state| !keep(state)) {
-                    self.states[state] = false;
-                    lost.push(state);
-                }
-            }
-        }
-    }
-
-    /// Removes rows, the states that have none left, and so on.
-    fn remove_rows(&mut self, graph: &Graph, rows: Vec<usize>, keep: impl Fn(usize) -> bool) {
-        let lost: Vec<usize> =
-            rows.into_iter().filter_map(|row| self.remove_row(graph, row)).filter(|&state| !keep(state)).collect();
-        self.remove_states(graph, lost, keep);
-    }
-
-    /// Removes a row; gives its state where that was the last one of a state that is left.
-    fn remove_row(&mut self, graph: &Graph, row: usize) -> Option<usize> {
-        let state = graph.owner(row);
-        if !std::mem::replace(&mut self.rows[row], false) || !self.states[state] {
-            return None;
-        }
-        self.left[state] -= 1;
-        (self.left[state] == 0).then_some(state)
+        components::Decomposition::new(self, allowed).run().0
     }
 }
