@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use random::Random;
 use warpkov::backend::Precise;
 use warpkov::backend::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
-use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::krylov::Krylov;
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::mdp::options::{DeviceChoice, Method, SolveOptions};
@@ -288,6 +288,29 @@ fn modified_policy_iteration_gives_up_on_rounding_errors() {
         let mut backend = Restless { changes: vec![change], other: usize::MAX, made: 0 };
         let Ok(run) = modified_policy_iteration(&mut backend, Stop::Change(1e-9), 20, &limits, go);
         assert_eq!((run.status, run.rounds.len()), (status, rounds), "changes of {change:e}");
+    }
+}
+
+/// Gauss-Seidel sweeps need not change V by less than those before, and what all values lack alike hardly becomes smaller:
+/// neither is a rounding error. Models like these took up to more than a million sweeps, or were given up.
+#[test]
+fn gauss_seidel_does_not_give_up() {
+    for (gamma, epsilon) in [(0.99999, 1.0), (0.99999, 1e-2), (0.999, 1e-6), (0.9, 1e-9)] {
+        let mut slow = 0;
+        for seed in (0..300).chain([108, 297, 383]) {
+            let garnet =
+                Garnet { states: 10, actions: 3, branching: 3, ragged: true, gamma, seed, ..Garnet::default() };
+            let mdp = garnet.generate().unwrap();
+            let options = EngineOptions { order: Order::BLOCKS, ..EngineOptions::default() };
+            let mut engine = Engine::<f64>::new(&mdp, options);
+            let Ok(run) = value_iteration(&mut engine, Stop::Span(1.8 * epsilon * (1.0 - gamma)), &LIMITS, go);
+            let Ok(mut values) = engine.values();
+            let found = warpkov::mdp::certificate::certify_centred(&mdp, &mut values);
+            assert_eq!(run.status, Status::Solved, "seed {seed}, {} sweeps: {found:?}", run.sweeps());
+            assert!(found.bound.is_some_and(|bound| bound <= epsilon), "seed {seed}: {found:?}");
+            slow += u32::from(run.sweeps() > 10_000);
+        }
+        assert!(slow <= 15, "gamma {gamma}: {slow} models take more than 10,000 sweeps");
     }
 }
 

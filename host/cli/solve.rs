@@ -113,6 +113,8 @@ pub struct Options {
     criterion: Option<criterion::Options>,
     solve: SolveOptions,
     initial: Option<PathBuf>,
+    /// Whether the margin of ties is ours to choose.
+    default_tie: bool,
     common: Common,
 }
 
@@ -194,7 +196,8 @@ impl TryFrom<Arguments> for Options {
             return Err(Error::Usage(format!("{option} is for the discounted criterion only")));
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
-        let tie = arguments.tie.unwrap_or(precision.default_tie());
+        // Once γ is known, the default is less where ε asks for that.
+        let (default_tie, tie) = (arguments.tie.is_none(), arguments.tie.unwrap_or(precision.default_tie()));
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
         let out = arguments.out.map(|out| {
@@ -230,6 +233,7 @@ impl TryFrom<Arguments> for Options {
                 blocks: arguments.blocks.into(),
             },
             initial: arguments.values,
+            default_tie,
             common: Common {
                 device,
                 out: out.transpose()?,
@@ -250,21 +254,27 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     if let Some(criterion) = &options.criterion {
         return criterion::run(&mdp, criterion, &options.common, out);
     }
-    let solution = solve(&mdp, options)?;
-    let report = Report { mdp: &mdp, limits: &options.solve.limits, solution: &solution };
+    let mut solve_options = options.solve;
+    if options.default_tie {
+        let SolveOptions { method, precision, limits, .. } = &mut solve_options;
+        let precision = method.map_or(*precision, |method| method.precision(*precision));
+        limits.tie = precision.tie_for(limits.target, mdp.gamma);
+    }
+    let solution = solve(&mdp, &solve_options, options)?;
+    let report = Report { mdp: &mdp, limits: &solve_options.limits, solution: &solution };
     // Neither a full disk nor a closed pipe may cost the other half of the results.
     let common = &options.common;
     let written = common.write_files(&report, |format| plot::draw(&report, format));
     let printed = common.print(&report, out);
     written?;
     printed?;
-    Ok(outcome(&solution, &options.solve.limits))
+    Ok(outcome(&solution, &solve_options.limits))
 }
 
-fn solve(mdp: &Mdp, options: &Options) -> Result<Solution, Error> {
+fn solve(mdp: &Mdp, solve: &SolveOptions, options: &Options) -> Result<Solution, Error> {
     let mut observer = observer(mdp.states, options.common.quiet);
     let initial = options.initial.as_deref().map(initial_values).transpose()?;
-    Ok(solve_from(mdp, initial.as_deref(), &options.solve, &mut observer)?)
+    Ok(solve_from(mdp, initial.as_deref(), solve, &mut observer)?)
 }
 
 /// Turns the first Ctrl-C into a request to stop; the second ends the process.

@@ -114,7 +114,11 @@ impl Features {
         let method = Method::Values;
         (
             method,
-            format!("auto chose {method}: {:.0} sweeps are enough with gamma = {}", self.sweeps.ceil(), self.gamma),
+            format!(
+                "auto chose {method}: but for rounding errors {:.0} sweeps are enough with gamma = {}",
+                self.sweeps.ceil(),
+                self.gamma
+            ),
         )
     }
 }

@@ -152,8 +152,12 @@ fn with_trial(
     let limits = Limits { max_sweeps: TRIAL, ..options.limits };
     let trial = SolveOptions { method: Some(Method::Values), limits, ..on_cpu };
     let mut trial = solve_from(mdp, initial, &trial, observe)?;
-    if trial.run.status != Status::SweepLimit || trial.converged(&options.limits) {
+    if trial.converged(&options.limits) {
         trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
+        return Ok(trial);
+    }
+    if trial.run.status != Status::SweepLimit {
+        trial.notes.push("auto chose values".to_owned());
         return Ok(trial);
     }
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
@@ -260,6 +264,16 @@ impl Solve<'_> {
             closer /= 4.0;
             if ended || met || closer <= CLOSEST {
                 let policy = if backend.leaves_policy() { greedy } else { backend.policy()? };
+                all.status = match all.status {
+                    Status::Interrupted => Status::Interrupted,
+                    _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
+                    status if epsilon.is_none() => status,
+                    _ if certificate.bound.is_some_and(|bound| epsilon.is_some_and(|epsilon| bound <= epsilon)) => {
+                        Status::Solved
+                    }
+                    Status::Solved => Status::Stalled,
+                    status => status,
+                };
                 return Ok(Solved { values, policy, run: all, certificate });
             }
         }
@@ -355,7 +369,7 @@ fn with_features<J: Job>(
     job: J,
 ) -> Result<Done<J::Result>, SolveError> {
     let start = Instant::now();
-    let Place { device, mut precision, mut notes } = choose(mdp, features.as_ref(), options)?;
+    let Place { device, precision, mut notes } = choose(mdp, features.as_ref(), options)?;
     let method = match features.as_ref().map(Features::method) {
         Some((method, note)) => {
             notes.push(note);
@@ -363,12 +377,12 @@ fn with_features<J: Job>(
         }
         None => options.method.unwrap_or(Method::Values),
     };
+    let precision = device.precision(method, precision);
+    if options.precision == Precision::F32 && precision != Precision::F32 {
+        notes.push(format!("{method} computes in {precision} whatever the precision asked for"));
+    }
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
-            if method == Method::Krylov {
-                // BiCGSTAB has no use for less.
-                precision = Precision::F64;
-            }
             let one = matches!(method, Method::Serial | Method::Sequential);
             let name = if one { cpu::cores(1) } else { cpu::name() };
             let done = match precision {
@@ -404,6 +418,26 @@ enum Chosen<'m> {
     Cpu,
     Gpu(Gpu, Prepared<'m>),
     Emulated(Prepared<'m>),
+}
+
+impl Chosen<'_> {
+    /// What a method computes in where `asked` is asked for.
+    fn precision(&self, method: Method, asked: Precision) -> Precision {
+        // A model that is streamed is swept in one type, and so is any on the CPU unless it is refined.
+        let (refines, mixes) = match self {
+            Self::Cpu => (true, false),
+            Self::Gpu(_, prepared) | Self::Emulated(prepared) => {
+                let fits = matches!(prepared.layout, Laid::Values(_));
+                (fits, fits)
+            }
+        };
+        match (method.precision(asked), method) {
+            (Precision::Mixed, Method::Values) if mixes => Precision::Mixed,
+            (Precision::Refined, Method::Values) if refines => Precision::Refined,
+            (Precision::Mixed | Precision::Refined, _) => Precision::F64,
+            (precision, _) => precision,
+        }
+    }
 }
 
 fn choose<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Place<'m>, SolveError> {

@@ -56,6 +56,12 @@ impl Method {
         )
     }
 
+    /// The precision in which it settles ties where `asked` is asked for: BiCGSTAB has no use for less than `f64`.
+    #[must_use]
+    pub fn precision(self, asked: Precision) -> Precision {
+        if self == Self::Krylov { Precision::F64 } else { asked }
+    }
+
     /// Where it runs.
     #[must_use]
     pub fn places(self) -> Places {
@@ -116,6 +122,14 @@ impl Precision {
         match self {
             Self::F32 => 1e-6,
             Self::F64 | Self::Mixed | Self::Refined => 1e-9,
+        }
+    }
+
+    /// The same where values are to come as close as `target`: in `f64` less than would keep them from that.
+    pub fn tie_for(self, target: Target, gamma: f64) -> f64 {
+        match (self, target) {
+            (Self::F32, _) | (_, Target::Theta(_)) => self.default_tie(),
+            (_, Target::Epsilon(epsilon)) => self.default_tie().min(epsilon * (1.0 - gamma) / 4.0),
         }
     }
 }
@@ -265,10 +279,7 @@ impl Solution {
     pub fn converged(&self, limits: &Limits) -> bool {
         match limits.target {
             Target::Epsilon(epsilon) => self.certificate.bound.is_some_and(|bound| bound <= epsilon),
-            Target::Theta(theta) => {
-                let swept = self.run.rounds.last().is_some_and(|round| round.residual < theta);
-                self.run.status == Status::Solved && swept && self.certificate.bellman_residual.is_finite()
-            }
+            Target::Theta(_) => self.run.status == Status::Solved,
         }
     }
 }

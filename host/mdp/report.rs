@@ -201,16 +201,21 @@ impl Report<'_> {
         match solution.run.status {
             Status::Interrupted => format!("Interrupted after {after}."),
             _ if solution.converged(limits) => format!("{what} converged after {after}."),
-            _ if !solution.certificate.bellman_residual.is_finite() => {
-                format!("Not solved: the values overflow {}.", solution.precision)
-            }
+            Status::Overflow => format!("Not solved: the values overflow {}.", solution.precision),
             Status::PolicyLimit => format!("Not converged: the policy still changed after {after}."),
+            Status::SweepLimit if solution.method.has_policies() => {
+                format!("Not converged: the values of a policy still changed after {} sweeps.", limits.max_sweeps)
+            }
             Status::SweepLimit => format!("Not converged: the values still changed after {after}."),
             Status::Solved | Status::Stalled => match limits.target {
-                Target::Theta(theta) => format!(
-                    "{what} stable after {after}, but not to θ = {theta:e} within {} sweeps.",
-                    limits.max_sweeps
-                ),
+                Target::Theta(theta) => {
+                    format!("Not solved to θ = {theta:e}: rounding errors of {} are larger.", solution.precision)
+                }
+                Target::Epsilon(epsilon)
+                    if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.mdp.gamma) =>
+                {
+                    format!("Not solved to ε = {epsilon:e}: actions within --tie {:e} pass for equal.", limits.tie)
+                }
                 Target::Epsilon(epsilon) => {
                     format!("Not solved to ε = {epsilon:e}: rounding errors of {} are larger.", solution.precision)
                 }

@@ -54,6 +54,12 @@ pub trait Backup: State {
     fn phase(&self) -> u32 {
         0
     }
+
+    /// The unit roundoff of the type that V is in, where a sweep may change V by more than the one before although it comes
+    /// nearer to V*, as where states see each other's new values; `None` where only rounding errors do that.
+    fn uneven(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// What modified policy iteration asks of a backend.
@@ -166,14 +172,16 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// The policy is stable, or the values are.
+    /// The target is met.
     Solved,
     /// `max_policies` were evaluated and the policy still changed.
     PolicyLimit,
     /// `max_sweeps` were done and the values still changed.
     SweepLimit,
-    /// Rounding errors keep the values from coming closer.
+    /// Rounding errors, or ties within the margin, keep the values from coming closer.
     Stalled,
+    /// Values are too large for the precision.
+    Overflow,
     /// The observer asked to stop.
     #[default]
     Interrupted,
@@ -232,9 +240,13 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
         let changed = backend.improve(limits.tie)?;
         let round = run.push(evaluation.sweeps, evaluation.residual, Some(changed));
         // A backend that stops before θ is asked again, unless it comes no closer.
-        let evaluated = evaluation.residual < theta || evaluation.sweeps >= limits.max_sweeps;
-        if changed == 0 && (evaluated || evaluation.residual >= last) {
-            return Ok(run.end(if evaluated { Status::Solved } else { Status::Stalled }));
+        let (evaluated, spent) = (evaluation.residual < theta, evaluation.sweeps >= limits.max_sweeps);
+        if changed == 0 && (evaluated || spent || evaluation.residual >= last) {
+            return Ok(run.end(match (evaluated, spent) {
+                (true, _) => Status::Solved,
+                (_, true) => Status::SweepLimit,
+                (_, false) => Status::Stalled,
+            }));
         }
         last = if changed == 0 { evaluation.residual } else { f64::INFINITY };
         if observe(&round).is_break() {
@@ -259,8 +271,12 @@ pub fn value_iteration<B: Backup + ?Sized>(
     observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
-    // T contracts: but for rounding errors changes always become smaller.
-    greedy_rounds(backend, stop, limits, |_, waited, _| Ok(waited == 2), observe, round)
+    let stuck = |backend: &mut B, waited: u32, size: f64| match backend.uneven() {
+        // T contracts: but for rounding errors changes always become smaller.
+        None => Ok(waited == 2),
+        Some(unit) => may_be_rounding(backend, unit, waited, size),
+    };
+    greedy_rounds(backend, stop, limits, stuck, observe, round)
 }
 
 /// Sweeps that evaluate each policy of modified policy iteration, unless one knows better.
@@ -291,20 +307,26 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
         Ok((backups, partial))
     };
     let stuck = |backend: &mut B, waited: u32, size: f64| {
-        if waited == 0 || !waited.is_multiple_of(PATIENCE) {
-            return Ok(false);
-        }
-        let largest = backend.values()?.into_iter().map(f64::abs).fold(0.0, f64::max);
-        Ok(size <= NOISE * backend.unit() * largest)
+        let unit = backend.unit();
+        may_be_rounding(backend, unit, waited, size)
     };
     greedy_rounds(backend, stop, limits, stuck, observe, round)
 }
 
-/// Rounds of modified policy iteration without smaller changes after which they may be rounding errors.
+/// Rounds without smaller changes after which they may be rounding errors, where changes need not become smaller.
 const PATIENCE: u32 = 32;
 
 /// Changes of this many unit roundoffs of the largest value may be rounding errors.
 const NOISE: f64 = 1024.0;
+
+/// Whether changes of this `size`, the smallest for so many rounds, are of the size of rounding errors.
+fn may_be_rounding<B: Backup + ?Sized>(backend: &mut B, unit: f64, waited: u32, size: f64) -> Result<bool, B::Error> {
+    if waited == 0 || !waited.is_multiple_of(PATIENCE) {
+        return Ok(false);
+    }
+    let largest = backend.values()?.into_iter().map(f64::abs).fold(0.0, f64::max);
+    Ok(size <= NOISE * unit * largest)
+}
 
 /// Rounds of greedy sweeps, each with what follows them, until `stop` is met, `stuck` says that rounding errors keep it from
 /// that, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many followed the

@@ -63,6 +63,8 @@ pub struct Engine<'m, T: Precise> {
     stale: bool,
     /// Whether the next Gauss-Seidel sweep goes back.
     backward: bool,
+    /// The span of changes at which V was last shifted.
+    shifted: f64,
 }
 
 /// V before and after the last sweep, and what has changed in between.
@@ -147,6 +149,21 @@ impl<'m, T: Precise> Engine<'m, T> {
             policy: model.first_policy(),
             stale: false,
             backward: false,
+            shifted: f64::INFINITY,
+        }
+    }
+
+    /// Adds what all values lack alike, where the changes of the last sweep, a Jacobi sweep, tell that it is a good part of
+    /// what they lack: Gauss-Seidel sweeps make that smaller by a factor of γ or so only. V* − V is γ/(1 − γ) times something
+    /// between these changes, and after that γ/(1 − γ) times half their span at most. It is done at spans that are each at
+    /// most half of the one before, so that sweeps converge whatever it does.
+    fn shift(&mut self, least: f64, greatest: f64) {
+        let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma);
+        let shift = middle * gamma / (1.0 - gamma);
+        if middle.abs() > span / 8.0 && span <= self.shifted / 2.0 && shift.is_finite() {
+            self.shifted = span;
+            self.values.old.par_iter_mut().for_each(|value| *value = T::from_f64(value.to_f64() + shift));
+            self.values.known = false;
         }
     }
 
@@ -201,6 +218,7 @@ impl<T: Precise> State for Engine<'_, T> {
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
         self.policy = self.model.first_policy();
         (self.stale, self.projected, self.values.known, self.backward) = (false, None, false, false);
+        self.shifted = f64::INFINITY;
         match initial {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
             None => self.values.old.fill(T::ZERO),
@@ -234,11 +252,10 @@ impl<T: Precise> State for Engine<'_, T> {
 impl<T: Precise> Backup for Engine<'_, T> {
     /// Gauss-Seidel ends with a Jacobi sweep, whose changes tell how far V is from V*; those of its own do not.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
-        let Self { layout, values, .. } = self;
         let mut sweeps = 0;
         if !self.stale {
             // What was evaluated last was another operator.
-            values.known = false;
+            self.values.known = false;
         }
         self.stale = true;
         let bound = match stop {
@@ -249,6 +266,7 @@ impl<T: Precise> Backup for Engine<'_, T> {
         loop {
             if let Order::GaussSeidel { block } = self.order {
                 while sweeps + 1 < max_sweeps {
+                    let Self { layout, values, .. } = self;
                     let change = values.sweep_in_place(&**layout, block.max(1), self.backward);
                     self.backward = !self.backward;
                     sweeps += 1;
@@ -258,14 +276,23 @@ impl<T: Precise> Backup for Engine<'_, T> {
                 }
                 worth_trying /= 4.0;
             }
-            let change = values.sweep(&**layout);
+            let change = self.values.sweep(&*self.layout);
             sweeps += 1;
             // Where no state has actions nothing changes.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
             if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || interrupt::requested() {
+                if matches!((self.order, stop), (Order::GaussSeidel { .. }, Stop::Span(_)))
+                    && !stop.is_met(least, greatest)
+                {
+                    self.shift(least, greatest);
+                }
                 return Ok(Backups { sweeps, least, greatest, fixed: !any });
             }
         }
+    }
+
+    fn uneven(&self) -> Option<f64> {
+        (self.order != Order::Jacobi).then_some(T::UNIT)
     }
 }
 

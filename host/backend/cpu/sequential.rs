@@ -113,6 +113,10 @@ impl<T: Precise> Backup for Sequential<'_, T> {
             }
         }
     }
+
+    fn uneven(&self) -> Option<f64> {
+        Some(T::UNIT)
+    }
 }
 
 #[cfg(test)]

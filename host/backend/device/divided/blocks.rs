@@ -228,4 +228,8 @@ impl<T: Precise, O: Offset, D: Device> Backup for BlockIteration<'_, T, O, D> {
             }
         }
     }
+
+    fn uneven(&self) -> Option<f64> {
+        Some(T::UNIT)
+    }
 }
