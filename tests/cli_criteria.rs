@@ -285,6 +285,91 @@ fn models_are_generated_in_every_format() {
     assert!(printed(folder, &["generate", "forest", "--out", "-", "--to", "drn"], 0).contains("@type: MDP"));
 }
 
+/// What is reported as solved has converged, and the other way round; otherwise the status says why not.
+#[test]
+fn the_status_tells_how_a_run_ended() {
+    let folder = folder_with("detour.json", DETOUR);
+    let folder = folder.path();
+    fs::write(folder.join("huge.json"), DETOUR.replace("3, false", "1.5e308, false")).unwrap();
+    let garnet =
+        "generate garnet --states 10 --actions 3 --branching 3 --ragged --gamma 0.99999 --seed 108 --out slow.json";
+    printed(folder, &garnet.split(' ').collect::<Vec<_>>(), 0);
+    for (arguments, code, status) in [
+        ("detour.json --gamma 0.9", 0, "solved"),
+        ("detour.json --gamma 0.9 --epsilon 1e-15", 1, "stalled"),
+        ("detour.json --gamma 0.99999 --epsilon 1e-15", 1, "stalled"),
+        ("detour.json --gamma 0.9 --epsilon 1e-15 --method krylov", 1, "stalled"),
+        ("detour.json --gamma 0.9 --precision f32 --epsilon 1e-9", 1, "stalled"),
+        ("detour.json --gamma 0.9 --method krylov --precision f32 --epsilon 1e-9", 0, "solved"),
+        ("detour.json --gamma 0.9 --max-sweeps 1", 1, "sweep-limit"),
+        ("detour.json --gamma 0.9 --theta 1e-9 --max-sweeps 2 --method serial", 1, "sweep-limit"),
+        ("detour.json --gamma 0.9 --theta 1e-9 --method serial", 0, "solved"),
+        ("detour.json --gamma 0.9 --max-policies 1 --method serial", 1, "policy-limit"),
+        ("detour.json --gamma 0.9 --tie 2 --method serial", 1, "stalled"),
+        ("huge.json --gamma 0.99", 1, "overflow"),
+        ("huge.json --gamma 0.99 --theta 1 --method serial --max-policies 9", 1, "overflow"),
+        ("detour.json --horizon 3 --epsilon 1e-30", 1, "stalled"),
+        ("detour.json --horizon 3", 0, "solved"),
+        ("detour.json --criterion average --epsilon 1e-30", 1, "stalled"),
+        ("detour.json --criterion average", 0, "solved"),
+        ("slow.json --method gauss-seidel --epsilon 1", 0, "solved"),
+        ("slow.json --method sequential --epsilon 1", 0, "solved"),
+    ] {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let text = printed(folder, &[&["solve"], &words[..], &["--device", "cpu", "--json"]].concat(), code);
+        let found: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&found["status"], &found["converged"]), (&json!(status), &json!(code == 0)), "{arguments}");
+        assert!(code == 0 || !found["notes"].to_string().contains("were enough"), "{arguments}: {}", found["notes"]);
+    }
+    let krylov = ["detour.json", "--gamma", "0.9", "--method", "krylov", "--precision", "f32"];
+    let found = report(folder, &krylov);
+    assert_eq!((&found["precision"], &found["tie"]), (&json!("f64"), &json!(1e-9)));
+    assert!(found["notes"].to_string().contains("krylov computes in f64"), "{found}");
+    let text = printed(folder, &["solve", "detour.json", "--gamma", "0.9", "--tie", "2", "--method", "serial"], 1);
+    assert!(text.contains("actions within --tie 2e0 pass for equal"), "{text}");
+}
+
+/// Four entries of one state add up to a little more than 1, and so may one number: in every format.
+#[test]
+fn rows_may_be_off_by_rounding() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let model = |entries: &str| format!(r#"{{"gamma": 0.5, "P": [[[{entries}], [[1.0, 0, 0, false]]]]}}"#);
+    let split = "[0.8, 0, 1, false], [0.05, 0, 1, false], [0.05, 0, 1, false], [0.1, 0, 1, false]";
+    fs::write(folder.join("split.json"), model(split)).unwrap();
+    fs::write(folder.join("one.json"), model("[1.0000005, 0, 1, false]")).unwrap();
+    for name in ["split.json", "one.json"] {
+        let formats = ["json", "safetensors", "prism", "drn", "npz", "petsc", "umb", "gymnasium"];
+        for format in formats {
+            let out = format!("{name}-{format}.{}", if format == "petsc" { "P.bin" } else { "tra" });
+            printed(folder, &["convert", name, &out, "--to", format], 0);
+            let found = report(folder, &[&out, "--format", format, "--gamma", "0.5"]);
+            assert!((numbers(&found["values"])[0] - 2.0).abs() < 1e-5, "{name} as {format}: {found}");
+        }
+    }
+    for wrong in ["1.000002", "-1e-9", "nan"] {
+        fs::write(folder.join("wrong.json"), model(&format!("[{wrong}, 0, 1, false]"))).unwrap();
+        refuses(folder, &["wrong.json"], &["wrong.json"]);
+    }
+}
+
+/// From each of 60 states on or back to the first by chance, or at once where all of that leads.
+#[test]
+fn ties_with_long_ways_are_solved_soon() {
+    let way = |i: usize| format!("[[[0.5, 0, 0, false], [0.5, {}, 0, false]], [[1, 60, 0, false]]]", i + 1);
+    let states: Vec<String> = (0..60).map(way).collect();
+    let last = "[[[0.5, 61, 3, false], [0.5, 62, 1, false]]], [[[1, 61, 0, false]]], [[[1, 62, 0, false]]]";
+    let folder = folder_with("way.json", &format!(r#"{{"gamma": 1, "P": [{}, {last}]}}"#, states.join(", ")));
+    let folder = folder.path();
+    for (criterion, exact) in [(&["reach", "--goal", "61"][..], 0.5), (&["total"], 2.0)] {
+        let found = report(folder, &[&["way.json", "--criterion"], criterion].concat());
+        assert!((numbers(&found["values"])[0] - exact).abs() < 1e-9, "{found}");
+        assert_eq!((&found["bits"], &found["converged"]), (&json!(128), &json!(true)));
+        let text = solved(folder, &[&["way.json", "--criterion"], criterion].concat());
+        assert!(text.contains("policies evaluated by elimination in 128 bits"), "{text}");
+    }
+}
+
 /// The first Ctrl-C ends the sweeps, with a report and the exit code of an interrupted process.
 #[cfg(unix)]
 #[test]

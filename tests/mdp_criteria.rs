@@ -1,12 +1,16 @@
 //! Reachability, total and average rewards and finite horizons: known values, and random models solved exactly by
 //! enumerating their policies.
 
+#[path = "exact/rational.rs"]
+mod rational;
+
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use rational::{Chain, Value, enumerate};
 use warpkov::backend::cpu::Serial;
 use warpkov::mdp::criterion::{
     Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, backward_on, solve, solve_on,
@@ -422,141 +426,10 @@ fn devices_agree() {
     }
 }
 
-/// A Markov chain with one more state, where the process has ended: dense.
-struct Chain {
-    p: Vec<Vec<f64>>,
-    r: Vec<f64>,
-    /// Whether j can be reached from i, in no steps too.
-    reaches: Vec<Vec<bool>>,
-}
-
-impl Chain {
-    fn new(mdp: &Mdp, rewards: &[f64], policy: &[u32], absorbing: &[bool]) -> Self {
-        let n = mdp.states as usize;
-        let (mut p, mut r) = (vec![vec![0.0; n + 1]; n + 1], vec![0.0; n + 1]);
-        p[n][n] = 1.0;
-        for s in 0..n {
-            if absorbing[s] {
-                p[s][s] = 1.0;
-                continue;
-            }
-            if policy[s] == NO_ACTION {
-                p[s][n] = 1.0;
-                continue;
-            }
-            let row = mdp.choices.first(s) + policy[s] as usize;
-            let (cols, probs) = mdp.transitions.row(row);
-            cols.iter().zip(probs).for_each(|(&col, &prob)| p[s][col as usize] += prob);
-            p[s][n] += mdp.end(row);
-            r[s] = rewards[row];
-        }
-        let mut reaches: Vec<Vec<bool>> = p.iter().map(|row| row.iter().map(|&x| x > 0.0).collect()).collect();
-        (0..=n).for_each(|i| reaches[i][i] = true);
-        for k in 0..=n {
-            for i in 0..=n {
-                for j in 0..=n {
-                    reaches[i][j] |= reaches[i][k] && reaches[k][j];
-                }
-            }
-        }
-        Self { p, r, reaches }
-    }
-
-    fn states(&self) -> std::ops::Range<usize> {
-        0..self.r.len()
-    }
-
-    fn is_recurrent(&self, i: usize) -> bool {
-        self.states().all(|j| !self.reaches[i][j] || self.reaches[j][i])
-    }
-
-    /// x = b + P x on the states that are `inner`, given x on the others.
-    fn solve(&self, inner: impl Fn(usize) -> bool, b: impl Fn(usize) -> f64, outer: impl Fn(usize) -> f64) -> Vec<f64> {
-        let equation = |i: usize| {
-            if !inner(i) {
-                let mut row: Vec<f64> = self.states().map(|j| f64::from(u8::from(i == j))).collect();
-                row.push(outer(i));
-                return row;
-            }
-            let mut row: Vec<f64> = self.states().map(|j| f64::from(u8::from(i == j)) - self.p[i][j]).collect();
-            row.push(b(i));
-            row
-        };
-        eliminate(self.states().map(equation).collect())
-    }
-
-    fn reach(&self, goal: &[bool]) -> Vec<f64> {
-        let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);
-        self.solve(|i| can(i) && !goal[i], |_| 0.0, |i| f64::from(u8::from(goal[i])))
-    }
-
-    /// With goals absorbing; `missed` where they may be missed.
-    fn total(&self, goal: &[bool], missed: f64) -> Vec<f64> {
-        let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);
-        let may_miss = |i: usize| self.states().any(|j| self.reaches[i][j] && !can(j));
-        let mut x = self.solve(|i| !may_miss(i) && !goal[i], |i| self.r[i], |_| 0.0);
-        self.states().filter(|&i| may_miss(i)).for_each(|i| x[i] = missed);
-        x
-    }
-
-    /// For ever; rewards of one sign.
-    fn cumulative(&self) -> Vec<f64> {
-        let pays = |i: usize| self.is_recurrent(i) && self.r[i] != 0.0;
-        let infinite = |i: usize| self.states().find(|&j| self.reaches[i][j] && pays(j));
-        let transient = |i: usize| !self.is_recurrent(i) && infinite(i).is_none();
-        let mut x = self.solve(transient, |i| self.r[i], |_| 0.0);
-        for i in self.states() {
-            if let Some(j) = infinite(i) {
-                x[i] = f64::INFINITY.copysign(self.r[j]);
-            }
-        }
-        x
-    }
-
-    fn gain(&self) -> Vec<f64> {
-        let n = self.r.len();
-        // The stationary distribution of the class of i: μ = μP on it, Σ μ = 1.
-        let of_class = |i: usize| {
-            let class = |j: usize| self.reaches[i][j];
-            let equation = |j: usize| {
-                let mut row: Vec<f64> = match j {
-                    _ if j == i => (0..n).map(|k| f64::from(u8::from(class(k)))).collect(),
-                    _ if class(j) => (0..n)
-                        .map(|k| f64::from(u8::from(j == k)) - self.p[k][j] * f64::from(u8::from(class(k))))
-                        .collect(),
-                    _ => (0..n).map(|k| f64::from(u8::from(j == k))).collect(),
-                };
-                row.push(f64::from(u8::from(j == i)));
-                row
-            };
-            let mu = eliminate(self.states().map(equation).collect());
-            mu.iter().zip(&self.r).map(|(mu, r)| mu * r).sum::<f64>()
-        };
-        self.solve(|i| !self.is_recurrent(i), |_| 0.0, |i| if self.is_recurrent(i) { of_class(i) } else { 0.0 })
-    }
-}
-
-/// Gaussian elimination with partial pivoting; rows are equations with their right-hand side.
-fn eliminate(mut a: Vec<Vec<f64>>) -> Vec<f64> {
-    let n = a.len();
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).unwrap();
-        a.swap(k, pivot);
-        assert!(a[k][k].abs() > 1e-12, "singular");
-        for i in 0..n {
-            if i != k {
-                let (factor, pivot) = (a[i][k] / a[k][k], a[k].clone());
-                a[i].iter_mut().zip(pivot).for_each(|(entry, pivot)| *entry -= factor * pivot);
-            }
-        }
-    }
-    (0..n).map(|k| a[k][n] / a[k][k]).collect()
-}
-
-/// A model of 2 to 6 states with up to 3 actions, some terminal, some rows that end.
+/// A model of 2 to 4 states with up to 3 actions, some terminal, some rows that end.
 fn random(rng: &mut ChaCha8Rng, reward: impl Fn(u32) -> f64) -> Vec<Vec<Row>> {
     let below = |rng: &mut ChaCha8Rng, n: u32| rng.next_u32() % n;
-    let n = 2 + below(rng, 5);
+    let n = 2 + below(rng, 3);
     let state = |rng: &mut ChaCha8Rng| {
         let actions = if below(rng, 10) == 0 { 0 } else { 1 + below(rng, 3) };
         let row = |rng: &mut ChaCha8Rng| {
@@ -577,42 +450,26 @@ fn random(rng: &mut ChaCha8Rng, reward: impl Fn(u32) -> f64) -> Vec<Vec<Row>> {
     (0..n).map(|_| state(rng)).collect()
 }
 
-/// The best of all policies, and the value of one.
-fn enumerate(mdp: &Mdp, value: impl Fn(&[u32]) -> Vec<f64>) -> Vec<f64> {
-    let n = mdp.states as usize;
-    let mut policy = mdp.first_policy();
-    let mut best = value(&policy);
-    loop {
-        let next = (0..n).find(|&s| {
-            let count = mdp.choices.count(s) as u32;
-            if count == 0 {
-                return false;
-            }
-            policy[s] = (policy[s] + 1) % count;
-            policy[s] != 0
-        });
-        if next.is_none() {
-            return best;
-        }
-        for (best, value) in best.iter_mut().zip(value(&policy)) {
-            *best = if mdp.objective == Objective::Maximize { best.max(value) } else { best.min(value) };
-        }
-    }
-}
-
 /// Bounds against all policies, and the value of the policy that came with them.
-fn compare(mdp: &Mdp, criterion: &Criterion, value: impl Fn(&[u32]) -> Vec<f64>, case: u64) {
-    let epsilon = 1e-7;
-    let found = solved(mdp, criterion, epsilon);
-    let (exact, attained) = (enumerate(mdp, &value), value(&found.policy));
-    for s in 0..mdp.states as usize {
-        let (lower, upper) = (found.lower[s], found.upper[s]);
-        let name = format!("case {case}, {criterion:?}, {:?}, state {s}", mdp.objective);
-        // What elimination is off by.
-        let off = 1e-9;
-        assert!(lower - off <= exact[s] && exact[s] <= upper + off, "{name}: {} not in [{lower}, {upper}]", exact[s]);
-        let close = attained[s] == exact[s] || (attained[s] - exact[s]).abs() <= 2.0 * epsilon + off;
-        assert!(close, "{name}: the policy {:?} is worth {}, not {}", found.policy, attained[s], exact[s]);
+fn compare(mdp: &Mdp, criterion: &Criterion, value: impl Fn(&[u32]) -> Vec<Value>, case: u64) {
+    let best = enumerate(mdp, &value);
+    for (epsilon, relative) in [(1e-7, false), (1e-6, true)] {
+        let found = run(mdp, criterion, &Options { epsilon, relative, ..Options::default() }).unwrap();
+        let attained = value(&found.policy);
+        let name = format!("case {case}, {criterion:?}, {:?}, relative {relative}", mdp.objective);
+        assert_eq!(found.status, Status::Solved, "{name}");
+        for s in 0..mdp.states as usize {
+            let (lower, upper, middle) = (found.lower[s], found.upper[s], found.values()[s]);
+            assert!(best[s].is_within(lower, upper), "{name}: {:?} not in [{lower}, {upper}]", best[s]);
+            let (absolute, relative) = if relative { (0.0, epsilon) } else { (epsilon, 0.0) };
+            assert!(best[s].is_near(middle, absolute, relative), "{name}, state {s}: {middle}, not {:?}", best[s]);
+            assert!(
+                attained[s].is_near(middle, 2.0 * absolute, 4.0 * relative),
+                "{name}, state {s}: the policy {:?} is worth {:?}, not {middle}",
+                found.policy,
+                attained[s]
+            );
+        }
     }
 }
 
@@ -633,19 +490,213 @@ fn random_models_agree_with_enumeration() {
             let last = n as u32 - 1;
             let goal: Vec<bool> = (0..=n).map(|s| s == n - 1).collect();
             let none = vec![false; n + 1];
-            let chain = |policy: &[u32], absorbing: &[bool]| Chain::new(&mdp, &rewards, policy, absorbing);
 
-            let reach = |policy: &[u32]| chain(policy, &goal).reach(&goal);
+            let reach = |policy: &[u32]| Chain::new(&mdp, policy, &goal).reach(&goal);
             compare(&mdp, &Criterion::Reach { goal: vec![last] }, reach, case);
             // Who misses the goal has earned or paid without end.
             let idle = (0..rewards.len()).all(|row| rewards[row] == 0.0 || mdp.choices.state_of(row) == n - 1);
             let missed = if idle { f64::INFINITY } else { f64::INFINITY.copysign(sign) };
-            let total = |policy: &[u32]| chain(policy, &goal).total(&goal, missed);
+            let total = |policy: &[u32]| Chain::new(&mdp, policy, &goal).total(&goal, missed);
             compare(&mdp, &Criterion::TotalReward { goal: Some(vec![last]) }, total, case);
-            let cumulative = |policy: &[u32]| chain(policy, &none).cumulative();
+            let cumulative = |policy: &[u32]| Chain::new(&mdp, policy, &none).cumulative();
             compare(&mdp, &Criterion::TotalReward { goal: None }, cumulative, case);
-            let gain = |policy: &[u32]| chain(policy, &none).gain();
+            let gain = |policy: &[u32]| Chain::new(&mdp, policy, &none).gain();
             compare(&mdp, &Criterion::Average, gain, case);
         }
     }
+}
+
+/// A number over many orders of magnitude, of either sign.
+fn wide(rng: &mut ChaCha8Rng) -> f64 {
+    let sign = if rng.next_u32() % 2 == 0 { 1.0 } else { -1.0 };
+    let exponent = f64::from(rng.next_u32() % 1300) / 100.0 - 6.0;
+    sign * 10_f64.powf(exponent)
+}
+
+/// A probability in (0, 1).
+fn chance(rng: &mut ChaCha8Rng) -> f64 {
+    f64::from(1 + rng.next_u32() % 999) / 1000.0
+}
+
+/// Two components of two states each, and two states from where they are reached: their gains cancel, exactly or but for a
+/// part of 10⁻³ to 10⁻¹³. What is relative to values is not relative to gains.
+#[test]
+fn relative_promises_hold_where_gains_cancel() {
+    let epsilon = 1e-6;
+    for case in 0..240 {
+        let mut rng = ChaCha8Rng::seed_from_u64(case);
+        let (q, scale) = (chance(&mut rng), wide(&mut rng));
+        let off = match rng.next_u32() % 3 {
+            0 => 0.0,
+            _ => 10_f64.powi(-3 - (rng.next_u32() % 11) as i32),
+        };
+        // A component of the states i and i + 1, whose gain is about `gain`.
+        let component = |rng: &mut ChaCha8Rng, i: u32, gain: f64| {
+            let (a, b) = (chance(rng), chance(rng));
+            // The stationary distribution is (b, a) / (a + b).
+            let spread = gain * chance(rng);
+            let rewards = [gain + spread * a, gain - spread * b];
+            let row = |p: f64, own: u32, other: u32, reward: f64| {
+                let mut successors = vec![(own, 1.0 - p), (other, p)];
+                successors.sort_by_key(|entry| entry.0);
+                (successors, reward)
+            };
+            let mut states = vec![vec![row(a, i, i + 1, rewards[0])], vec![row(b, i + 1, i, rewards[1])]];
+            if rng.next_u32() % 2 == 0 {
+                // A worse way to stay.
+                states[0].push((vec![(i, 1.0)], gain - gain.abs() / 2.0));
+            }
+            states
+        };
+        let mut states = vec![vec![(vec![(2, q), (4, 1.0 - q)], 0.0)], vec![(vec![(0, 0.5), (1, 0.5)], 0.0)]];
+        states.extend(component(&mut rng, 2, scale));
+        states.extend(component(&mut rng, 4, -scale * q / (1.0 - q) * (1.0 + off)));
+        let mdp = model(Objective::Maximize, &states);
+        let none = vec![false; states.len() + 1];
+        let best = enumerate(&mdp, |policy| Chain::new(&mdp, policy, &none).gain());
+        let options = Options { epsilon, relative: true, ..Options::default() };
+        let found = run(&mdp, &Criterion::Average, &options).unwrap();
+        assert_eq!(found.status, Status::Solved, "case {case}: {:?} to {:?}", found.lower, found.upper);
+        for (s, best) in best.iter().enumerate().take(states.len()) {
+            let value = found.values()[s];
+            assert!(best.is_within(found.lower[s], found.upper[s]), "case {case}, state {s}");
+            assert!(best.is_near(value, 0.0, epsilon), "case {case}, state {s}: {value}, not {best:?}");
+        }
+    }
+}
+
+/// What is earned on the way is lost again, exactly or nearly: then nothing but 0 is near 0. So it is in transitions, in
+/// actions, and on average.
+#[test]
+fn relative_promises_hold_where_totals_cancel() {
+    let epsilon = 1e-6;
+    let mut zeros = 0;
+    for case in 0..120 {
+        let mut rng = ChaCha8Rng::seed_from_u64(case);
+        let (p, q, earned) = (chance(&mut rng), chance(&mut rng), wide(&mut rng));
+        let off = if case % 2 == 0 { 0.0 } else { 10_f64.powi(-((rng.next_u32() % 13) as i32)) };
+        // State 0 earns and stays for 1/(1 − p) steps, state 1 loses at once what it is worth.
+        let p = if case % 4 == 0 { 0.5 } else { p };
+        let states = [
+            vec![(vec![(0, p), (1, 1.0 - p)], earned), (vec![(3, 1.0)], -earned.abs())],
+            vec![(vec![(2, q), (3, 1.0 - q)], -earned / (1.0 - p) * (1.0 + off))],
+            vec![(vec![(2, q), (3, 1.0 - q)], 0.0)],
+            Vec::new(),
+        ];
+        for objective in [Objective::Maximize, Objective::Minimize] {
+            let mdp = model(objective, &states);
+            let none = vec![false; states.len() + 1];
+            let best = enumerate(&mdp, |policy| Chain::new(&mdp, policy, &none).cumulative());
+            let options = Options { epsilon, relative: true, ..Options::default() };
+            let found = run(&mdp, &Criterion::TotalReward { goal: None }, &options).unwrap();
+            assert_eq!(found.status, Status::Solved, "case {case}: {:?} to {:?}", found.lower, found.upper);
+            for (s, best) in best.iter().enumerate().take(states.len()) {
+                zeros += u32::from(found.values()[s] == 0.0 && s == 0);
+                assert!(best.is_within(found.lower[s], found.upper[s]), "case {case}, state {s}");
+                assert!(best.is_near(found.values()[s], 0.0, epsilon), "case {case}, state {s}: {best:?}");
+            }
+        }
+    }
+    assert!(zeros >= 15, "{zeros} values are exactly 0");
+}
+
+/// From each of n states a step leads on or back to the first, each with probability 1/2: 2ⁿ⁺¹ − 2 steps in all, after which
+/// the process is where `leave` leads at once. The states after these are `rest`.
+fn long_way(n: u32, leave: &[Row], rest: Vec<Vec<Row>>) -> Vec<Vec<Row>> {
+    let state = |i: u32| {
+        let on = match i + 1 == n {
+            false => (vec![(0, 0.5), (i + 1, 0.5)], 0.0),
+            true => (vec![(0, 0.5), (n, 0.5)], 0.0),
+        };
+        let on = if i == 0 { (vec![(0, 0.5), (1, 0.5)], 0.0) } else { on };
+        [vec![on], leave.to_vec()].concat()
+    };
+    (0..n).map(state).chain(rest).collect()
+}
+
+/// Optimal policies that tie with some that take 2^N steps, and no others than these.
+#[test]
+fn ways_of_many_steps() {
+    for n in [10, 41, 60, 150] {
+        let win_or_lose = (vec![(n + 1, 0.25), (n + 2, 0.75)], 0.0);
+        let rest = |won: f64| {
+            vec![vec![win_or_lose.clone()], vec![(vec![(n + 1, 1.0)], won)], vec![(vec![(n + 2, 1.0)], 0.0)]]
+        };
+        for leave in [vec![win_or_lose.clone()], Vec::new()] {
+            let check = |criterion: &Criterion, won: f64, objective, exact: f64| {
+                let mdp = model(objective, &long_way(n, &leave, rest(won)));
+                for relative in [false, true] {
+                    let options = Options { epsilon: 1e-9, relative, ..Options::default() };
+                    let found = run(&mdp, criterion, &options).unwrap();
+                    let name = format!("{n} states, {} ways out, {criterion:?}", leave.len());
+                    assert_eq!(found.status, Status::Solved, "{name}");
+                    (0..=n as usize).for_each(|s| assert_holds(&found, s, exact));
+                    assert!(found.sweeps() <= 10_000, "{name}: {} sweeps", found.sweeps());
+                }
+            };
+            for objective in [Objective::Maximize, Objective::Minimize] {
+                check(&Criterion::Reach { goal: vec![n + 1] }, 0.0, objective, 0.25);
+                check(&Criterion::Average, 1.0, objective, 0.25);
+            }
+        }
+        // As a total: 3 at the end, and 1 for each step of the long way if there is no other.
+        for (cost, leave, exact) in
+            [(0.0, vec![(vec![(n, 1.0)], 0.0)], 3.0), (1.0, Vec::new(), 2.0_f64.powi(n as i32 + 1) + 1.0)]
+        {
+            let mut states = long_way(n, &leave, vec![vec![(vec![(n + 1, 1.0)], 3.0)], Vec::new()]);
+            states[..n as usize].iter_mut().for_each(|rows| rows[0].1 = cost);
+            for objective in [Objective::Maximize, Objective::Minimize] {
+                let mdp = model(objective, &states);
+                let options = Options { epsilon: 1e-9, relative: true, ..Options::default() };
+                for goal in [None, Some(vec![n + 1])] {
+                    let found = run(&mdp, &Criterion::TotalReward { goal }, &options).unwrap();
+                    assert_eq!(found.status, Status::Solved, "{n} states, total, {objective:?}");
+                    assert_holds(&found, 0, exact);
+                }
+            }
+        }
+    }
+}
+
+/// Two states that earn 0 and 1, and a long way from each to the other: a component that takes 2^N steps to mix.
+#[test]
+fn components_that_take_long_to_mix() {
+    let n = 60;
+    let way = |first: u32, last: u32| {
+        (0..n).map(move |i| {
+            let next = if i + 1 == n { last } else { first + i + 1 };
+            let mut successors = vec![(first, 0.5), (next, 0.5)];
+            successors.sort_by_key(|entry| entry.0);
+            vec![(successors, f64::from(u8::from(first > 0)))]
+        })
+    };
+    let states: Vec<Vec<Row>> = way(0, n).chain(way(n, 0)).collect();
+    for relative in [false, true] {
+        let options = Options { epsilon: 1e-9, relative, ..Options::default() };
+        let found = run(&model(Objective::Maximize, &states), &Criterion::Average, &options).unwrap();
+        assert_eq!(found.status, Status::Solved);
+        assert_holds(&found, 5, 0.5);
+        assert!(found.sweeps() <= 10_000 && found.bits.is_some(), "{} sweeps", found.sweeps());
+    }
+}
+
+/// Elimination is the way of every device, and ends when it is asked to.
+#[test]
+fn devices_take_the_short_way() {
+    let leave = (vec![(61, 0.25), (62, 0.75)], 0.0);
+    let rest = vec![vec![leave.clone()], vec![(vec![(61, 1.0)], 0.0)], vec![(vec![(62, 1.0)], 0.0)]];
+    let mdp = model(Objective::Maximize, &long_way(60, &[leave], rest));
+    let reach = Criterion::Reach { goal: vec![61] };
+    let found = solve_on(DeviceChoice::Emulated, &mdp, &reach, &Options::default(), &mut |_| ControlFlow::Continue(()));
+    let found = found.unwrap().bounded;
+    assert_eq!((found.status, found.bits), (Status::Solved, Some(128)));
+    assert_holds(&found, 0, 0.25);
+    let mut rounds = 0;
+    let mut stop = |_: &Round| {
+        rounds += 1;
+        if rounds < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let found = solve_on(DeviceChoice::Cpu, &mdp, &reach, &Options::default(), &mut stop).unwrap().bounded;
+    assert_eq!(found.status, Status::Interrupted);
+    assert_holds(&found, 0, 0.25);
 }

@@ -127,6 +127,12 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
 }
 
 impl Quotient {
+    /// The state of the quotient that a state belongs to; `None` where it is settled.
+    #[must_use]
+    pub fn target(&self, state: u32) -> Option<u32> {
+        Some(self.of_state[state as usize]).filter(|&target| target != SETTLED)
+    }
+
     /// Values of the model's states: that of their quotient state, or what they are settled at.
     pub fn values(&self, quotient: &[f64], settled: impl Fn(usize) -> f64) -> Vec<f64> {
         let value = |(state, &target): (usize, &u32)| match target {

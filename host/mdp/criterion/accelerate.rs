@@ -12,7 +12,7 @@
 
 use rayon::prelude::*;
 
-use super::{Ended, Error, Session};
+use super::{Allowance, Ended, Error, Session};
 use crate::mdp::solve::{Backup, Stop};
 
 /// Differences that are combined.
@@ -21,11 +21,11 @@ const ORDER: usize = 8;
 /// Changes of this many units in the last place of the largest value may be rounding errors.
 const NOISE: f64 = 1024.0;
 
-/// Greedy sweeps until ‖ΔV‖∞ < `theta` or none of `budget` are left.
+/// Greedy sweeps until ‖ΔV‖∞ < `theta` or the `allowance` ends.
 pub(super) fn sweep<E: std::error::Error>(
     backend: &mut dyn Backup<Error = E>,
     theta: f64,
-    budget: &mut u64,
+    allowance: &mut Allowance,
     session: &mut Session<E>,
 ) -> Result<Ended, Error<E>> {
     /// k at first and at most.
@@ -34,13 +34,19 @@ pub(super) fn sweep<E: std::error::Error>(
     let (mut together, mut lowest) = (SWEEPS.0, f64::INFINITY);
     let mut seen = vec![backend.values().map_err(Error::Backend)?];
     loop {
-        let ended = some(backend, stop, together, budget, session)?;
-        if ended != Ended::Limit || *budget == 0 {
+        let ended = some(backend, stop, together, allowance, session)?;
+        if ended != Ended::Limit {
+            return Ok(ended);
+        }
+        if let Some(ended) = allowance.ended() {
             return Ok(ended);
         }
         let mut mean = backend.values().map_err(Error::Backend)?;
-        let ended = some(backend, stop, 1, budget, session)?;
-        if ended != Ended::Limit || *budget == 0 {
+        let ended = some(backend, stop, 1, allowance, session)?;
+        if ended != Ended::Limit {
+            return Ok(ended);
+        }
+        if let Some(ended) = allowance.ended() {
             return Ok(ended);
         }
         let next = backend.values().map_err(Error::Backend)?;
@@ -54,7 +60,7 @@ pub(super) fn sweep<E: std::error::Error>(
         let mut after = before;
         if let Some(values) = extrapolated(&seen) {
             backend.reset(Some(&values)).map_err(Error::Backend)?;
-            let ended = some(backend, stop, 1, budget, session)?;
+            let ended = some(backend, stop, 1, allowance, session)?;
             if ended != Ended::Limit {
                 return Ok(ended);
             }
@@ -77,18 +83,18 @@ pub(super) fn sweep<E: std::error::Error>(
     }
 }
 
-/// `count` sweeps, or fewer where `stop` is met or the budget is spent.
+/// `count` sweeps, or fewer where `stop` is met or the allowance ends.
 fn some<E: std::error::Error>(
     backend: &mut dyn Backup<Error = E>,
     stop: Stop,
     count: u64,
-    budget: &mut u64,
+    allowance: &mut Allowance,
     session: &mut Session<E>,
 ) -> Result<Ended, Error<E>> {
-    let given = count.min(*budget);
+    let given = allowance.now(count);
     let mut left = given;
     let ended = session.sweep(backend, stop, &mut left)?;
-    *budget -= given - left;
+    allowance.spend(given - left);
     Ok(ended)
 }
 

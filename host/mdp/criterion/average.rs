@@ -10,15 +10,21 @@
 //! model of one component, and of states that every policy leaves for it, is solved as it stands. In others each component
 //! is solved for its gain, all at once, and the gain of the model is a total reward: who stays in a component is paid its
 //! gain (de Alfaro 1997; Ashok et al., *Value Iteration for Long-Run Average Reward in MDPs*, 2017).
+//!
+//! Gains of components can cancel: a relative error is one of the values that come of them, not of the gains themselves. So
+//! the values are looked at, and gains found anew where they are not close enough.
 
 use rayon::prelude::*;
 
-use super::proper::{self, Policies};
+use super::direct::gain::Gain;
+use super::direct::model::{Model, expected};
+use super::direct::{self, Big, Halt, Numbers, Settled, Verdict, Work, size};
+use super::proper::{self, Policies, Source};
 use super::total::reward_size;
-use super::{Bounded, Ended, Error, Session, middle, radius, signed};
-use crate::mdp::graph::{Graph, NO_COMPONENT, NO_ROW};
+use super::{Allowance, Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
+use crate::mdp::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::model::{CHUNK, Mdp};
-use crate::mdp::quotient::{Builder, Plan, actions};
+use crate::mdp::quotient::{Builder, Plan, Quotient, actions};
 use crate::mdp::solve::{Status, Stop};
 
 /// τ: a step is one of the model with this probability. A power of two less 1 − τ, another, is exact.
@@ -30,59 +36,304 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 pub(super) fn solve<E: std::error::Error>(graph: &Graph, session: &mut Session<E>) -> Result<Bounded, Error<E>> {
     let mdp = graph.mdp();
     let states = mdp.states as usize;
-    let sign = mdp.objective.sign();
-    let rewards: Vec<f64> = mdp.expected_rewards().iter().map(|r| sign * r).collect();
     let components = graph.end_components(|_| true);
     let may_end = graph.can_reach(&(0..=states).map(|v| graph.rows(v).is_empty()).collect::<Vec<_>>(), |_| true);
-
-    if components.count == 1 && !may_end.contains[..states].contains(&true) {
-        let parts = Parts::new(graph, &rewards, 1, |_| Some(0), |_| true)?;
-        let found = parts.solve(session)?;
-        let (lower, upper) = signed(mdp.objective, vec![found.lower[0]; states], vec![found.upper[0]; states]);
-        let policy = actions(graph, found.rows.into_iter());
-        let bias = Some(found.bias.iter().map(|h| sign * h).collect());
-        return Ok(Bounded { bias, ..session.bounded(lower, upper, policy, found.status) });
-    }
+    let single = components.count == 1 && !may_end.contains[..states].contains(&true);
+    let run = Average { graph, components: &components, single };
+    let mut parts = Parts::new(&run)?;
 
     // Half of ε is for the gains of components, half for the way there.
     let asked = session.options;
-    session.options.epsilon /= 2.0;
-    let part = |state: usize| Some(components.of_state[state]).filter(|&part| part != NO_COMPONENT);
-    let parts = Parts::new(graph, &rewards, components.count as usize, part, |row| components.inside[row])?;
-    let gains = parts.solve(session)?;
-    let bounds = || gains.lower.iter().zip(&gains.upper);
-    let pay: Vec<f64> = bounds().map(|(&lower, &upper)| middle(lower, upper)).collect();
-    if asked.relative {
-        let smallest = pay.iter().map(|g| g.abs()).filter(|&g| g > 0.0).fold(f64::INFINITY, f64::min);
-        session.options.relative = false;
-        session.options.epsilon *= if smallest.is_finite() { smallest } else { 1.0 };
+    if !single {
+        session.options.epsilon /= 2.0;
     }
-    let open: Vec<bool> = (0..states).map(|state| !graph.rows(state).is_empty()).collect();
-    let plan = Plan {
-        graph,
-        open: &open,
-        allowed: &vec![true; mdp.rows()],
-        components: &components,
-        stay: Some(&pay),
-        reward: |_| 0.0,
-        reward_size: pay.iter().map(|g| g.abs()).fold(0.0, f64::max),
-    };
-    let quotient = plan.quotient()?;
-    let found = proper::solve(&quotient, Policies::Proper, session)?;
+    let Bounded { lower, upper, policy, bias, status, .. } = run.solve(&mut parts, asked, session)?;
     session.options = asked;
+    Ok(Bounded { bias, ..session.bounded(lower, upper, policy, status) })
+}
 
-    // Who is paid, is paid once.
-    let off = bounds().map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max);
-    let mut lower = quotient.values(&found.lower, |_| 0.0);
-    let mut upper = quotient.values(&found.upper, |_| 0.0);
-    for state in (0..states).filter(|&state| open[state]) {
-        lower[state] = (lower[state] - off).next_down();
-        upper[state] = (upper[state] + off).next_up();
+/// What is solved.
+struct Average<'a> {
+    graph: &'a Graph<'a>,
+    components: &'a EndComponents,
+    /// Whether there is one component, which every policy gets to: then all states are solved as one.
+    single: bool,
+}
+
+impl Average<'_> {
+    /// The component whose gain a state has part in.
+    fn part(&self, state: usize) -> Option<u32> {
+        match self.single {
+            true => Some(0),
+            false => Some(self.components.of_state[state]).filter(|&part| part != NO_COMPONENT),
+        }
     }
-    let (lower, upper) = signed(mdp.objective, lower, upper);
-    let policy = quotient.policy(graph, &components, &found.rows, |state| gains.rows[state], |_| NO_ROW);
-    let status = if gains.status == Status::Solved { found.status } else { gains.status };
-    Ok(session.bounded(lower, upper, policy, status))
+
+    /// Whether a row stays in its component.
+    fn stays(&self, row: usize) -> bool {
+        self.single || self.components.inside[row]
+    }
+
+    fn solve<E: std::error::Error>(
+        &self,
+        parts: &mut Parts,
+        asked: super::Options,
+        session: &mut Session<E>,
+    ) -> Result<Bounded, Error<E>> {
+        /// How often gains are found anew.
+        const ATTEMPTS: usize = 4;
+        let mdp = self.graph.mdp();
+        let entries = mdp.transitions.nnz();
+        let mut allowance = Allowance::new(session.options.max_sweeps);
+        let mut attempt = 0;
+        let mut numbers = Numbers::FIRST;
+        loop {
+            let gains = parts.solve(&mut allowance, session)?;
+            if gains.ended == Ended::Slow {
+                let operations = allowance.operations(entries);
+                let direct = self.eliminate(&gains.rows, asked, &mut numbers, operations, session)?;
+                if let Some(direct) = direct.filter(|direct| direct.status != Status::Stalled) {
+                    session.eliminated(numbers, &direct.lower, &direct.upper);
+                    return Ok(direct);
+                }
+                allowance.double();
+                continue;
+            }
+            attempt += 1;
+            let found = match self.single {
+                true => self.of_one(&gains),
+                false => self.of_all(&gains, session)?,
+            };
+            let status = match found.unsettled(&asked).next() {
+                None if found.status == Status::Stalled => Status::Solved,
+                Some(_) if found.status == Status::Solved => Status::Stalled,
+                _ => found.status,
+            };
+            if status != Status::Stalled {
+                return Ok(Bounded { status, ..found });
+            }
+            let close = attempt < ATTEMPTS && gains.ended == Ended::Met && !self.single;
+            let Some(smallest) = smallest(&found).filter(|_| close) else {
+                let direct = self.eliminate(&gains.rows, asked, &mut numbers, OPERATIONS, session)?;
+                let better = |direct: &Bounded| direct.status != status || direct.error() <= found.error();
+                let Some(direct) = direct.filter(better) else { return Ok(Bounded { status, ..found }) };
+                session.eliminated(numbers, &direct.lower, &direct.upper);
+                return Ok(direct);
+            };
+            let closer = if asked.relative { asked.epsilon * smallest / 4.0 } else { asked.epsilon / 4.0 };
+            let before = if session.options.relative { f64::INFINITY } else { session.options.epsilon };
+            session.options.relative = false;
+            session.options.epsilon = closer.min(before / 8.0);
+        }
+    }
+
+    /// The solution where all states have the same gain.
+    fn of_one(&self, gains: &Gains) -> Bounded {
+        let mdp = self.graph.mdp();
+        let states = mdp.states as usize;
+        let (lower, upper) = (vec![gains.lower[0]; states], vec![gains.upper[0]; states]);
+        let (lower, upper) = signed(mdp.objective, lower, upper);
+        let policy = actions(self.graph, gains.rows.iter().copied());
+        let sign = mdp.objective.sign();
+        let bias = Some(gains.bias.iter().map(|h| sign * h).collect());
+        Bounded { bias, ..unnoted(lower, upper, policy, gains.ended.status()) }
+    }
+
+    /// The solution where gains differ: the total of what is paid for staying in components.
+    fn of_all<E: std::error::Error>(&self, gains: &Gains, session: &mut Session<E>) -> Result<Bounded, Error<E>> {
+        let (graph, mdp) = (self.graph, self.graph.mdp());
+        let states = mdp.states as usize;
+        let bounds = || gains.lower.iter().zip(&gains.upper);
+        let pay: Vec<f64> = bounds().map(|(&lower, &upper)| middle(lower, upper)).collect();
+        let options = session.options;
+        if options.relative {
+            let smallest = pay.iter().map(|g| g.abs()).filter(|&g| g > 0.0).fold(f64::INFINITY, f64::min);
+            session.options.relative = false;
+            session.options.epsilon *= if smallest.is_finite() { smallest } else { 1.0 };
+        }
+        let quotient = self.quotient(&pay)?;
+        let component = self.component_of(&quotient);
+        let stay = |state: usize, numbers: Numbers| numbers.of(pay[component[state]]);
+        let source = Source { graph, reward: &|_, _, _| (Big::ZERO, Big::ZERO), stay: &stay };
+        let found = proper::solve(&quotient, &source, Policies::Proper, session)?;
+        session.options = options;
+
+        // Who is paid, is paid once.
+        let off = bounds().map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max);
+        let mut lower = quotient.values(&found.lower, |_| 0.0);
+        let mut upper = quotient.values(&found.upper, |_| 0.0);
+        for state in (0..states).filter(|&state| !graph.rows(state).is_empty()) {
+            lower[state] = (lower[state] - off).next_down();
+            upper[state] = (upper[state] + off).next_up();
+        }
+        let (lower, upper) = signed(mdp.objective, lower, upper);
+        let policy = quotient.policy(graph, self.components, &found.rows, |state| gains.rows[state], |_| NO_ROW);
+        let status = if gains.ended == Ended::Met { found.status } else { gains.ended.status() };
+        Ok(unnoted(lower, upper, policy, status))
+    }
+
+    /// Components merged, where it earns `pay` to stay.
+    fn quotient<E: std::error::Error>(&self, pay: &[f64]) -> Result<Quotient, Error<E>> {
+        let (graph, mdp) = (self.graph, self.graph.mdp());
+        let open: Vec<bool> = (0..mdp.states as usize).map(|state| !graph.rows(state).is_empty()).collect();
+        let plan = Plan {
+            graph,
+            open: &open,
+            allowed: &vec![true; mdp.rows()],
+            components: self.components,
+            stay: Some(pay),
+            reward: |_| 0.0,
+            reward_size: pay.iter().map(|g| g.abs()).fold(0.0, f64::max),
+        };
+        Ok(plan.quotient()?)
+    }
+
+    /// The component of each state of the quotient; 0 where it is none.
+    fn component_of(&self, quotient: &Quotient) -> Vec<usize> {
+        let mut component = vec![0; quotient.mdp.as_ref().map_or(0, |mdp| mdp.states as usize)];
+        for (state, &part) in self.components.of_state.iter().enumerate().filter(|(_, part)| **part != NO_COMPONENT) {
+            if let Some(target) = quotient.target(state as u32) {
+                component[target as usize] = part as usize;
+            }
+        }
+        component
+    }
+
+    /// The solution by elimination, in `operations` at most; from the policy that takes `rows` in its components. `None` where
+    /// that is too much.
+    fn eliminate<E: std::error::Error>(
+        &self,
+        rows: &[usize],
+        asked: super::Options,
+        numbers: &mut Numbers,
+        operations: f64,
+        session: &mut Session<E>,
+    ) -> Result<Option<Bounded>, Error<E>> {
+        let (graph, mdp) = (self.graph, self.graph.mdp());
+        if mdp.transitions.nnz() > direct::ENTRIES {
+            return Ok(None);
+        }
+        let count = if self.single { 1 } else { self.components.count as usize };
+        let mut members = vec![Vec::new(); count];
+        (0..mdp.states as usize).for_each(|state| {
+            if let Some(part) = self.part(state) {
+                members[part as usize].push(state);
+            }
+        });
+        let quotient = if self.single { None } else { Some(self.quotient(&vec![0.0; count])?) };
+        let mut rows = rows.to_vec();
+        let mut found: Option<Bounded> = None;
+        {
+            let mut stop = || session.asks_to_stop();
+            let mut work = Work::new(operations, &mut stop);
+            loop {
+                let mut least = 0;
+                match self.exactly(&members, quotient.as_ref(), &mut rows, *numbers, &mut work) {
+                    Ok((lower, upper, policy, bias)) => {
+                        let Settled { lower, upper, verdict } = direct::settle(&lower, &upper, mdp, &asked, *numbers);
+                        let status = if verdict == Verdict::Met { Status::Solved } else { Status::Stalled };
+                        let (lower, upper) = signed(mdp.objective, lower, upper);
+                        found = Some(Bounded { bias, ..unnoted(lower, upper, policy, status) });
+                        match verdict {
+                            Verdict::More(bits) => least = bits,
+                            Verdict::Met | Verdict::Enough => break,
+                        }
+                    }
+                    Err(Halt::Coarse | Halt::Improper) => {}
+                    Err(Halt::Spent) => break,
+                    Err(Halt::Interrupted) => {
+                        let nothing = |bound: f64| vec![bound; mdp.states as usize];
+                        let (lower, upper) = (nothing(f64::NEG_INFINITY), nothing(f64::INFINITY));
+                        let policy = || actions(graph, rows.iter().copied());
+                        let known = found.unwrap_or_else(|| unnoted(lower, upper, policy(), Status::Interrupted));
+                        found = Some(Bounded { status: Status::Interrupted, ..known });
+                        break;
+                    }
+                }
+                *numbers = numbers.finer(least);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bounds of all gains in numbers of so many bits, to be maximised, with a policy, and the bias where they are all the same.
+    fn exactly(
+        &self,
+        members: &[Vec<usize>],
+        quotient: Option<&Quotient>,
+        rows: &mut [usize],
+        numbers: Numbers,
+        work: &mut Work,
+    ) -> Result<Exactly, Halt> {
+        let (graph, mdp) = (self.graph, self.graph.mdp());
+        let states = mdp.states as usize;
+        let sign = mdp.objective.sign();
+        let reward = |row: usize, sum: &Big, numbers: Numbers| expected(mdp, row, sign, sum, numbers);
+        let mut number = vec![0; states];
+        let mut gains = Vec::with_capacity(members.len());
+        for states in members {
+            (0..).zip(states).for_each(|(own, &state)| number[state] = own);
+            let within = |row: usize| self.stays(row);
+            let origin: Vec<usize> = states.iter().flat_map(|&s| graph.rows(s).filter(|&row| within(row))).collect();
+            work.spend(4 * origin.iter().map(|&row| mdp.transitions.row(row).0.len() + 1).sum::<usize>(), numbers)?;
+            let model = Model::of_part(graph, states, &number, &within, numbers, &reward);
+            let start = |(own, &state): (usize, &usize)| {
+                let all = model.rows_of(own);
+                all.clone().find(|&row| origin[row] == rows[state]).unwrap_or(all.start)
+            };
+            let policy: Vec<usize> = states.iter().enumerate().map(start).collect();
+            let gain = direct::gain::solve(&model, &policy, work)?;
+            for (&state, &row) in states.iter().zip(&gain.rows) {
+                rows[state] = origin[row];
+            }
+            gains.push(gain);
+        }
+        let Some(quotient) = quotient else {
+            let Some(Gain { lower, upper, bias, .. }) = gains.pop() else { return Err(Halt::Coarse) };
+            let bias = bias.iter().map(|h| sign * h.to_f64().value()).collect();
+            let policy = actions(graph, rows.iter().copied());
+            return Ok((vec![lower; states], vec![upper; states], policy, Some(bias)));
+        };
+        let half = numbers.of(0.5);
+        let pay: Vec<Big> = gains.iter().map(|gain| (&gain.lower + &gain.upper) * &half).collect();
+        // Half the width, and what the middle is off by.
+        let width =
+            |gain: &Gain| (&gain.upper - &gain.lower) + numbers.error(4) * (size(&gain.lower) + size(&gain.upper));
+        let off = gains.iter().map(width).fold(Big::ZERO, Big::max);
+        let component = self.component_of(quotient);
+        let stay = |state: usize, _: Numbers| pay[component[state]].clone();
+        let nothing = |_: usize, _: &Big, _: Numbers| (Big::ZERO, Big::ZERO);
+        work.spend(4 * mdp.transitions.nnz(), numbers)?;
+        let model = Model::of_quotient(quotient, graph, numbers, &nothing, &stay);
+        let first: Vec<usize> = (0..model.states()).map(|state| model.first[state]).collect();
+        let found = direct::proper::solve(&model, &first, work)?;
+        let moved = |bounds: &[Big], off: &Big| -> Vec<Big> {
+            let values = (0..states).map(|state| match quotient.target(state as u32) {
+                Some(target) => &bounds[target as usize] + off,
+                None => Big::ZERO,
+            });
+            values.collect()
+        };
+        let (lower, upper) = (moved(&found.lower, &-&off), moved(&found.upper, &off));
+        let policy = quotient.policy(graph, self.components, &found.rows, |state| rows[state], |_| NO_ROW);
+        Ok((lower, upper, policy, None))
+    }
+}
+
+/// A solution without what the session has noted.
+fn unnoted(lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
+    let (rounds, looks) = (Vec::new(), Vec::new());
+    Bounded { lower, upper, policy, bias: None, status, bits: None, rounds, looks }
+}
+
+/// Bounds, a policy, and the bias if there is one for all states.
+type Exactly = (Vec<Big>, Vec<Big>, Vec<u32>, Option<Vec<f64>>);
+
+/// The smallest magnitude of a value that is not known to be 0; `None` where one may be.
+fn smallest(found: &Bounded) -> Option<f64> {
+    let bounds = found.lower.iter().zip(&found.upper).filter(|(lower, upper)| **lower != 0.0 || **upper != 0.0);
+    let of_value = |(&lower, &upper): (&f64, &f64)| (lower > 0.0 || upper < 0.0).then(|| lower.abs().min(upper.abs()));
+    bounds.map(of_value).try_fold(f64::INFINITY, |least, size| Some(size?.min(least))).filter(|size| size.is_finite())
 }
 
 /// Disjoint parts of a model that no row leaves, each of one gain, made aperiodic.
@@ -97,6 +348,10 @@ struct Parts {
     count: usize,
     /// The states of the model.
     states: usize,
+    /// h of each state, once there is one.
+    values: Option<Vec<f64>>,
+    /// What every row of a part earns, where that is the same: it is the gain.
+    constant: Vec<Option<f64>>,
     /// Operations behind a Q-factor, at most, and magnitudes behind a reward.
     terms: f64,
     reward_size: f64,
@@ -111,27 +366,35 @@ struct Gains {
     bias: Vec<f64>,
     /// Per state of the model.
     rows: Vec<usize>,
-    status: Status,
+    ended: Ended,
 }
 
 impl Parts {
-    fn new<E: std::error::Error>(
-        graph: &Graph,
-        rewards: &[f64],
-        count: usize,
-        part_of: impl Fn(usize) -> Option<u32>,
-        within: impl Fn(usize) -> bool,
-    ) -> Result<Self, Error<E>> {
-        let mdp = graph.mdp();
+    fn new<E: std::error::Error>(run: &Average) -> Result<Self, Error<E>> {
+        let (graph, mdp) = (run.graph, run.graph.mdp());
         let states = mdp.states as usize;
+        let sign = mdp.objective.sign();
+        let rewards: Vec<f64> = mdp.expected_rewards().iter().map(|r| sign * r).collect();
+        let count = if run.single { 1 } else { run.components.count as usize };
         let (state, part): (Vec<usize>, Vec<u32>) =
-            (0..states).filter_map(|state| Some((state, part_of(state)?))).unzip();
+            (0..states).filter_map(|state| Some((state, run.part(state)?))).unzip();
+        let mut constant = vec![None; count];
+        for (&state, &part) in state.iter().zip(&part) {
+            for row in graph.rows(state).filter(|&row| run.stays(row)) {
+                // Sums of products would be rounded.
+                let exact = mdp.rewards_of(row).all(|r| r == 0.0);
+                let reward = if exact { rewards[row] } else { f64::NAN };
+                let constant: &mut Option<f64> = &mut constant[part as usize];
+                *constant = Some(constant.map_or(reward, |other| if other == reward { other } else { f64::NAN }));
+            }
+        }
+        let constant = constant.into_iter().map(|reward| reward.filter(|reward| reward.is_finite())).collect();
         let mut number = vec![0; states];
         (0..).zip(&state).for_each(|(own, &state)| number[state] = own);
         let (mut builder, mut entries) = (Builder::default(), Vec::new());
         let (mut origin, mut longest) = (Vec::new(), 0);
         for (own, &state) in (0..).zip(&state) {
-            for row in graph.rows(state).filter(|&row| within(row)) {
+            for row in graph.rows(state).filter(|&row| run.stays(row)) {
                 let (cols, probs) = mdp.transitions.row(row);
                 let sum: f64 = probs.iter().sum();
                 let moves = cols.iter().zip(probs).filter(|(_, p)| **p > 0.0);
@@ -145,10 +408,16 @@ impl Parts {
         }
         let mdp = if origin.is_empty() { None } else { Some(builder.finish()?) };
         let terms = (3 * longest + 8) as f64;
-        Ok(Self { mdp, origin, state, part, count, states, terms, reward_size: reward_size(graph) })
+        let (values, reward_size) = (None, reward_size(graph));
+        Ok(Self { mdp, origin, state, part, count, states, values, constant, terms, reward_size })
     }
 
-    fn solve<E: std::error::Error>(&self, session: &mut Session<E>) -> Result<Gains, Error<E>> {
+    /// Sweeps from where the last ones ended, until gains are close enough or the allowance ends.
+    fn solve<E: std::error::Error>(
+        &mut self,
+        allowance: &mut Allowance,
+        session: &mut Session<E>,
+    ) -> Result<Gains, Error<E>> {
         /// Sweeps between two looks at the bounds.
         const SWEEPS: std::ops::Range<u32> = 16..1024;
         let mut gains = Gains {
@@ -156,18 +425,22 @@ impl Parts {
             upper: vec![f64::INFINITY; self.count],
             bias: vec![0.0; self.states],
             rows: vec![NO_ROW; self.states],
-            status: Status::Solved,
+            ended: Ended::Met,
         };
+        let mut last = self.values.take();
         let Some(mdp) = &self.mdp else { return Ok(gains) };
         let options = session.options;
         let mut backend = session.make(mdp)?;
-        let (mut budget, mut at_most) = (options.max_sweeps, SWEEPS.start);
+        if last.is_some() {
+            backend.reset(last.as_deref()).map_err(Error::Backend)?;
+        }
+        let mut at_most = SWEEPS.start;
         let stop =
             if self.count == 1 && !options.relative { Stop::Span(TAU * options.epsilon) } else { Stop::Change(0.0) };
         loop {
-            let at_most_now = u32::try_from(budget).unwrap_or(u32::MAX).min(at_most).max(1);
-            let done = backend.backup(stop, at_most_now).map_err(Error::Backend)?;
-            budget = budget.saturating_sub(u64::from(done.sweeps));
+            let now = u32::try_from(allowance.now(u64::from(at_most))).unwrap_or(u32::MAX).max(1);
+            let done = backend.backup(stop, now).map_err(Error::Backend)?;
+            allowance.spend(u64::from(done.sweeps));
             at_most = (2 * at_most).min(SWEEPS.end);
             let mut values = backend.values().map_err(Error::Backend)?;
 
@@ -181,26 +454,26 @@ impl Parts {
             let interrupted = session.push(done.sweeps, done.residual()).is_break();
             session.look(&gains.lower, &gains.upper);
             let bounds = || gains.lower.iter().zip(&gains.upper);
-            let within = |(&lower, &upper): (&f64, &f64)| {
-                let scale = if options.relative { lower.abs().min(upper.abs()) } else { 1.0 };
-                radius(lower, upper) <= options.epsilon * scale
-            };
             let widest = bounds().map(|(lower, upper)| upper - lower).fold(0.0, f64::max);
-            let ended = if bounds().all(within) {
-                Some(Status::Solved)
+            let ended = if bounds().all(|(&lower, &upper)| options.is_met(lower, upper)) {
+                Some(Ended::Met)
             } else if interrupted {
-                Some(Ended::Interrupted.status())
-            } else if budget == 0 {
-                Some(Ended::Limit.status())
-            } else {
+                Some(Ended::Interrupted)
+            } else if widest <= 4.0 * seen.error {
                 // Half of the width, or more, are rounding errors.
-                (widest <= 4.0 * seen.error).then_some(Status::Stalled)
+                Some(Ended::Stalled)
+            } else {
+                allowance.ended()
             };
-            if let Some(status) = ended {
-                return Ok(Gains { status, ..gains });
-            }
             backend.reset(Some(&values)).map_err(Error::Backend)?;
+            last = Some(values);
+            if let Some(ended) = ended {
+                gains.ended = ended;
+                break;
+            }
         }
+        self.values = last;
+        Ok(gains)
     }
 
     /// Bounds of the gains, and the rows of the best Q-factors.
@@ -243,6 +516,11 @@ impl Parts {
         }
         seen.lower.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_down());
         seen.upper.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_up());
+        for (part, &reward) in self.constant.iter().enumerate() {
+            if let Some(reward) = reward {
+                (seen.lower[part], seen.upper[part]) = (reward, reward);
+            }
+        }
         seen
     }
 

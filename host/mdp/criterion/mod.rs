@@ -10,6 +10,9 @@
 //! Undiscounted sweeps do not contract, and a small change between two of them says nothing of the distance to the
 //! fixed point. Here they only propose values; bounds are proven from the model, in `f64` with all rounding errors
 //! accounted for, whichever backend proposed them.
+//!
+//! Where sweeps take too long, or `f64` is too short, policies are improved by Howard's method and evaluated by elimination,
+//! in as many bits as it takes (`direct`). V* is always that of the model whose rows are divided by their sums.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -21,6 +24,7 @@ use super::validate::Invalid;
 
 mod accelerate;
 mod average;
+mod direct;
 mod horizon;
 mod place;
 mod proper;
@@ -77,6 +81,18 @@ pub struct Options {
     pub max_sweeps: u64,
 }
 
+impl Options {
+    /// Whether the number in the middle of these bounds is as close to whatever is between them as it is to be. What may be
+    /// 0 and something else has no relative error.
+    #[must_use]
+    pub fn is_met(&self, lower: f64, upper: f64) -> bool {
+        let least = if lower <= 0.0 && upper >= 0.0 { 0.0 } else { lower.abs().min(upper.abs()) };
+        let allowed = if self.relative { self.epsilon * least } else { self.epsilon };
+        let radius = radius(lower, upper);
+        radius == 0.0 || radius <= allowed
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self { epsilon: 1e-6, relative: false, max_sweeps: 100_000_000 }
@@ -96,6 +112,8 @@ pub struct Bounded {
     pub bias: Option<Vec<f64>>,
     /// [`Solved`](Status::Solved) where the bounds are as close as they were asked to be.
     pub status: Status,
+    /// Bits of the numbers in which policies were evaluated by elimination; `None` where sweeps were enough.
+    pub bits: Option<u32>,
     /// What was swept.
     pub rounds: Vec<Round>,
     /// What was known after some of the sweeps. Where parts of a model are solved one after the other, of the part at hand.
@@ -129,6 +147,12 @@ impl Bounded {
     #[must_use]
     pub fn sweeps(&self) -> u64 {
         sweeps(&self.rounds)
+    }
+
+    /// The states whose bounds are too far apart for what was asked, in order.
+    pub fn unsettled(&self, options: &Options) -> impl Iterator<Item = usize> {
+        let bounds = self.lower.iter().zip(&self.upper).enumerate();
+        bounds.filter(|(_, (lower, upper))| !options.is_met(**lower, **upper)).map(|(state, _)| state)
     }
 }
 
@@ -201,7 +225,7 @@ pub fn solve<'a, E: std::error::Error>(
     observe: &'a mut Observe<'a>,
 ) -> Result<Bounded, Error<E>> {
     let mut session = Session::new(*options, make, observe);
-    match criterion {
+    let mut found = match criterion {
         Criterion::Reach { goal } => {
             let graph = Graph::new(mdp);
             reach::solve(&graph, &members(mdp, goal)?, &mut session)
@@ -213,7 +237,12 @@ pub fn solve<'a, E: std::error::Error>(
         }
         Criterion::Average => average::solve(&Graph::new(mdp), &mut session),
         Criterion::Horizon(steps) => horizon::solve(mdp, *steps, &mut session),
+    }?;
+    // Whatever was proven on the way: what is promised is looked up in what is returned.
+    if found.status == Status::Solved && found.unsettled(options).next().is_some() {
+        found.status = Status::Stalled;
     }
+    Ok(found)
 }
 
 /// States as a set of vertices.
@@ -237,6 +266,7 @@ struct Session<'a, E> {
     start: Instant,
     rounds: Vec<Round>,
     looks: Vec<Look>,
+    bits: Option<u32>,
     /// Sweeps between two looks at the observer.
     chunk: u32,
 }
@@ -252,14 +282,72 @@ enum Ended {
     Stalled,
     /// The observer asked to stop.
     Interrupted,
+    /// It is time to try something else.
+    Slow,
 }
+
+/// How many sweeps may be done.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// In all.
+    left: u64,
+    /// Before policies are evaluated by elimination instead.
+    patience: u64,
+    /// How many these were at first.
+    period: u64,
+    /// Until now.
+    done: u64,
+}
+
+impl Allowance {
+    fn new(sweeps: u64) -> Self {
+        /// Sweeps of small models take less than a millisecond.
+        const FIRST: u64 = 1024;
+        Self { left: sweeps, patience: FIRST, period: FIRST, done: 0 }
+    }
+
+    /// How many of `count` may be done now.
+    fn now(&self, count: u64) -> u64 {
+        count.min(self.left).min(self.patience)
+    }
+
+    fn spend(&mut self, sweeps: u64) {
+        self.left -= sweeps.min(self.left);
+        self.patience -= sweeps.min(self.patience);
+        self.done += sweeps;
+    }
+
+    /// Why no more sweeps may be done now.
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Self { left: 0, .. } => Some(Ended::Limit),
+            Self { patience: 0, .. } => Some(Ended::Slow),
+            _ => None,
+        }
+    }
+
+    /// Twice as many sweeps as before.
+    fn double(&mut self) {
+        self.period = self.period.saturating_mul(2);
+        self.patience = self.period;
+    }
+
+    /// Operations that elimination may take of a model with these entries: about as long as the sweeps that are done.
+    fn operations(&self, entries: usize) -> f64 {
+        const LEAST: f64 = 262_144.0;
+        LEAST.max(self.done as f64 * entries as f64 / 64.0)
+    }
+}
+
+/// Operations that elimination may take where `f64` is too short: a few seconds.
+const OPERATIONS: f64 = 33_554_432.0;
 
 impl Ended {
     fn status(self) -> Status {
         match self {
             Self::Met => Status::Solved,
             Self::Limit => Status::SweepLimit,
-            Self::Stalled => Status::Stalled,
+            Self::Stalled | Self::Slow => Status::Stalled,
             Self::Interrupted => Status::Interrupted,
         }
     }
@@ -267,7 +355,16 @@ impl Ended {
 
 impl<'a, E: std::error::Error> Session<'a, E> {
     fn new(options: Options, make: &'a dyn Make<Error = E>, observe: &'a mut Observe<'a>) -> Self {
-        Self { make, observe, options, start: Instant::now(), rounds: Vec::new(), looks: Vec::new(), chunk: 64 }
+        Self {
+            make,
+            observe,
+            options,
+            start: Instant::now(),
+            rounds: Vec::new(),
+            looks: Vec::new(),
+            bits: None,
+            chunk: 64,
+        }
     }
 
     fn make<'m>(&self, mdp: &'m Mdp) -> Result<Boxed<'m, E>, Error<E>>
@@ -307,7 +404,20 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     /// The solution, with what the session has noted.
     fn bounded(&mut self, lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
         let (rounds, looks) = (std::mem::take(&mut self.rounds), std::mem::take(&mut self.looks));
-        Bounded { lower, upper, policy, bias: None, status, rounds, looks }
+        Bounded { lower, upper, policy, bias: None, status, bits: self.bits, rounds, looks }
+    }
+
+    /// Notes bounds that were found by elimination.
+    fn eliminated(&mut self, numbers: direct::Numbers, lower: &[f64], upper: &[f64]) {
+        self.bits = Some(numbers.bits as u32);
+        self.look(lower, upper);
+    }
+
+    /// Whether the observer asks to stop, while nothing is swept.
+    fn asks_to_stop(&mut self) -> bool {
+        let none = Round { round: 0, sweeps: 0, residual: f64::INFINITY, changed: None, seconds: 0.0 };
+        let last = self.rounds.last().copied().unwrap_or(none);
+        (self.observe)(&Round { sweeps: 0, seconds: self.start.elapsed().as_secs_f64(), ..last }).is_break()
     }
 
     /// Notes some sweeps, and asks whether to go on.

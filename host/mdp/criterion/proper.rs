@@ -16,6 +16,9 @@
 //! guess is shaped by the weighted norm in which T contracts (Bertsekas & Tsitsiklis, *An Analysis of Stochastic Shortest
 //! Path Problems*, 1991), so that the proof needs no sweeps of its own.
 //!
+//! Where the process goes on for long the weights are large, and a proof in `f64` proves little; and sweeps take as long. Then
+//! policies are evaluated by elimination, and the same is proven in more bits (`direct`).
+//!
 //! # Rounding
 //! A Q-factor of a row of n entries, less V(s), is off by at most ku/(1 − ku) of its terms' magnitudes, with u = 2⁻⁵³ and
 //! k = n + 3 and as many operations more as have made the model's entries what they are; a reward has gone through twice
@@ -24,7 +27,9 @@
 
 use rayon::prelude::*;
 
-use super::{Ended, Error, Session, accelerate, radius};
+use super::direct::model::{Model, Reward};
+use super::direct::{self, Big, Halt, Numbers, Settled, Verdict, Work};
+use super::{Allowance, Ended, Error, OPERATIONS, Session, accelerate, widest};
 use crate::mdp::graph::Graph;
 use crate::mdp::model::{CHUNK, Mdp};
 use crate::mdp::quotient::{Builder, Quotient, Rounding};
@@ -51,9 +56,19 @@ pub(super) enum Policies {
     SomeProper,
 }
 
+/// What a quotient was made of.
+pub(super) struct Source<'a> {
+    pub graph: &'a Graph<'a>,
+    /// What rows earn.
+    pub reward: &'a Reward<'a>,
+    /// What it earns to stay in the component of a state of the quotient.
+    pub stay: &'a dyn Fn(usize, Numbers) -> Big,
+}
+
 /// Solves a quotient.
 pub(super) fn solve<E: std::error::Error>(
     quotient: &Quotient,
+    source: &Source,
     policies: Policies,
     session: &mut Session<E>,
 ) -> Result<Proper, Error<E>> {
@@ -62,10 +77,11 @@ pub(super) fn solve<E: std::error::Error>(
     };
     let options = session.options;
     let mut backend = session.make(mdp)?;
-    let (mut budget, mut theta) = (options.max_sweeps, options.epsilon);
+    let (mut allowance, mut theta) = (Allowance::new(options.max_sweeps), options.epsilon);
     let mut weights: Option<Vec<f64>> = None;
+    let mut attempt = Attempt { numbers: Numbers::FIRST, rows: Vec::new() };
     loop {
-        let ended = accelerate::sweep(&mut *backend, theta, &mut budget, session)?;
+        let mut ended = accelerate::sweep(&mut *backend, theta, &mut allowance, session)?;
         let values = backend.values().map_err(Error::Backend)?;
         // Relative to the smallest value, what is asked for is absolute.
         let sizes = || values.par_iter().map(|v| v.abs());
@@ -75,29 +91,112 @@ pub(super) fn solve<E: std::error::Error>(
 
         // The weights of the round before often do.
         let mut found = weights.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights));
-        if !found.as_ref().is_some_and(|found| found.bounds.is_within(options.epsilon, options.relative)) {
-            let steps = steps(mdp, &values, epsilon, policies, session)?;
+        if !found.as_ref().is_some_and(|found| found.bounds.is_within(session)) {
+            let (steps, last) = steps(mdp, &values, epsilon, policies, &mut allowance, session)?;
+            ended = if ended == Ended::Met { last } else { ended };
             found = steps.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
             weights = steps.or(weights);
         }
         let unknown = || Proof { bounds: Proper::unknown(mdp), slack: f64::MIN_POSITIVE };
         let Proof { bounds: mut found, slack } = found.unwrap_or_else(unknown);
         session.look(&found.lower, &found.upper);
-        if found.is_within(options.epsilon, options.relative) {
+        if found.is_within(session) {
             return Ok(found);
-        }
-        if ended != Ended::Met {
-            return Ok(Proper { status: ended.status(), ..found });
         }
         // Changes smaller than what is allowed for rounding would prove no more.
         let floor = slack;
-        if theta <= floor || !floor.is_finite() {
-            found.status = Status::Stalled;
-            return Ok(found);
+        if ended == Ended::Met && (theta <= floor || !floor.is_finite()) {
+            ended = Ended::Stalled;
         }
-        let longest = weights.as_deref().map_or(8.0, |weights| weights.iter().copied().fold(1.0, f64::max));
-        theta = (theta / 8.0).min(epsilon / (2.0 * longest)).max(floor);
+        if matches!(ended, Ended::Slow | Ended::Stalled) {
+            let operations =
+                if ended == Ended::Slow { allowance.operations(mdp.transitions.nnz()) } else { OPERATIONS };
+            if attempt.rows.is_empty() {
+                attempt.rows = greedy(mdp, &values);
+            }
+            let direct = eliminate(quotient, source, &mut attempt, operations, session);
+            // As long as sweeps may come closer they go on.
+            let better = |direct: &Proper| ended == Ended::Stalled && direct.error() <= found.error();
+            if let Some(direct) = direct.filter(|direct| direct.status != Status::Stalled || better(direct)) {
+                session.eliminated(attempt.numbers, &direct.lower, &direct.upper);
+                return Ok(direct);
+            }
+        }
+        match ended {
+            Ended::Slow => allowance.double(),
+            Ended::Met => {
+                let longest = weights.as_deref().map_or(8.0, |weights| weights.iter().copied().fold(1.0, f64::max));
+                theta = (theta / 8.0).min(epsilon / (2.0 * longest)).max(floor);
+            }
+            _ => {
+                found.status = ended.status();
+                return Ok(found);
+            }
+        }
     }
+}
+
+/// Where elimination ended last.
+struct Attempt {
+    numbers: Numbers,
+    /// A row per state.
+    rows: Vec<usize>,
+}
+
+/// The rows of the largest Q-factors.
+fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<usize> {
+    let factors = factors(mdp, values);
+    let best = |state: usize| {
+        let rows = mdp.choices.rows(state).map(|row| (factors[row], row));
+        rows.reduce(|best, next| if next.0 > best.0 { next } else { best }).map_or(0, |(_, row)| row)
+    };
+    (0..mdp.states as usize).map(best).collect()
+}
+
+/// Solves a quotient by elimination, in `operations` at most.
+fn eliminate<E: std::error::Error>(
+    quotient: &Quotient,
+    source: &Source,
+    attempt: &mut Attempt,
+    operations: f64,
+    session: &mut Session<E>,
+) -> Option<Proper> {
+    let mdp = quotient.mdp.as_ref().filter(|mdp| mdp.transitions.nnz() <= direct::ENTRIES)?;
+    let Attempt { numbers, rows } = attempt;
+    let options = session.options;
+    let mut found: Option<Proper> = None;
+    {
+        let mut stop = || session.asks_to_stop();
+        let mut work = Work::new(operations, &mut stop);
+        loop {
+            let made = work
+                .spend(4 * mdp.transitions.nnz(), *numbers)
+                .map(|()| Model::of_quotient(quotient, source.graph, *numbers, source.reward, source.stay));
+            let mut least = 0;
+            match made.and_then(|model| direct::proper::solve(&model, rows, &mut work)) {
+                Ok(bounds) => {
+                    let settled = direct::settle(&bounds.lower, &bounds.upper, source.graph.mdp(), &options, *numbers);
+                    rows.clone_from(&bounds.rows);
+                    let Settled { lower, upper, verdict } = settled;
+                    let status = if verdict == Verdict::Met { Status::Solved } else { Status::Stalled };
+                    found = Some(Proper { lower, upper, rows: bounds.rows, status });
+                    match verdict {
+                        Verdict::More(bits) => least = bits,
+                        Verdict::Met | Verdict::Enough => break,
+                    }
+                }
+                Err(Halt::Coarse | Halt::Improper) => {}
+                Err(Halt::Spent) => break,
+                Err(Halt::Interrupted) => {
+                    let known = found.unwrap_or_else(|| Proper::unknown(mdp));
+                    found = Some(Proper { status: Status::Interrupted, ..known });
+                    break;
+                }
+            }
+            *numbers = numbers.finer(least);
+        }
+    }
+    found
 }
 
 impl Proper {
@@ -112,24 +211,26 @@ impl Proper {
         }
     }
 
-    fn is_within(&self, epsilon: f64, relative: bool) -> bool {
-        let bounds = self.lower.par_iter().zip(&self.upper);
-        bounds.all(|(&lower, &upper)| {
-            let scale = if relative { lower.abs().min(upper.abs()) } else { 1.0 };
-            radius(lower, upper) <= epsilon * scale
-        })
+    fn is_within<E>(&self, session: &Session<E>) -> bool {
+        let options = session.options;
+        self.lower.par_iter().zip(&self.upper).all(|(&lower, &upper)| options.is_met(lower, upper))
+    }
+
+    fn error(&self) -> f64 {
+        widest(&self.lower, &self.upper)
     }
 }
 
 /// Expected numbers of steps to the end, at most, by rows within `eta` of the best: w with w − max Σ P w > ½ on these. `None`
-/// where they need not end.
+/// where they need not end, or do not within the allowance; and how the sweeps ended.
 fn steps<E: std::error::Error>(
     mdp: &Mdp,
     values: &[f64],
     mut eta: f64,
     policies: Policies,
+    allowance: &mut Allowance,
     session: &mut Session<E>,
-) -> Result<Option<Vec<f64>>, Error<E>> {
+) -> Result<(Option<Vec<f64>>, Ended), Error<E>> {
     /// How often to halve η twice before giving up.
     const ATTEMPTS: usize = 16;
     for _ in 0..ATTEMPTS {
@@ -139,20 +240,29 @@ fn steps<E: std::error::Error>(
             continue;
         }
         let mut backend = session.make(&near)?;
-        let mut budget = session.options.max_sweeps;
-        accelerate::sweep(&mut *backend, 0.5, &mut budget, session)?;
-        return Ok(Some(backend.values().map_err(Error::Backend)?));
+        // As many sweeps again as over values.
+        let left = session.options.max_sweeps;
+        let mut own = Allowance { left, patience: allowance.period, done: 0, ..*allowance };
+        let ended = accelerate::sweep(&mut *backend, 0.5, &mut own, session)?;
+        allowance.done += own.done;
+        let weights = backend.values().map_err(Error::Backend)?;
+        return Ok((Some(weights), ended));
     }
-    Ok(None)
+    Ok((None, Ended::Met))
 }
 
-/// The rows whose Q-factors are within `eta` of the best of their state; each earns 1.
-fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Result<Mdp, Error<E>> {
+/// Q-factors of all rows.
+fn factors(mdp: &Mdp, values: &[f64]) -> Vec<f64> {
     let factor = |row: usize| {
         let (cols, probs) = mdp.transitions.row(row);
         cols.iter().zip(probs).fold(mdp.action_reward(row), |sum, (&col, p)| sum + p * values[col as usize])
     };
-    let factors: Vec<f64> = (0..mdp.rows()).into_par_iter().with_min_len(CHUNK).map(factor).collect();
+    (0..mdp.rows()).into_par_iter().with_min_len(CHUNK).map(factor).collect()
+}
+
+/// The rows whose Q-factors are within `eta` of the best of their state; each earns 1.
+fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Result<Mdp, Error<E>> {
+    let factors = factors(mdp, values);
     let (mut builder, mut entries) = (Builder::default(), Vec::new());
     for state in 0..mdp.states as usize {
         let rows = mdp.choices.rows(state);

@@ -4,7 +4,8 @@
 //! going where it is 1, and ends where it is 0. To maximise, end components are merged, for a process could stay in one
 //! for ever and be promised every value; to minimise there are none left, for staying in one is to avoid the set.
 
-use super::proper::{self, Policies};
+use super::direct::{Big, Numbers, size};
+use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
 use crate::mdp::graph::{EndComponents, Graph, NO_ROW};
 use crate::mdp::model::Objective;
@@ -45,7 +46,15 @@ pub(super) fn solve<E: std::error::Error>(
     let quotient =
         Plan { graph, open: &open, allowed: &allowed, components: &components, stay: None, reward, reward_size: 0.0 }
             .quotient()?;
-    let found = proper::solve(&quotient, Policies::Proper, session)?;
+    let arrived = |row: usize, _: &Big, numbers: Numbers| {
+        let (cols, probs) = mdp.transitions.row(row);
+        let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, &p)| numbers.of(p));
+        let reward = arrived.fold(Big::ZERO, |sum, p| sum + p) * numbers.of(sign);
+        let magnitude = size(&reward);
+        (reward, magnitude)
+    };
+    let source = Source { graph, reward: &arrived, stay: &|_, _| Big::ZERO };
+    let found = proper::solve(&quotient, &source, Policies::Proper, session)?;
 
     let settled = |state: usize| if one[state] { sign } else { 0.0 };
     let (lower, upper) = (quotient.values(&found.lower, settled), quotient.values(&found.upper, settled));

@@ -47,6 +47,9 @@ struct Record<'a> {
     compute_seconds: f64,
     /// What no value is further from the optimal one than.
     error: Number,
+    /// Bits of the numbers in which policies were evaluated by elimination, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bits: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
     rounds: &'a [Round],
@@ -88,29 +91,58 @@ impl<'a> Report<'a> {
     /// let them be.
     #[must_use]
     pub fn converged(&self) -> bool {
-        let bounded = &self.solved.bounded;
-        let horizon = matches!(self.criterion, Criterion::Horizon(_));
-        bounded.status == Status::Solved && (!horizon || bounded.error() <= self.options.epsilon)
+        self.status() == Status::Solved
     }
 
     /// How the run ended.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.solved.bounded.status
+        let bounded = &self.solved.bounded;
+        match bounded.status {
+            Status::Solved if bounded.unsettled(self.options).next().is_some() => Status::Stalled,
+            status => status,
+        }
     }
 
     /// One sentence on how the run ended.
     fn outcome(&self) -> String {
-        let sweeps = self.solved.bounded.sweeps();
+        let bounded = &self.solved.bounded;
+        let sweeps = bounded.sweeps();
+        let after = match bounded.bits {
+            Some(bits) => format!("{sweeps} sweeps, and policies evaluated by elimination in {bits} bits"),
+            None => format!("{sweeps} sweeps"),
+        };
         match self.status() {
-            Status::Interrupted => format!("Interrupted after {sweeps} sweeps."),
-            _ if self.converged() => format!("Values converged after {sweeps} sweeps."),
+            Status::Interrupted => format!("Interrupted after {after}."),
+            Status::Solved => format!("Values converged after {after}."),
             Status::SweepLimit | Status::PolicyLimit => {
-                format!("Not converged: the bounds were still too far apart after {sweeps} sweeps.")
+                format!("Not converged: the bounds were still too far apart after {after}.")
             }
-            Status::Solved | Status::Stalled => {
-                format!("Not solved to ε = {:e}: rounding errors of f64 are larger.", self.options.epsilon)
+            Status::Stalled | Status::Overflow => self.unsolved(),
+        }
+    }
+
+    /// One sentence on what is missing.
+    fn unsolved(&self) -> String {
+        let Options { epsilon, relative, .. } = *self.options;
+        let bounded = &self.solved.bounded;
+        let bounds = |state: usize| (bounded.lower[state], bounded.upper[state]);
+        let mut around =
+            bounded.unsettled(self.options).filter(|&state| bounds(state).0 <= 0.0 && bounds(state).1 >= 0.0);
+        match around.next().filter(|_| relative) {
+            Some(state) => {
+                let ((lower, upper), others) = (bounds(state), around.count());
+                let others = match others {
+                    0 => String::new(),
+                    1 => ", and that of 1 more state likewise".to_owned(),
+                    others => format!(", and those of {others} more states likewise"),
+                };
+                format!(
+                    "Not solved to ε = {epsilon:e} |V*|: the value of state {state} is between {lower:e} and {upper:e}{others}; \
+                     what may be 0 has no relative error."
+                )
             }
+            None => format!("Not solved to ε = {epsilon:e}: rounding errors of f64 are larger."),
         }
     }
 
@@ -153,7 +185,7 @@ impl Summary for Report<'_> {
             Start { state, value: of(values), lower: of(&bounded.lower), upper: of(&bounded.upper) }
         };
         let record = Record {
-            status: bounded.status,
+            status: self.status(),
             converged: self.converged(),
             criterion: criterion.name(),
             objective: mdp.objective,
@@ -171,6 +203,7 @@ impl Summary for Report<'_> {
             sweeps: bounded.sweeps(),
             compute_seconds: self.elapsed.as_secs_f64(),
             error: Number(bounded.error()),
+            bits: bounded.bits,
             init: starts(mdp).map(start).collect(),
             rounds: &bounded.rounds,
             policy: with_solution.then_some(Actions(&bounded.policy)),

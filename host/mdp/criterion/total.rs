@@ -9,7 +9,9 @@
 //!   to be at the goal. Every policy that does not end now pays without bound.
 //! - *Both*. The sum is defined if every policy reaches the goal; or without one, if no component has rewards.
 
-use super::proper::{self, Policies};
+use super::direct::model::expected;
+use super::direct::{Big, Numbers};
+use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
 use crate::mdp::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::model::Objective;
@@ -78,7 +80,9 @@ pub(super) fn solve<E: std::error::Error>(
         reward_size: reward_size(graph),
     }
     .quotient()?;
-    let found = proper::solve(&quotient, policies, session)?;
+    let earned = |row: usize, sum: &Big, numbers: Numbers| expected(mdp, row, sign, sum, numbers);
+    let source = Source { graph, reward: &earned, stay: &|_, _| Big::ZERO };
+    let found = proper::solve(&quotient, &source, policies, session)?;
 
     let settled = |state: usize| if finite[state] { 0.0 } else { infinity };
     let (lower, upper) = (quotient.values(&found.lower, settled), quotient.values(&found.upper, settled));
