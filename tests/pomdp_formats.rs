@@ -500,7 +500,7 @@ fn vectors_are_read_back() {
     let (tiger, policy) = (model(TIGER), policy());
     for format in [Format::Alpha, Format::PolicyXml] {
         let mut text = Vec::new();
-        let written = Policy { vectors: &policy, model: None, name: "<tiger>" };
+        let written = Policy { vectors: &policy, model: None, name: "<tiger>", stages: &[] };
         formats::write_policy_to(&mut text, format, written).unwrap();
         for asked in [Some(format), None] {
             assert_eq!(formats::read_vectors_from(&text[..], "m", asked, Some(&tiger)).unwrap(), policy, "{format}");
@@ -508,7 +508,7 @@ fn vectors_are_read_back() {
         assert!(formats::write_to(io::sink(), format, &tiger).is_err());
     }
     let mut text = Vec::new();
-    formats::write_policy_to(&mut text, Format::Alpha, Policy { vectors: &policy, model: None, name: "" }).unwrap();
+    formats::write_policy_to(&mut text, Format::Alpha, Policy { vectors: &policy, model: None, name: "", stages: &[] }).unwrap();
     assert_eq!(str::from_utf8(&text).unwrap(), "0\n-1.001 0.30000000000000004\n\n1\n-100 10\n\n2\n10 -100\n\n");
 }
 
@@ -546,7 +546,7 @@ fn numbers_of_xml_stand_between_blanks() {
     let mut policy = AlphaVectors::new(2);
     policy.push(1, &[1.5, -2.0]);
     let mut text = Vec::new();
-    formats::write_policy_to(&mut text, Format::PolicyXml, Policy { vectors: &policy, model: None, name: "m" })
+    formats::write_policy_to(&mut text, Format::PolicyXml, Policy { vectors: &policy, model: None, name: "m", stages: &[] })
         .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("<Vector action=\"1\" obsValue=\"0\">1.5 -2 </Vector>"), "{text}");
@@ -612,10 +612,10 @@ fn the_graph_of_a_policy() {
 
     let graph = PolicyGraph::new(&tiger, &vectors).unwrap();
     assert_eq!(graph.next, next.map(|next| Some(next as u32)));
-    assert_eq!((graph.start, &graph.actions[..], &graph.reached[..]), (0, &actions[..], &[true; 5][..]));
+    assert_eq!((&graph.starts[..], &graph.actions[..], &graph.reached[..]), (&[0][..], &actions[..], &[true; 5][..]));
     let write = |format| {
         let mut text = Vec::new();
-        let policy = Policy { vectors: &vectors, model: Some(&tiger), name: "" };
+        let policy = Policy { vectors: &vectors, model: Some(&tiger), name: "", stages: &[] };
         formats::write_policy_to(&mut text, format, policy).unwrap();
         String::from_utf8(text).unwrap()
     };
@@ -805,7 +805,7 @@ fn parts_that_are_seen_are_kept() {
     (0..6)
         .for_each(|i| vectors.push(i % rover.actions(), &(0..rover.states()).map(|s| value(i, s)).collect::<Vec<_>>()));
     let mut text = Vec::new();
-    let policy = Policy { vectors: &vectors, model: Some(&rover), name: "rover" };
+    let policy = Policy { vectors: &vectors, model: Some(&rover), name: "rover", stages: &[] };
     formats::write_policy_to(&mut text, Format::PolicyXml, policy).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains(&format!("vectorLength=\"{length}\" numObsValue=\"{parts}\"")), "{text}");

@@ -16,6 +16,7 @@ use warpkov::pomdp::backup::Backup;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::generate::{Aloha, FourByThree, Layout, Maintenance, Maze, RockSample, Tag, Tiger};
 use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::simulate::{Options, Simulator};
 use warpkov::pomdp::solve::bounds::{blind, fib, mdp, qmdp};
 use warpkov::pomdp::solve::exact::incremental_pruning;
@@ -464,4 +465,103 @@ fn cores_do_not_matter() {
         (end.lower.to_bits(), end.upper.to_bits(), end.vectors, end.beliefs)
     });
     assert_eq!(ends[0], ends[1]);
+}
+
+/// The bounds of a horizon hold the exact value, that of incremental pruning, and the plan is worth its vectors.
+#[test]
+fn horizons_have_their_values() {
+    let undiscounted = |model: Pomdp| {
+        let process = Mdp { gamma: 1.0, ..model.process.clone() };
+        Pomdp { process, ..model }
+    };
+    let tiger = Tiger::default().generate().unwrap();
+    let grid = FourByThree::default().generate().unwrap();
+    for (model, horizons) in
+        [(undiscounted(tiger.clone()), [1, 2, 5, 8]), (tiger, [1, 3, 6, 8]), (undiscounted(grid), [1, 2, 3, 4])]
+    {
+        for horizon in horizons {
+            let limits = Limits { gap: 1e-6, ..Limits::default() };
+            let options = SolveOptions { horizon: Some(horizon), limits, ..SolveOptions::default() };
+            let solution = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(solution.status, Status::Gap);
+            let end = *solution.end();
+            let exact = reference_value(&model, horizon, &model.start);
+            assert!(end.lower <= exact + 1e-9 && exact <= end.upper + 1e-9, "{horizon}: {end:?}, {exact}");
+            assert_eq!(solution.stages.len(), horizon as usize);
+            // Each plan by what follows it.
+            let rewards = model.expected_rewards();
+            let count = model.observation_count as usize;
+            for (stage, pair) in solution.stages.windows(2).enumerate() {
+                for plan in 0..pair[0].vectors.len() {
+                    let action = pair[0].vectors.actions[plan];
+                    let next = &pair[0].next[plan * count..(plan + 1) * count];
+                    for state in 0..model.states() {
+                        let (successors, probs) = model.successors(state, action);
+                        let future: f64 = successors
+                            .iter()
+                            .zip(probs)
+                            .map(|(&s, p)| {
+                                let (seen, chances) = model.observed(action, s);
+                                let value = |(&o, q): (&u32, &f64)| {
+                                    q * pair[1].vectors.vector(next[o as usize] as usize)[s as usize]
+                                };
+                                p * seen.iter().zip(chances).map(value).sum::<f64>()
+                            })
+                            .sum();
+                        let worth = rewards[(state * model.actions() + action) as usize] + model.gamma() * future;
+                        let own = pair[0].vectors.vector(plan)[state as usize];
+                        assert!((own - worth).abs() <= 1e-9 * (1.0 + worth.abs()), "{stage} {plan}: {own} {worth}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// max over actions, for each observation again: no vectors.
+fn reference_value(model: &Pomdp, horizon: u32, belief: &Belief) -> f64 {
+    let rewards = model.expected_rewards();
+    let mut best = f64::NEG_INFINITY;
+    for action in 0..if horizon == 0 { 0 } else { model.actions() } {
+        let mut value = model.reward(&rewards, belief, action);
+        Projection::default().each(model, belief, action, |_, prob, after| {
+            value += model.gamma() * prob * reference_value(model, horizon - 1, &after);
+        });
+        best = best.max(value);
+    }
+    if horizon == 0 { 0.0 } else { best }
+}
+
+/// Two states, which are always seen, also at the start: staying in one earns 1, and in the other nothing, and the action tells which
+/// of them it expects. Not to know the first one would cost.
+const SEEN: &str = r#"<pomdpx version="1.0"><Discount>0.95</Discount><Variable>
+    <StateVar vnamePrev="x0" vnameCurr="x1" fullyObs="true"><NumValues>2</NumValues></StateVar>
+    <ActionVar vname="a"><NumValues>2</NumValues></ActionVar><RewardVar vname="r"/></Variable>
+    <InitialStateBelief><CondProb><Var>x0</Var><Parent>null</Parent><Parameter type="TBL">
+    <Entry><Instance>-</Instance><ProbTable>uniform</ProbTable></Entry></Parameter></CondProb></InitialStateBelief>
+    <StateTransitionFunction><CondProb><Var>x1</Var><Parent>a x0</Parent><Parameter type="TBL">
+    <Entry><Instance>* - -</Instance><ProbTable>uniform</ProbTable></Entry></Parameter></CondProb></StateTransitionFunction>
+    <RewardFunction><Func><Var>r</Var><Parent>a x0</Parent><Parameter type="TBL">
+    <Entry><Instance>a0 s0</Instance><ValueTable>1</ValueTable></Entry>
+    <Entry><Instance>a1 s1</Instance><ValueTable>1</ValueTable></Entry></Parameter></Func></RewardFunction></pomdpx>"#;
+
+/// What is fully observed is so before the first action, too: 1 in every step is 20, and not knowing at first would be 19.5.
+#[test]
+fn what_is_seen_is_seen_at_the_start() {
+    let model = warpkov::pomdp::io::read_from(SEEN.as_bytes(), "seen", None).unwrap();
+    for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+        let options = SolveOptions { device, ..SolveOptions::default() };
+        let solution = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        let end = *solution.end();
+        assert!(end.lower <= 20.0 + 1e-9 && 20.0 <= end.upper + 1e-9 && end.gap() <= 1e-3, "{device}: {end:?}");
+        let simulated = Simulator::new(&model, &solution.vectors, &Options { episodes: 50, ..Options::default() }).unwrap();
+        let found = simulated.evaluate(&|| false).unwrap();
+        assert!((found.mean - 20.0).abs() < 1e-3, "{found:?}");
+        let bound = verify(&model, &solution.vectors, 1e-6, 32, &|| false).unwrap();
+        assert!((bound.value - 20.0).abs() < 2e-3 && (bound.attained - 20.0).abs() < 1e-3, "{bound:?}");
+    }
+    let options = SolveOptions { horizon: Some(7), ..SolveOptions::default() };
+    let solution = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    let exact = (1.0 - 0.95_f64.powi(7)) / 0.05;
+    assert!((solution.end().lower - exact).abs() < 1e-3, "{:?}", solution.end());
 }

@@ -180,6 +180,7 @@ impl From<warpkov::pomdp::solve::Error> for Error {
     fn from(error: warpkov::pomdp::solve::Error) -> Self {
         match error {
             warpkov::pomdp::solve::Error::Process(error) => Self::Solve(error),
+            error => Self::Usage(error.to_string()),
         }
     }
 }

@@ -223,13 +223,6 @@ impl Pomdp {
         parts.into_values().map(known).collect()
     }
 
-    /// What is known at the start in a state that b₀ allows.
-    #[must_use]
-    pub fn start_in(&self, state: u32) -> Belief {
-        let has = |(_, belief): &(f64, Belief)| belief.states.binary_search(&state).is_ok();
-        self.starts().into_iter().find(has).map_or_else(|| Belief::at(state), |(_, belief)| belief)
-    }
-
     /// Whether no action leads out of a state.
     #[must_use]
     pub fn is_absorbing(&self, state: u32) -> bool {

@@ -129,6 +129,8 @@ pub struct Simulator<'m> {
     model: &'m Pomdp,
     vectors: Vectors,
     horizon: u32,
+    /// What may be known at the start.
+    starts: Vec<(f64, Belief)>,
     /// States in which nothing happens any more.
     ends: Vec<bool>,
     seed: u64,
@@ -181,7 +183,7 @@ impl<'m> Simulator<'m> {
         let ends = (0..model.states()).into_par_iter().map(ended).collect();
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
         let vectors = Vectors::new(policy);
-        Ok(Self { model, vectors, horizon, ends, seed: options.seed, episodes: options.episodes, largest })
+        Ok(Self { model, vectors, horizon, starts: model.starts(), ends, seed: options.seed, episodes: options.episodes, largest })
     }
 
     /// Runs all episodes, on all cores. Once `stop` says yes, those count that were run by then, up to the first that was not; `None`
@@ -224,8 +226,11 @@ impl<'m> Simulator<'m> {
         mut show: impl FnMut(&Step) -> ControlFlow<()>,
     ) -> bool {
         let mut random = random(self.seed, episode);
-        let mut belief = self.model.start.clone();
-        let mut state = one_of((&belief.states, &belief.probs), &mut random);
+        let start = &self.model.start;
+        let mut state = one_of((&start.states, &start.probs), &mut random);
+        // What is seen of the state is known from the start.
+        let has = |(_, belief): &&(f64, Belief)| belief.states.binary_search(&state).is_ok();
+        let mut belief = self.starts.iter().find(has).map_or_else(|| Belief::at(state), |(_, belief)| belief.clone());
         for _ in 0..self.horizon {
             if self.ends[state as usize] {
                 return true;

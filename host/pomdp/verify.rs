@@ -86,7 +86,8 @@ pub fn verify(
     let search = |projection: &mut Projection, vector: usize| claims.residual(projection, vector, tolerance, rounds);
     let residuals: Vec<f64> = (0..policy.len()).into_par_iter().map_init(Projection::default, search).collect();
     let (worst, residual) = residuals.iter().copied().enumerate().fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
-    let value = policy.best(&model.start)?.1;
+    let of_start = |(prob, start): (f64, Belief)| policy.best(&start).map_or(f64::NEG_INFINITY, |(_, value)| prob * value);
+    let value = model.starts().into_iter().map(of_start).sum();
     Some(Certificate {
         value,
         vectors: policy.len(),
@@ -224,7 +225,7 @@ impl Claims<'_> {
         next.iter().map(|next| next.unwrap_or(other)).collect()
     }
 
-    /// b₀·α' of the first node, by iteration over the nodes that are met from b₀ on.
+    /// b₀·α' of the first node, in the mean over what may be known at the start, by iteration over the nodes that are met from b₀ on.
     fn attained(&self) -> f64 {
         let nodes: Vec<usize> = (0..self.policy.len()).filter(|&node| self.graph.reached[node]).collect();
         let mut number = vec![0_u32; self.policy.len()];
@@ -255,8 +256,11 @@ impl Claims<'_> {
             let rest = over(&next, &values) * gamma / (1.0 - gamma);
             values = next;
             if rest.is_nan() || rest <= REST * scale || (self.stop)() {
-                let start = number[self.graph.start as usize] as usize;
-                return self.model.start.dot(values.vector(start));
+                let starts = self.model.starts().into_iter().zip(&self.graph.starts);
+                let value = |((prob, start), &node): ((f64, Belief), &u32)| {
+                    prob * start.dot(values.vector(number[node as usize] as usize))
+                };
+                return starts.map(value).sum();
             }
         }
     }

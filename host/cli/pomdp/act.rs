@@ -28,6 +28,9 @@ pub struct Arguments {
     /// model's start].
     #[arg(long, value_name = "B,…")]
     belief: Option<String>,
+    /// What is seen at the start, of a model with a part of the state that always is: the number of that part's value.
+    #[arg(long, value_name = "X", conflicts_with = "belief")]
+    seen: Option<u32>,
     /// An action and what was seen after it, by name or number; may be repeated, in the order of time.
     #[arg(long, value_name = "ACTION:OBSERVATION")]
     after: Vec<String>,
@@ -49,7 +52,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let (model, policy) = arguments.files.read()?;
     let mut belief = match &arguments.belief {
         Some(text) => parse_belief(&model, text)?,
-        None => model.start.clone(),
+        None => known_at_start(&model, arguments.seen)?,
     };
     for step in &arguments.after {
         belief = after(&model, &belief, step)?;
@@ -84,6 +87,22 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     }
     writeln!(out, "V(b) by the vectors: {value:.6}; {} states are possible", belief.states.len())?;
     Ok(Outcome::Success)
+}
+
+/// What is known before the first action.
+fn known_at_start(model: &Pomdp, seen: Option<u32>) -> Result<Belief, Error> {
+    let mut starts = model.starts();
+    let Some(seen) = seen else {
+        return match starts.len() {
+            1 => Ok(starts.swap_remove(0).1),
+            count => Err(Error::Usage(format!(
+                "a part of the state is seen at the start, and may be one of {count}: expected --seen, its number, or --belief"
+            ))),
+        };
+    };
+    let has = |(_, start): &(f64, Belief)| start.states.iter().any(|&s| model.seen.get(s as usize) == Some(&seen));
+    let found = starts.into_iter().find(has).map(|(_, start)| start);
+    found.ok_or_else(|| Error::Usage(format!("--seen {seen}: no state of the start has this part")))
 }
 
 /// What number `text` names, among `count` things with `names`.

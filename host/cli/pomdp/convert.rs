@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
                 }
                 ModelFile::At(path) => formats::read_vectors(path, input.format, model.as_ref())?,
             };
-            let policy = Policy { vectors: &vectors, model: model.as_ref(), name: &name };
+            let policy = Policy { vectors: &vectors, model: model.as_ref(), name: &name, stages: &[] };
             match output {
                 ModelFile::Standard => formats::write_policy_to(out, format, policy)?,
                 ModelFile::At(path) => formats::write_policy(path, format, policy)?,

@@ -35,6 +35,10 @@ pub struct Arguments {
     /// Type of the vectors on a device.
     #[arg(long, value_enum, default_value_t)]
     precision: Precision,
+    /// Steps to act for, discounted or not: needed where γ is 1. The .pg or .dot of --out is the whole plan then, its vectors those of
+    /// the first step.
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["expansion", "backups", "trials"])]
+    horizon: Option<u32>,
     /// Which beliefs to look at [default: what suits the model, with a note that says why].
     #[arg(long, value_enum)]
     expansion: Option<Expansion>,
@@ -87,6 +91,7 @@ Examples:
   warpkov pomdp solve tiger.pomdp
   warpkov pomdp solve hallway2.pomdp --time 10 --json | jq '.lower, .upper'
   warpkov pomdp solve tag.json --time 5 --out tag.alpha --plot tag.svg
+  warpkov pomdp solve tiger.pomdp --horizon 10 --out plan.dot
   warpkov pomdp solve tag.json --expansion ssea --backups full --time 60
   warpkov pomdp solve olfactory.json --device cuda:0 --beliefs 684 --iterations 300";
 
@@ -101,6 +106,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let options = SolveOptions {
         device: arguments.device,
         precision: arguments.precision,
+        horizon: arguments.horizon,
         expansion: arguments.expansion,
         scheme: arguments.backups,
         beliefs: arguments.beliefs as usize,
@@ -124,7 +130,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     // Neither a full disk nor a closed pipe may cost the other results.
     let written = match (&arguments.out, out_format) {
         (Some(path), Some(format)) => {
-            write_policy(path, format, Policy { vectors: &solution.vectors, model: Some(&model), name: &name })
+            let Solution { vectors, stages, .. } = &solution;
+            write_policy(path, format, Policy { vectors, model: Some(&model), name: &name, stages })
         }
         _ => Ok(()),
     };

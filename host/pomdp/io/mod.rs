@@ -21,6 +21,7 @@ use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
 use super::model::{Invalid, Pomdp};
+use super::solve::horizon::Stage;
 use crate::input::{self, Input, plain_name};
 use crate::mdp;
 use crate::mdp::io::lines::no_place;
@@ -383,6 +384,8 @@ pub struct Policy<'p> {
     pub model: Option<&'p Pomdp>,
     /// What the model is called.
     pub name: &'p str,
+    /// The plans of a horizon, of which `vectors` are the first; empty without one.
+    pub stages: &'p [Stage],
 }
 
 /// Writes a policy to `path`, whole or not at all: its vectors, or the [controller](PolicyGraph) that they make.
@@ -399,7 +402,7 @@ pub fn write_policy(path: &Path, format: Format, policy: Policy<'_>) -> Result<(
 /// Those of `writer`, and if policies are not written in `format` or it needs the model.
 pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
-    let Policy { vectors, model, name } = policy;
+    let Policy { vectors, model, name, stages } = policy;
     match (format, model) {
         (Format::Alpha, _) => alpha::write(&mut out, vectors)?,
         (Format::PolicyXml, model) => {
@@ -407,7 +410,11 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
             policy_xml::write(&mut out, vectors, seen, sign, name)?;
         }
         (Format::Pg | Format::Dot, Some(model)) => {
-            let graph = PolicyGraph::new(model, vectors).ok_or_else(|| no_place("no vectors, no policy".to_owned()))?;
+            let graph = match stages {
+                [] => PolicyGraph::new(model, vectors),
+                stages => PolicyGraph::of_stages(model, stages),
+            };
+            let graph = graph.ok_or_else(|| no_place("no vectors, no policy".to_owned()))?;
             match format {
                 Format::Pg => graph.write_pg(&mut out)?,
                 _ => graph.write_dot(&mut out, model)?,

@@ -8,7 +8,7 @@
 //! the vectors say; it is where the vectors are those of a policy that is closed (Kaelbling, Littman and Cassandra, *Planning
 //! and acting in partially observable stochastic domains*, 1998, 4.4).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Write};
 
 use crate::mdp::io::lines::Put;
@@ -16,12 +16,13 @@ use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{self, Pomdp};
 use crate::pomdp::projection::Projection;
+use crate::pomdp::solve::horizon::Stage;
 
 /// A controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyGraph {
-    /// The node of b₀.
-    pub start: u32,
+    /// The nodes of what may be known at the [start](Pomdp::starts): one, that of b₀, where no part of the state is seen.
+    pub starts: Vec<u32>,
     /// Those that can be reached from there.
     pub reached: Vec<bool>,
     /// What each node does.
@@ -37,13 +38,14 @@ impl PolicyGraph {
         let sign = model.process.objective.sign();
         let vectors =
             &AlphaVectors { values: vectors.values.iter().map(|value| sign * value).collect(), ..vectors.clone() };
-        let (start, _) = vectors.best(&model.start)?;
+        let starts = model.starts().into_iter().map(|(_, start)| Some((vectors.best(&start)?.0, start)));
+        let mut queue: VecDeque<(usize, Belief)> = starts.collect::<Option<_>>()?;
+        let starts: Vec<u32> = queue.iter().map(|(node, _)| *node as u32).collect();
         let count = model.observation_count as usize;
         let mut projection = Projection::default();
         let mut reached = vec![false; vectors.len()];
         let mut next = vec![None; vectors.len() * count];
-        let mut queue = VecDeque::from([(start, model.start.clone())]);
-        reached[start] = true;
+        queue.retain(|(node, _)| !std::mem::replace(&mut reached[*node], true));
         let best = |belief: &Belief| vectors.best(belief).map_or(0, |best| best.0);
         while let Some((node, witness)) = queue.pop_front() {
             projection.each(model, &witness, vectors.actions[node], |observation, _, belief| {
@@ -60,7 +62,36 @@ impl PolicyGraph {
                 next[node * count + observation as usize] = Some(best(&belief) as u32);
             });
         }
-        Some(Self { start: start as u32, reached, actions: vectors.actions.clone(), next })
+        Some(Self { starts, reached, actions: vectors.actions.clone(), next })
+    }
+
+    /// That of the plans for a horizon: a node for each plan with a number of steps to go that may follow from the start, in the
+    /// order in which they are first met. Nothing follows the last step.
+    #[must_use]
+    pub fn of_stages(model: &Pomdp, stages: &[Stage]) -> Option<Self> {
+        let count = model.observation_count as usize;
+        let first = stages.first()?;
+        let best = model.starts().into_iter().map(|(_, start)| Some((0, first.vectors.best(&start)?.0)));
+        let best: Vec<(usize, usize)> = best.collect::<Option<_>>()?;
+        let mut numbers: HashMap<(usize, usize), u32> = HashMap::new();
+        let mut order: Vec<(usize, usize)> = Vec::new();
+        let mut number = |place: (usize, usize), order: &mut Vec<(usize, usize)>| {
+            *numbers.entry(place).or_insert_with(|| {
+                order.push(place);
+                order.len() as u32 - 1
+            })
+        };
+        let starts = best.into_iter().map(|place| number(place, &mut order)).collect();
+        let (mut actions, mut next) = (Vec::new(), Vec::new());
+        while let Some(&(stage, plan)) = order.get(actions.len()) {
+            let Stage { vectors, next: followers } = &stages[stage];
+            actions.push(vectors.actions[plan]);
+            for &follower in &followers[plan * count..(plan + 1) * count] {
+                let goes_on = stage + 1 < stages.len();
+                next.push(goes_on.then(|| number((stage + 1, follower as usize), &mut order)));
+            }
+        }
+        Some(Self { starts, reached: vec![true; actions.len()], actions, next })
     }
 
     /// Writes `.pg`: a line `N A Z1 … ZΩ` for each node; `-` where nothing follows.
@@ -83,7 +114,10 @@ impl PolicyGraph {
     pub(super) fn write_dot(&self, out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
         let name = |names: &[String], i: u32| model::name(names, i).replace('\\', "\\\\").replace('"', "\\\"");
         out.text("digraph policy {\n  node [shape=box, style=rounded];\n  start [shape=point];\n")?;
-        writeln!(out, "  start -> {};", self.start)?;
+        let starts: BTreeSet<u32> = self.starts.iter().copied().collect();
+        for start in starts {
+            writeln!(out, "  start -> {start};")?;
+        }
         let count = model.observation_count as usize;
         for (node, &action) in self.actions.iter().enumerate().filter(|(node, _)| self.reached[*node]) {
             writeln!(out, "  {node} [label=\"{}\"];", name(&model.names.actions, action))?;

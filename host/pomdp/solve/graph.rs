@@ -188,10 +188,10 @@ impl Graph {
         self.owned + self.nodes.0.len() * SLAB * size_of::<Node>() + self.numbers.capacity() * 20
     }
 
-    /// Leaves node 0 and of `points` those that were met last, as many as take so many bytes; what follows them is to be found
+    /// Leaves the first `kept` nodes and of `points` those that were met last, as many as take so many bytes; what follows them is to be found
     /// anew. Returns the points with their new numbers.
     #[must_use]
-    pub fn shrink(&mut self, points: &[u32], bytes: usize) -> Vec<u32> {
+    pub fn shrink(&mut self, kept: usize, points: &[u32], bytes: usize) -> Vec<u32> {
         let mut order: Vec<u32> = points.to_vec();
         order.sort_by_key(|&point| std::cmp::Reverse(self.nodes[point as usize].touched));
         let mut keep = vec![false; self.nodes.len()];
@@ -207,11 +207,11 @@ impl Graph {
         let old = std::mem::take(self);
         let mut points = Vec::new();
         for (number, node) in
-            old.nodes.0.into_iter().flatten().enumerate().filter(|(number, _)| *number == 0 || keep[*number])
+            old.nodes.0.into_iter().flatten().enumerate().filter(|(number, _)| *number < kept || keep[*number])
         {
             let is_point = node.is_point;
             let new = self.add(Node { parents: Vec::new(), edges: Vec::new(), ..node });
-            debug_assert!(number > 0 || new == 0);
+            debug_assert!(number >= kept || new as usize == number);
             points.extend(is_point.then_some(new));
         }
         points

@@ -35,6 +35,7 @@ pub mod clock;
 pub mod exact;
 pub mod expand;
 pub mod graph;
+pub mod horizon;
 pub mod options;
 pub mod report;
 pub mod scheme;
@@ -53,6 +54,12 @@ const TOGETHER: usize = 64;
 /// Why a model is not solved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// γ = 1, and no horizon.
+    #[error("γ is 1, where rewards need not have a sum: expected a number of steps (--horizon)")]
+    Endless,
+    /// What a horizon cannot be combined with.
+    #[error("a horizon is for the CPU, which searches by trials: expected no {0}")]
+    Horizon(&'static str),
     /// The process beneath cannot be, or there is no such device, or it failed.
     #[error(transparent)]
     Process(#[from] SolveError),
@@ -86,6 +93,12 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
     let (sign, limits) = (model.process.objective.sign(), options.limits);
     let (device, notes) = (cpu::name(), Vec::new());
     let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes };
+    if let Some(horizon) = options.horizon {
+        return run.finite(horizon.max(1));
+    }
+    if model.gamma() >= 1.0 {
+        return Err(Error::Endless);
+    }
     let (ordinal, auto) = match options.device {
         DeviceChoice::Cpu => return run.on_cpu(),
         DeviceChoice::Emulated => {
@@ -141,6 +154,25 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Solves for a horizon.
+    fn finite(&mut self, horizon: u32) -> Result<Solution, Error> {
+        let options = self.options;
+        let given = [
+            ("other device", !matches!(options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
+            ("expansion", options.expansion.is_some()),
+            ("backups", options.scheme.is_some()),
+        ];
+        if let Some((what, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(Error::Horizon(what));
+        }
+        let (start, limits, sign) = (self.start, self.limits, self.sign);
+        let clock = |bounds| Clock::new(start, limits, sign, &mut *self.observe, bounds);
+        let found = horizon::search(self.model, horizon, limits.gap, limits.vectors, clock);
+        let vectors = found.stages.first().map_or_else(|| AlphaVectors::new(self.model.states()), |first| first.vectors.clone());
+        let solution = self.solution(vectors, found.ended, Expansion::Hsvi, Scheme::Path);
+        Ok(Solution { stages: found.stages, ..solution })
+    }
+
     fn on_cpu(&mut self) -> Result<Solution, Error> {
         let expansion = self.options.expansion.unwrap_or(Expansion::Mixed);
         self.hosted(&mut PointBased::new(self.model), expansion, self.options.trials.unwrap_or(1))
@@ -162,7 +194,9 @@ impl Run<'_> {
     {
         let mut backups = Backups::<T, D>::new(device, self.model, None, device::pomdp::Limits::default())?;
         let expansion = self.options.expansion.unwrap_or(Expansion::Walks);
-        if !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
+        // Walks on the device begin at one belief.
+        let several = self.model.starts().len() > 1;
+        if several || !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
         }
         let (model, options) = (self.model, self.options);
@@ -209,6 +243,7 @@ impl Run<'_> {
             let worth = if idle > 0 { least } else { worth(model, FINE * (bounds.upper - bounds.lower)).max(least) };
             let known = search.points.len();
             let mut sampled: Vec<Vec<u32>> = Vec::new();
+            search.choose_root();
             for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
                 sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
             }
@@ -219,9 +254,8 @@ impl Run<'_> {
                 (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, worth)?,
             };
             if scheme != Scheme::Path {
-                let root = search.root;
                 progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, nodes)).sum::<f64>();
-                progress += search.tighten(root);
+                progress += (0..search.starts.len() as u32).map(|start| search.tighten(start)).sum::<f64>();
             }
             search.prune_if_grown();
             search.clock.iterations += 1;
@@ -246,10 +280,11 @@ impl Run<'_> {
     ) -> Solution {
         let vectors = vectors.times(self.sign);
         let (device, mut notes) = (std::mem::take(&mut self.device), std::mem::take(&mut self.notes));
-        if self.options.expansion.is_none() {
+        if self.options.expansion.is_none() && self.options.horizon.is_none() {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
         }
-        Solution { vectors, status: status.unwrap_or(Status::Interrupted), rounds, expansion, scheme, device, notes }
+        let (status, stages) = (status.unwrap_or(Status::Interrupted), Vec::new());
+        Solution { vectors, stages, status, rounds, expansion, scheme, device, notes }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a solve is asked for, and what it returns.
 
+use super::horizon::Stage;
 use std::fmt;
 use std::time::Duration;
 
@@ -135,6 +136,8 @@ pub struct SolveOptions {
     pub device: DeviceChoice,
     /// In which type, on a device.
     pub precision: Precision,
+    /// T: the expected sum of the first T rewards is maximised, 1 or more; `None` is that of all, which needs γ < 1.
+    pub horizon: Option<u32>,
     /// Which beliefs are looked at; `None` is what suits most models.
     pub expansion: Option<Expansion>,
     /// Which are backed up; `None` is what suits the expansion.
@@ -154,6 +157,7 @@ impl Default for SolveOptions {
         Self {
             device: DeviceChoice::Auto,
             precision: Precision::default(),
+            horizon: None,
             expansion: None,
             scheme: None,
             beliefs: 256,
@@ -217,6 +221,9 @@ pub struct Solution {
     /// Γ in the model's own sign: V(b) is the best b·α, the largest for rewards, the smallest for costs. Who takes the action of the
     /// best vector in every belief attains it: [every vector is supported](super::support).
     pub vectors: AlphaVectors,
+    /// With a horizon T, the plans for T, T − 1 … 1 steps to go, of which `vectors` are the first; their vectors are of the model
+    /// to be maximised.
+    pub stages: Vec<Stage>,
     /// Why it ended.
     pub status: Status,
     /// How it went: the first look, some on the way, and the end.

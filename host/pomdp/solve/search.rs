@@ -64,7 +64,9 @@ pub struct Search<'m, 'o> {
     pub graph: Graph,
     /// B: nodes to which backups were or are to be applied, in the order in which they came.
     pub points: Vec<u32>,
-    /// b₀: 0.
+    /// What may be known at the start, and how probable that is: the first nodes. One, b₀, where no part of the state is seen.
+    pub starts: Vec<(f64, u32)>,
+    /// The one of them where expansions begin.
     pub root: u32,
     /// Backups done.
     pub backups: u64,
@@ -123,15 +125,24 @@ impl<'m, 'o> Search<'m, 'o> {
         let factors = qmdp::qmdp(model, &rewards, &seen);
         let assembler = Assembler::new(model, &rewards);
         let blind = blind::blind(model, &rewards, &assembler, precision / 10.0, &mut || clock.late());
-        let gap = informed_bound(&factors, model.actions() as usize, &model.start)
-            - blind.best(&model.start).map_or(-magnitude, |(_, value)| value);
+        let starts = model.starts();
+        let gap: f64 = starts
+            .iter()
+            .map(|(prob, start)| {
+                let lower = blind.best(start).map_or(-magnitude, |(_, value)| value);
+                prob * (informed_bound(&factors, model.actions() as usize, start) - lower)
+            })
+            .sum();
         let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0), &mut || clock.late());
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);
         let mut graph = Graph::default();
-        let root = graph.intern(model.start.clone());
-        graph.nodes[root as usize].upper = informed_bound(&informed, model.actions() as usize, &model.start);
+        let starts: Vec<(f64, u32)> = starts.into_iter().map(|(prob, start)| (prob, graph.intern(start))).collect();
+        for &(_, start) in &starts {
+            let node = &mut graph.nodes[start as usize];
+            node.upper = informed_bound(&informed, model.actions() as usize, &node.belief);
+        }
         let mut search = Self {
             model,
             rewards,
@@ -145,7 +156,8 @@ impl<'m, 'o> Search<'m, 'o> {
             clock,
             graph,
             points: Vec::new(),
-            root,
+            root: 0,
+            starts,
             backups: 0,
             projection: Projection::default(),
             most,
@@ -154,8 +166,23 @@ impl<'m, 'o> Search<'m, 'o> {
             pruned_points: 0,
             slack: slack(model, magnitude),
         };
-        search.add_point(root);
+        for start in 0..search.starts.len() as u32 {
+            search.add_point(start);
+        }
+        search.choose_root();
         Ok(search)
+    }
+
+    /// Lets expansions begin at the start whose gap weighs most.
+    pub fn choose_root(&mut self) {
+        let mut widest = f64::NEG_INFINITY;
+        for i in 0..self.starts.len() {
+            let (prob, start) = self.starts[i];
+            let gap = prob * (self.upper(start) - self.lower(start));
+            if gap > widest {
+                (widest, self.root) = (gap, start);
+            }
+        }
     }
 
     /// Puts a node into B.
@@ -506,7 +533,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the
-    /// best most often, and that of b₀. Where there is no time to find out which is the best, the best so far stays.
+    /// best most often, and those of the start. Where there is no time to find out which is the best, the best so far stays.
     pub fn prune(&mut self) {
         self.prune_to(self.most);
     }
@@ -515,8 +542,10 @@ impl<'m, 'o> Search<'m, 'o> {
         let count = self.alpha().len();
         let mut uses = vec![0_usize; count];
         uses[..self.kept.min(count)].fill(usize::MAX / 2);
-        self.lower(self.root);
-        uses[self.graph.nodes[self.root as usize].vector as usize] = usize::MAX / 2;
+        for start in 0..self.starts.len() as u32 {
+            self.lower(start);
+            uses[self.graph.nodes[start as usize].vector as usize] = usize::MAX / 2;
+        }
         if !self.clock.late() {
             let points = std::mem::take(&mut self.points);
             self.meet_all(&points);
@@ -571,14 +600,20 @@ impl<'m, 'o> Search<'m, 'o> {
             self.prune_to(((self.alpha().len() as f64 * part) as usize).max(self.kept + 1));
         }
         let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
-        self.points = self.graph.shrink(&self.points, limit(LEFT).saturating_sub(taken));
+        self.points = self.graph.shrink(self.starts.len(), &self.points, limit(LEFT).saturating_sub(taken));
         self.vectors.shrink_to_fit();
     }
 
     /// Bounds on V\*(b₀) that hold whatever was rounded.
     pub fn bounds(&mut self) -> Interval {
         let [below, above] = self.slack;
-        Interval { lower: self.lower(self.root) - below, upper: self.upper(self.root) + above }
+        let (mut lower, mut upper) = (0.0, 0.0);
+        for i in 0..self.starts.len() {
+            let (prob, start) = self.starts[i];
+            lower += prob * self.lower(start);
+            upper += prob * self.upper(start);
+        }
+        Interval { lower: lower - below, upper: upper + above }
     }
 
     /// Where the run stands.
@@ -644,7 +679,7 @@ pub fn first_largest(numbers: &[f64]) -> Option<usize> {
 }
 
 /// maxₐ Σ b(s) Q(s, a).
-fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f64 {
+pub(super) fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f64 {
     let mut sums = vec![0.0; actions];
     for (state, prob) in belief.iter() {
         let factors = &informed[state as usize * actions..][..actions];
@@ -658,10 +693,14 @@ fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f
 /// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
 /// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
 pub(super) fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
+    let below = 4.0 * terms(model) * UNIT * magnitude / (1.0 - model.gamma());
+    [below, below + 2.0 * MERGED * magnitude / (1.0 - model.gamma())]
+}
+
+/// N, the products and sums of a backup at most.
+pub(super) fn terms(model: &Pomdp) -> f64 {
     let longest =
         |matrix: &Csr| matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
     let terms = longest(&model.process.transitions) + longest(&model.observations) + 16.0;
-    let terms = terms + f64::from(model.observation_count) + f64::from(model.states());
-    let below = 4.0 * terms * UNIT * magnitude / (1.0 - model.gamma());
-    [below, below + 2.0 * MERGED * magnitude / (1.0 - model.gamma())]
+    terms + f64::from(model.observation_count) + f64::from(model.states())
 }

@@ -24,24 +24,6 @@ pub fn fib(
     late: &mut dyn FnMut() -> bool,
 ) -> ActionValues {
     let (actions, observations, gamma) = (model.actions() as usize, model.observation_count as usize, model.gamma());
-    let row = |sums: &mut Vec<f64>, factors: &[f64], row: usize| {
-        let action = (row % actions) as u32;
-        let (successors, probs) = model.successors((row / actions) as u32, action);
-        sums.fill(0.0);
-        let mut seen = false;
-        for (&successor, &p) in successors.iter().zip(probs) {
-            let own = &factors[successor as usize * actions..][..actions];
-            let (observed, chances) = model.observed(action, successor);
-            for (&observation, &chance) in observed.iter().zip(chances) {
-                seen = true;
-                let sums = &mut sums[observation as usize * actions..][..actions];
-                sums.iter_mut().zip(own).for_each(|(sum, factor)| *sum += p * chance * factor);
-            }
-        }
-        let most = |sums: &[f64]| sums.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let next: f64 = if seen { sums.chunks(actions).map(most).sum() } else { 0.0 };
-        rewards[row] + gamma * next
-    };
     let products = actions * model.process.transitions.nnz() * model.observations.nnz() / model.observations.rows();
     let rows = factors.len();
     let at_once = (UNWATCHED / (products / rows.max(1)).max(1)).max(1);
@@ -50,7 +32,7 @@ pub fn fib(
         while next.len() < rows {
             let sums = || vec![0.0; observations * actions];
             let own = (next.len()..rows.min(next.len() + at_once)).into_par_iter().with_min_len(256);
-            next.par_extend(own.map_init(sums, |sums, r| row(sums, &factors, r)));
+            next.par_extend(own.map_init(sums, |sums, row| backed_up(model, rewards, &factors, sums, row)));
             if late() {
                 return factors;
             }
@@ -63,4 +45,33 @@ pub fn fib(
         }
     }
     factors
+}
+
+/// One sweep: Q of one step more than `factors`.
+#[must_use]
+pub fn sweep(model: &Pomdp, rewards: &[f64], factors: &[f64]) -> ActionValues {
+    let sums = || vec![0.0; model.observation_count as usize * model.actions() as usize];
+    let rows = (0..factors.len()).into_par_iter().with_min_len(256);
+    rows.map_init(sums, |sums, row| backed_up(model, rewards, factors, sums, row)).collect()
+}
+
+/// Q(s, a) of row s·A + a by the one before. `sums` has room for |Ω|·A numbers.
+fn backed_up(model: &Pomdp, rewards: &[f64], factors: &[f64], sums: &mut [f64], row: usize) -> f64 {
+    let actions = model.actions() as usize;
+    let action = (row % actions) as u32;
+    let (successors, probs) = model.successors((row / actions) as u32, action);
+    sums.fill(0.0);
+    let mut seen = false;
+    for (&successor, &p) in successors.iter().zip(probs) {
+        let own = &factors[successor as usize * actions..][..actions];
+        let (observed, chances) = model.observed(action, successor);
+        for (&observation, &chance) in observed.iter().zip(chances) {
+            seen = true;
+            let sums = &mut sums[observation as usize * actions..][..actions];
+            sums.iter_mut().zip(own).for_each(|(sum, factor)| *sum += p * chance * factor);
+        }
+    }
+    let most = |sums: &[f64]| sums.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let next: f64 = if seen { sums.chunks(actions).map(most).sum() } else { 0.0 };
+    rewards[row] + model.gamma() * next
 }

@@ -13,7 +13,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng, longest: usize) -> Vec<u
     let actions = model.actions();
     let mut node = search.root;
     let mut nodes = vec![node];
-    let Some(mut state) = draw(random, model.start.iter()) else { return nodes };
+    let Some(mut state) = draw(random, search.graph.nodes[node as usize].belief.iter()) else { return nodes };
     for _ in 0..longest.min(steps(model.gamma()) as usize) {
         if model.is_absorbing(state) || search.late() {
             break;
