@@ -259,6 +259,8 @@ fn aliases_of_umb_are_names() {
     let labels = [("goalReached/2", vec![0]), ("b-9_c", vec![1]), ("γ", vec![])];
     let labels: BTreeMap<_, _> = labels.map(|(name, states)| (name.to_owned(), states)).into();
     write(&path, &Mdp { labels: labels.clone(), ..everything() }).unwrap();
+    // Which states are initial is always written.
+    let labels = labels.into_iter().chain([("init".to_owned(), vec![])]).collect::<BTreeMap<_, _>>();
     assert_eq!(read(&path).unwrap().labels, labels);
 }
 

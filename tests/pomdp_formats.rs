@@ -508,7 +508,8 @@ fn vectors_are_read_back() {
         assert!(formats::write_to(io::sink(), format, &tiger).is_err());
     }
     let mut text = Vec::new();
-    formats::write_policy_to(&mut text, Format::Alpha, Policy { vectors: &policy, model: None, name: "", stages: &[] }).unwrap();
+    formats::write_policy_to(&mut text, Format::Alpha, Policy { vectors: &policy, model: None, name: "", stages: &[] })
+        .unwrap();
     assert_eq!(str::from_utf8(&text).unwrap(), "0\n-1.001 0.30000000000000004\n\n1\n-100 10\n\n2\n10 -100\n\n");
 }
 
@@ -546,8 +547,12 @@ fn numbers_of_xml_stand_between_blanks() {
     let mut policy = AlphaVectors::new(2);
     policy.push(1, &[1.5, -2.0]);
     let mut text = Vec::new();
-    formats::write_policy_to(&mut text, Format::PolicyXml, Policy { vectors: &policy, model: None, name: "m", stages: &[] })
-        .unwrap();
+    formats::write_policy_to(
+        &mut text,
+        Format::PolicyXml,
+        Policy { vectors: &policy, model: None, name: "m", stages: &[] },
+    )
+    .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("<Vector action=\"1\" obsValue=\"0\">1.5 -2 </Vector>"), "{text}");
     // A file that lost a vector says so.

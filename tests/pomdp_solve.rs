@@ -554,7 +554,8 @@ fn what_is_seen_is_seen_at_the_start() {
         let solution = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
         let end = *solution.end();
         assert!(end.lower <= 20.0 + 1e-9 && 20.0 <= end.upper + 1e-9 && end.gap() <= 1e-3, "{device}: {end:?}");
-        let simulated = Simulator::new(&model, &solution.vectors, &Options { episodes: 50, ..Options::default() }).unwrap();
+        let simulated =
+            Simulator::new(&model, &solution.vectors, &Options { episodes: 50, ..Options::default() }).unwrap();
         let found = simulated.evaluate(&|| false).unwrap();
         assert!((found.mean - 20.0).abs() < 1e-3, "{found:?}");
         let bound = verify(&model, &solution.vectors, 1e-6, 32, &|| false).unwrap();

@@ -183,7 +183,16 @@ impl<'m> Simulator<'m> {
         let ends = (0..model.states()).into_par_iter().map(ended).collect();
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
         let vectors = Vectors::new(policy);
-        Ok(Self { model, vectors, horizon, starts: model.starts(), ends, seed: options.seed, episodes: options.episodes, largest })
+        Ok(Self {
+            model,
+            vectors,
+            horizon,
+            starts: model.starts(),
+            ends,
+            seed: options.seed,
+            episodes: options.episodes,
+            largest,
+        })
     }
 
     /// Runs all episodes, on all cores. Once `stop` says yes, those count that were run by then, up to the first that was not; `None`

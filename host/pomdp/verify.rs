@@ -86,7 +86,8 @@ pub fn verify(
     let search = |projection: &mut Projection, vector: usize| claims.residual(projection, vector, tolerance, rounds);
     let residuals: Vec<f64> = (0..policy.len()).into_par_iter().map_init(Projection::default, search).collect();
     let (worst, residual) = residuals.iter().copied().enumerate().fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
-    let of_start = |(prob, start): (f64, Belief)| policy.best(&start).map_or(f64::NEG_INFINITY, |(_, value)| prob * value);
+    let of_start =
+        |(prob, start): (f64, Belief)| policy.best(&start).map_or(f64::NEG_INFINITY, |(_, value)| prob * value);
     let value = model.starts().into_iter().map(of_start).sum();
     Some(Certificate {
         value,

@@ -95,8 +95,7 @@ pub fn search<'o>(
     let assembler = Assembler::new(model, &rewards);
     // Each of T stages adds the rounding of a backup of values no larger than T · max |r|.
     let slack = 4.0 * terms(model) * UNIT * largest * steps * steps;
-    let mut search =
-        Search {
+    let mut search = Search {
         model,
         rewards,
         assembler,
@@ -120,7 +119,10 @@ pub fn search<'o>(
     }
     let ended = clock.end(search.standing());
     let stages = search.levels.into_iter().skip(1).rev();
-    Found { stages: stages.map(|Level { vectors, next, .. }| Stage { vectors: vectors.into_alpha(), next }).collect(), ended }
+    Found {
+        stages: stages.map(|Level { vectors, next, .. }| Stage { vectors: vectors.into_alpha(), next }).collect(),
+        ended,
+    }
 }
 
 impl Search<'_> {
@@ -195,9 +197,13 @@ impl Search<'_> {
         if lower > self.lower(n, belief).1 + worth {
             // What cannot be observed at this belief is followed by what follows its likeliest observation.
             let outcomes = &branches[action].outcomes;
-            let likeliest = outcomes.iter().fold((0.0, 0), |most, (_, prob, after)| {
-                if *prob > most.0 { (*prob, self.lower(n - 1, after).0) } else { most }
-            });
+            let likeliest =
+                outcomes.iter().fold(
+                    (0.0, 0),
+                    |most, (_, prob, after)| {
+                        if *prob > most.0 { (*prob, self.lower(n - 1, after).0) } else { most }
+                    },
+                );
             let mut next = vec![likeliest.1; self.model.observation_count as usize];
             outcomes.iter().for_each(|(o, _, after)| next[*o as usize] = self.lower(n - 1, after).0);
             let vector = self.assembler.vector(self.levels[n - 1].vectors.alpha(), action as u32, &next);
@@ -213,7 +219,8 @@ impl Search<'_> {
         let Self { model, rewards, projection, .. } = self;
         let branch = |action: u32| {
             let mut outcomes = Vec::new();
-            projection.each(model, belief, action, |observation, prob, after| outcomes.push((observation, prob, after)));
+            projection
+                .each(model, belief, action, |observation, prob, after| outcomes.push((observation, prob, after)));
             Branch { reward: model.reward(rewards, belief, action), outcomes }
         };
         (0..model.actions()).map(branch).collect()
@@ -247,7 +254,10 @@ impl Search<'_> {
         let bounds = Interval { lower: lower - self.slack, upper: upper + self.slack };
         let points: usize = self.levels.iter().map(|level| level.points.len()).sum();
         let bytes = |level: &Level| {
-            level.vectors.bytes() + 4 * level.next.len() + 8 * level.informed.len() + level.sawtooth.bytes()
+            level.vectors.bytes()
+                + 4 * level.next.len()
+                + 8 * level.informed.len()
+                + level.sawtooth.bytes()
                 + level.points.keys().map(|key| 8 * key.len() + 48).sum::<usize>()
         };
         Standing {
@@ -264,7 +274,13 @@ impl Level {
     fn new(vectors: AlphaVectors, next: Vec<u32>, informed: ActionValues, actions: usize) -> Self {
         let most = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(actions).map(most).collect();
-        Self { vectors: Vectors::new(&vectors), next, informed, sawtooth: Sawtooth::new(corners), points: HashMap::new() }
+        Self {
+            vectors: Vectors::new(&vectors),
+            next,
+            informed,
+            sawtooth: Sawtooth::new(corners),
+            points: HashMap::new(),
+        }
     }
 }
 

@@ -166,9 +166,12 @@ impl Run<'_> {
             return Err(Error::Horizon(what));
         }
         let (start, limits, sign) = (self.start, self.limits, self.sign);
-        let clock = |bounds| Clock::new(start, limits, sign, &mut *self.observe, bounds);
-        let found = horizon::search(self.model, horizon, limits.gap, limits.vectors, clock);
-        let vectors = found.stages.first().map_or_else(|| AlphaVectors::new(self.model.states()), |first| first.vectors.clone());
+        let observe = &mut *self.observe;
+        let found = horizon::search(self.model, horizon, limits.gap, limits.vectors, move |bounds| {
+            Clock::new(start, limits, sign, observe, bounds)
+        });
+        let vectors =
+            found.stages.first().map_or_else(|| AlphaVectors::new(self.model.states()), |first| first.vectors.clone());
         let solution = self.solution(vectors, found.ended, Expansion::Hsvi, Scheme::Path);
         Ok(Solution { stages: found.stages, ..solution })
     }
