@@ -20,7 +20,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::model::{CHUNK, Mdp, NO_ACTION};
+use super::model::{CHUNK, Mdp, NO_ACTION, View};
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -80,9 +80,10 @@ fn shift_all(values: &mut [f64], shift: f64) {
 /// with respect to what they were, as [`greedy`] does.
 pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Certificate, Vec<u32>) {
     let mut policy = vec![NO_ACTION; values.len()];
+    let view = mdp.view();
     let tasks = policy.par_chunks_mut(CHUNK / 4).enumerate().map(|(task, policy)| {
         let of_state = |(state, action): (usize, &mut u32)| {
-            let (found, best) = of_state(mdp, values, state);
+            let (found, best) = of_state(mdp, view, values, state);
             *action = best;
             found
         };
@@ -145,8 +146,9 @@ pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
 }
 
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
+    let view = mdp.view();
     let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
-    states.map(|s| of_state(mdp, values, s).0).reduce(Extremes::default, Extremes::max)
+    states.map(|s| of_state(mdp, view, values, s).0).reduce(Extremes::default, Extremes::max)
 }
 
 /// What a certificate is made of: extremes over states, found in `f64`, here or on a device.
@@ -226,7 +228,7 @@ impl Extremes {
 }
 
 /// What one state has part in, and its best action as [`first_best`] has it.
-fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> (Extremes, u32) {
+fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u32) {
     let (gamma, value, sign) = (mdp.gamma, values[state], mdp.objective.sign());
     let rows = mdp.choices.rows(state);
     // The best Q-factor, as a maximum; that of a state where the process has ended is 0.
@@ -235,10 +237,10 @@ fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> (Extremes, u32) {
     let mut found = Extremes { goes_on: !rows.is_empty() && mdp.ends.is_empty(), ..Extremes::default() };
     found.magnitude = or_infinite(value.abs());
     for (number, row) in (0..).zip(rows) {
-        let (successors, probs) = mdp.transitions.row(row);
+        let (successors, probs) = view.transitions.row(row);
         let [mut earned, mut next, mut next_size, mut sum] = [0.0; 4];
-        let mut reward_size = mdp.action_reward(row).abs();
-        for ((&successor, &p), r) in successors.iter().zip(probs).zip(mdp.rewards_of(row)) {
+        let mut reward_size = view.action_reward(row).abs();
+        for ((&successor, &p), r) in successors.iter().zip(probs).zip(view.rewards_of(row)) {
             let v = values[successor as usize];
             earned += p * r;
             reward_size += p * r.abs();
@@ -246,7 +248,7 @@ fn of_state(mdp: &Mdp, values: &[f64], state: usize) -> (Extremes, u32) {
             next_size += p * v.abs();
             sum += p;
         }
-        let q = sign * (mdp.action_reward(row) + earned + gamma * next);
+        let q = sign * (view.action_reward(row) + earned + gamma * next);
         if number == 0 || q > action.0 {
             action = (q, number);
         }

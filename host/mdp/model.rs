@@ -103,6 +103,11 @@ impl Csr {
         (&self.col[range.clone()], &self.val[range])
     }
 
+    /// The arrays as slices.
+    pub(crate) fn view(&self) -> CsrView<'_> {
+        CsrView { row_ptr: &self.row_ptr, col: &self.col, val: &self.val }
+    }
+
     /// The same matrix with ascending columns in every row. The arrays are kept where they are so already.
     pub(crate) fn sorted(self) -> Self {
         if (0..self.rows()).into_par_iter().with_min_len(CHUNK).all(|r| self.row(r).0.is_sorted()) {
@@ -128,6 +133,51 @@ impl Csr {
             }
         });
         Self { row_ptr, col: col.into(), val: val.into() }
+    }
+}
+
+/// A [`Csr`] whose arrays have been looked up: what a loop over all rows begins with.
+#[derive(Clone, Copy)]
+pub(crate) struct CsrView<'a> {
+    row_ptr: &'a [u64],
+    col: &'a [u32],
+    val: &'a [f64],
+}
+
+impl<'a> CsrView<'a> {
+    /// [`Csr::row`].
+    #[inline]
+    pub fn row(self, r: usize) -> (&'a [u32], &'a [f64]) {
+        let range = self.row_ptr[r] as usize..self.row_ptr[r + 1] as usize;
+        (&self.col[range.clone()], &self.val[range])
+    }
+}
+
+/// Likewise what an [`Mdp`] has of each row.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub transitions: CsrView<'a>,
+    rewards: CsrView<'a>,
+    action_rewards: &'a [f64],
+}
+
+impl<'a> View<'a> {
+    /// [`Mdp::action_reward`].
+    #[inline]
+    pub fn action_reward(self, row: usize) -> f64 {
+        self.action_rewards.get(row).copied().unwrap_or_default()
+    }
+
+    /// [`Mdp::rewards_of`].
+    #[inline]
+    pub fn rewards_of(self, row: usize) -> impl Iterator<Item = f64> + 'a {
+        let (successors, _) = self.transitions.row(row);
+        let (cols, vals) = self.rewards.row(row);
+        let mut next = 0;
+        successors.iter().map(move |successor| {
+            next += cols[next..].iter().take_while(|col| *col < successor).count();
+            if cols.get(next) == Some(successor) { vals[next] } else { 0.0 }
+        })
     }
 }
 
@@ -364,11 +414,17 @@ impl Mdp {
             // As the sum below, which begins with +0.
             return self.action_rewards.par_iter().map(|reward| 0.0 + reward).collect();
         }
+        let view = self.view();
         let expected = |row: usize| {
-            let (_, probs) = self.transitions.row(row);
             // From +0, where an empty f64 sum would be −0.
-            let transitions = self.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward);
-            transitions + self.action_reward(row)
+            let expected = match view.rewards.row(row).0 {
+                [] => 0.0,
+                _ => {
+                    let (_, probs) = view.transitions.row(row);
+                    view.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward)
+                }
+            };
+            expected + view.action_reward(row)
         };
         (0..self.rows()).into_par_iter().with_min_len(CHUNK).map(expected).collect()
     }
@@ -387,13 +443,13 @@ impl Mdp {
 
     /// R for each entry of row `row` of P: a merge of the two sorted rows.
     pub(crate) fn rewards_of(&self, row: usize) -> impl Iterator<Item = f64> {
-        let (successors, _) = self.transitions.row(row);
-        let (cols, vals) = self.rewards.row(row);
-        let mut next = 0;
-        successors.iter().map(move |successor| {
-            next += cols[next..].iter().take_while(|col| *col < successor).count();
-            if cols.get(next) == Some(successor) { vals[next] } else { 0.0 }
-        })
+        self.view().rewards_of(row)
+    }
+
+    /// The arrays as slices.
+    pub(crate) fn view(&self) -> View<'_> {
+        let (transitions, rewards) = (self.transitions.view(), self.rewards.view());
+        View { transitions, rewards, action_rewards: &self.action_rewards }
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::model::Mdp;
+use super::model::{CsrView, Mdp};
 
 /// States per pattern that make it worth while, at least.
 const REPEATS: usize = 8;
@@ -46,9 +46,6 @@ impl Patterns {
     #[must_use]
     pub fn find(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
         let states = mdp.states as usize;
-        if mdp.transitions.row_ptr.par_windows(2).any(|ends| ends[1] - ends[0] > MAX_ROW as u64) {
-            return None;
-        }
         // Patterns of each chunk of states by itself. A model that has none is found out in the first few states.
         let of_chunk = |chunk: usize| {
             let mut finder = Finder::new(mdp, reward);
@@ -57,6 +54,7 @@ impl Patterns {
                 let known = of_state.last().filter(|&&last| finder.is(last as usize, state));
                 of_state.push(match known {
                     Some(&last) => last,
+                    None if finder.is_long(state) => return None,
                     None => finder.pattern(state),
                 });
                 if finder.patterns.is_too_large(CHUNK / 16 + of_state.len()) {
@@ -68,14 +66,18 @@ impl Patterns {
         let chunks: Option<Vec<_>> = (0..states.div_ceil(CHUNK)).into_par_iter().map(of_chunk).collect();
         // Then those of all chunks together.
         let mut finder = Finder::new(mdp, reward);
-        let mut of_state = Vec::with_capacity(states);
+        let mut numbered = Vec::new();
         for (examples, local) in chunks? {
             let global: Vec<u32> = examples.into_iter().map(|state| finder.pattern(state)).collect();
             if finder.patterns.is_too_large(states) {
                 return None;
             }
-            of_state.extend(local.into_iter().map(|pattern| global[pattern as usize]));
+            numbered.push((global, local));
         }
+        let mut of_state = vec![0; states];
+        of_state.par_chunks_mut(CHUNK).zip(&numbered).for_each(|(all, (global, local))| {
+            all.iter_mut().zip(local).for_each(|(pattern, &local)| *pattern = global[local as usize]);
+        });
         Some(Self { of_state, ..finder.patterns })
     }
 
@@ -105,6 +107,7 @@ impl Patterns {
 /// Patterns found so far, by their hashes.
 struct Finder<'m> {
     mdp: &'m Mdp,
+    transitions: CsrView<'m>,
     reward: &'m [f64],
     patterns: Patterns,
     /// The first state of each pattern.
@@ -115,7 +118,14 @@ struct Finder<'m> {
 impl<'m> Finder<'m> {
     fn new(mdp: &'m Mdp, reward: &'m [f64]) -> Self {
         let patterns = Patterns { rows: vec![0], ends: vec![0], ..Patterns::default() };
-        Self { mdp, reward, patterns, example: Vec::new(), by_hash: HashMap::new() }
+        Self {
+            mdp,
+            transitions: mdp.transitions.view(),
+            reward,
+            patterns,
+            example: Vec::new(),
+            by_hash: HashMap::new(),
+        }
     }
 
     /// The pattern of a state, known or new.
@@ -133,13 +143,18 @@ impl<'m> Finder<'m> {
         pattern
     }
 
+    /// Whether a row of a state is too long.
+    fn is_long(&self, state: usize) -> bool {
+        self.mdp.choices.rows(state).any(|row| self.transitions.row(row).0.len() > MAX_ROW)
+    }
+
     /// A hash of the pattern of a state.
     fn hash(&self, state: usize) -> u64 {
         // Firefox' hash: a rotation, an exclusive or, a multiplication. Who makes it collide only makes it slow.
         let mut hash = 0u64;
         let mut mix = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
         for row in self.mdp.choices.rows(state) {
-            let (successors, probs) = self.mdp.transitions.row(row);
+            let (successors, probs) = self.transitions.row(row);
             mix(self.reward[row].to_bits());
             mix(successors.len() as u64);
             successors.iter().for_each(|&successor| mix(distance(successor, state) as u64));
@@ -154,7 +169,7 @@ impl<'m> Finder<'m> {
         let (own, rows) = (found.rows_of(pattern), self.mdp.choices.rows(state));
         own.len() == rows.len()
             && own.zip(rows).all(|(own, row)| {
-                let (entries, (successors, probs)) = (found.entries_of(own), self.mdp.transitions.row(row));
+                let (entries, (successors, probs)) = (found.entries_of(own), self.transitions.row(row));
                 found.reward[own].to_bits() == self.reward[row].to_bits()
                     && entries.len() == successors.len()
                     && found.distance[entries.clone()].iter().zip(successors).all(|(&d, &s)| d == distance(s, state))
@@ -165,7 +180,7 @@ impl<'m> Finder<'m> {
     /// Adds the pattern of a state.
     fn add(&mut self, state: usize) {
         for row in self.mdp.choices.rows(state) {
-            let (successors, probs) = self.mdp.transitions.row(row);
+            let (successors, probs) = self.transitions.row(row);
             self.patterns.distance.extend(successors.iter().map(|&successor| distance(successor, state)));
             self.patterns.prob.extend(probs);
             self.patterns.reward.push(self.reward[row]);
