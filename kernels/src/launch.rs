@@ -163,6 +163,25 @@ pub trait Device {
     /// A buffer that holds a copy of `source`.
     fn upload<T: Plain>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
 
+    /// A buffer that is made piece by piece, so that one is copied while the next is made: `fill` is given the number of a
+    /// piece and its elements, `ends[piece − 1]..ends[piece]` of the buffer, and writes all of them.
+    ///
+    /// # Panics
+    /// If `ends` do not ascend.
+    fn upload_pieces<T: Plain>(
+        &self,
+        ends: &[usize],
+        mut fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<Self::Buffer<T>, Self::Error> {
+        let mut all = vec![T::zeroed(); ends.last().copied().unwrap_or_default()];
+        let mut start = 0;
+        for (piece, &end) in ends.iter().enumerate() {
+            fill(piece, &mut all[start..end]);
+            start = end;
+        }
+        self.upload(&all)
+    }
+
     /// Copies `source` to all of `target`.
     ///
     /// # Panics

@@ -26,6 +26,9 @@ use super::driver::{self, Driver, Handle, LaunchConfig};
 use super::error::{CudaError, check, from_cust};
 use super::module::{Code, Entry, choose};
 
+/// Bytes that are made or moved on the host at a time, while those before them are copied.
+const PIECE: usize = 16 << 20;
+
 /// Shared memory per block, in bytes, that a kernel may use without asking for more.
 const SHARED_BY_DEFAULT: u32 = 48 * 1024;
 
@@ -70,6 +73,8 @@ pub struct Gpu {
 struct Core {
     /// Kernels that were launched here.
     functions: RefCell<HashMap<&'static str, &'static Function>>,
+    /// Page-locked memory that large copies take turns in, once there was one.
+    staging: RefCell<Option<[LockedBuffer<u8>; 2]>>,
     stream: Stream,
     /// Where copies go that run beside the rest.
     side: Stream,
@@ -152,7 +157,8 @@ impl Gpu {
         let stream = || Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"));
         let (stream, side) = (stream()?, stream()?);
         let baseline = started.code().baseline.sm;
-        let core = Core { functions: RefCell::default(), stream, side, started, limits, baseline };
+        let (functions, staging) = (RefCell::default(), RefCell::default());
+        let core = Core { functions, staging, stream, side, started, limits, baseline };
         Ok(Self { core: Rc::new(core) })
     }
 
@@ -372,6 +378,48 @@ impl Core {
         })
     }
 
+    /// Copies to `target` piece by piece, as [`Device::upload_pieces`] does: through page-locked memory, which the GPU reads
+    /// at full speed and by itself. False, and nothing is done, where there is none.
+    fn copy_pieces<T: Plain>(
+        &self,
+        target: &mut DeviceBuffer<u8>,
+        ends: &[usize],
+        mut fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<bool, CudaError> {
+        let starts = || [0].into_iter().chain(ends.iter().copied());
+        let largest = starts().zip(ends).map(|(start, end)| (end - start) * size_of::<T>()).max().unwrap_or_default();
+        let mut staging = self.staging.borrow_mut();
+        if staging.as_ref().is_none_or(|staging| staging[0].len() < largest) {
+            // SAFETY: all of it is written next.
+            let locked = || unsafe { LockedBuffer::uninitialized(largest.max(PIECE)) };
+            let (Ok(mut one), Ok(mut other)) = (locked(), locked()) else { return Ok(false) };
+            one.par_chunks_mut(1 << 20).chain(other.par_chunks_mut(1 << 20)).for_each(|bytes| bytes.fill(0));
+            *staging = Some([one, other]);
+        }
+        let Some(staging) = staging.as_mut() else { return Ok(false) };
+        let event = || Event::new(EventFlags::DISABLE_TIMING).map_err(from_cust("cuEventCreate"));
+        let copied = [event()?, event()?];
+        let mut pieces = starts().zip(ends).enumerate();
+        let done = pieces.try_for_each(|(piece, (start, &end))| {
+            let range = start * size_of::<T>()..end * size_of::<T>();
+            if range.is_empty() {
+                return Ok(());
+            }
+            let (staged, copied) = (&mut staging[piece % 2], &copied[piece % 2]);
+            // An event that was not recorded yet is over.
+            copied.synchronize().map_err(from_cust("cuEventSynchronize"))?;
+            let bytes = &mut staged[..range.len()];
+            fill(piece, bytemuck::cast_slice_mut(bytes));
+            self.enter()?;
+            // SAFETY: both sides have the same length, and the host's is not touched before the event, or the end of this.
+            unsafe { target.index(range).async_copy_from(&*bytes, &self.stream) }
+                .map_err(from_cust("cuMemcpyHtoDAsync"))?;
+            copied.record(&self.stream).map_err(from_cust("cuEventRecord"))
+        });
+        self.synchronize()?;
+        done.map(|()| true)
+    }
+
     /// Waits for everything asked for so far.
     fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and its context is current.
@@ -509,10 +557,41 @@ impl Device for Gpu {
         Ok(buffer)
     }
 
+    fn upload_pieces<T: Plain>(
+        &self,
+        ends: &[usize],
+        mut fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<GpuBuffer<T>, CudaError> {
+        let mut buffer = self.allocate(ends.last().copied().unwrap_or_default())?;
+        if !self.core.copy_pieces(&mut buffer.bytes, ends, &mut fill)? {
+            let mut all = vec![T::zeroed(); buffer.len];
+            let mut start = 0;
+            for (piece, &end) in ends.iter().enumerate() {
+                fill(piece, &mut all[start..end]);
+                start = end;
+            }
+            self.write(&mut buffer, &all)?;
+        }
+        Ok(buffer)
+    }
+
     fn write<T: Plain>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
         assert_eq!(target.len, source.len(), "elements");
         self.core.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(source);
+        if bytes.len() > PIECE {
+            let ends: Vec<usize> = (1..=bytes.len().div_ceil(PIECE)).map(|end| bytes.len().min(end * PIECE)).collect();
+            let copied = self.core.copy_pieces(&mut target.bytes, &ends, |piece, target: &mut [u8]| {
+                let source = &bytes[piece * PIECE..][..target.len()];
+                target
+                    .par_chunks_mut(1 << 20)
+                    .zip(source.par_chunks(1 << 20))
+                    .for_each(|(to, from)| to.copy_from_slice(from));
+            })?;
+            if copied {
+                return Ok(());
+            }
+        }
         // SAFETY: both sides have the same length, and the host's outlives the copy, which is waited for: from pageable
         // memory "the function might be synchronous with respect to host", that is, it might not.
         unsafe { target.bytes.async_copy_from(bytes, &self.core.stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;

@@ -1,12 +1,21 @@
 //! Models as slices of 32 states, as the kernels of [`warpkov_kernels::mdp::backup`] read them.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
-use warpkov_kernels::device::Offset;
+use warpkov_kernels::device::{Offset, Plain};
+use warpkov_kernels::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
 use crate::backend::Precise;
 use crate::backend::palette::{distinct, indices};
-use crate::mdp::model::{CHUNK, Mdp, split};
+use crate::mdp::model::Mdp;
+
+/// Slices that one task of a parallel loop lays out.
+const TASK: usize = 64;
+
+/// Bytes that are laid out while those before them are copied.
+const PIECE: usize = 16 << 20;
 
 /// Where the elements of slices are.
 #[derive(Clone)]
@@ -68,17 +77,51 @@ impl Slices {
         self.reward_ptr[self.extent.len()] as usize
     }
 
-    /// What `of` gives for each entry of the model, in the order of the slices: it is given the state, and the number of
-    /// the entry in the model. Padding is what `padding` gives for the state.
-    fn fill_entries<E: Copy + Default + Send>(
+    /// The entries of all slices, as `fill` makes them of some.
+    pub fn entries_of<E: Plain>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+        let mut elements = vec![E::zeroed(); self.entries()];
+        fill(0..self.extent.len(), &mut elements);
+        elements
+    }
+
+    /// The rewards of all slices, as `fill` makes them of some.
+    pub fn rewards_of<E: Plain>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+        let mut elements = vec![E::zeroed(); self.rewards()];
+        fill(0..self.extent.len(), &mut elements);
+        elements
+    }
+
+    /// The entries of all slices on a device: it copies those of some while `fill` makes the next.
+    pub fn upload_entries<E: Plain, D: Device>(
+        &self,
+        device: &D,
+        fill: impl Fn(Range<usize>, &mut [E]),
+    ) -> Result<D::Buffer<E>, D::Error> {
+        upload(device, &self.ptr, PIECE, fill)
+    }
+
+    /// Likewise the rewards.
+    pub fn upload_rewards<E: Plain, D: Device>(
+        &self,
+        device: &D,
+        fill: impl Fn(Range<usize>, &mut [E]),
+    ) -> Result<D::Buffer<E>, D::Error> {
+        upload(device, &self.reward_ptr, PIECE, fill)
+    }
+
+    /// What `of` gives for each entry of some slices: it is given the state, and the number of the entry in the model.
+    /// Padding is what `padding` gives for the state.
+    fn fill_entries<E: Send>(
         &self,
         mdp: &Mdp,
+        slices: Range<usize>,
+        elements: &mut [E],
         of: impl Fn(usize, usize) -> E + Sync,
         padding: impl Fn(usize) -> E + Sync,
-    ) -> Vec<E> {
-        let mut elements = vec![E::default(); self.entries()];
-        split(&self.ptr, &mut elements).into_par_iter().for_each(|(first, elements)| {
-            for slice in first..self.extent.len().min(first + CHUNK) {
+    ) {
+        tasks(&self.ptr, slices, elements).into_par_iter().for_each(|(slices, elements)| {
+            let first = slices.start;
+            for slice in slices {
                 let start = (self.ptr[slice] - self.ptr[first]) as usize;
                 let (actions, length) = ((self.extent[slice] >> 16) as usize, (self.extent[slice] & 0xFFFF) as usize);
                 for lane in 0..SLICE {
@@ -100,52 +143,66 @@ impl Slices {
                 }
             }
         });
-        elements
     }
 
     /// Successors.
-    pub fn successors(&self, mdp: &Mdp) -> Vec<u32> {
-        self.fill_entries(mdp, |_, entry| mdp.transitions.col[entry], |state| state as u32)
+    pub fn successors<'a>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [u32]) + 'a {
+        let of = move |_: usize, entry: usize| mdp.transitions.col[entry];
+        move |slices, elements| self.fill_entries(mdp, slices, elements, of, |state| state as u32)
     }
 
     /// Probabilities, discounted.
-    pub fn probabilities<T: Precise>(&self, mdp: &Mdp) -> Vec<T> {
-        self.fill_entries(mdp, |_, entry| T::from_f64(mdp.gamma * mdp.transitions.val[entry]), |_| T::ZERO)
+    pub fn probabilities<'a, T: Precise>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [T]) + 'a {
+        let of = move |_: usize, entry: usize| T::from_f64(mdp.gamma * mdp.transitions.val[entry]);
+        move |slices, elements| self.fill_entries(mdp, slices, elements, of, |_| T::ZERO)
     }
 
     /// Expected rewards; −∞ where a state has no such action.
-    pub fn earnings<T: Precise>(&self, mdp: &Mdp, reward: &[f64]) -> Vec<T> {
-        self.fill_rewards(mdp, |row| T::from_f64(reward[row]), T::NEG_INFINITY)
+    pub fn earnings<'a, T: Precise>(&'a self, mdp: &'a Mdp, reward: &'a [f64]) -> impl Fn(Range<usize>, &mut [T]) + 'a {
+        move |slices, elements| {
+            self.fill_rewards(mdp, slices, elements, |row| T::from_f64(reward[row]), T::NEG_INFINITY);
+        }
     }
 
     /// How far successors are from their state, in a type that has room for it.
-    pub fn distances<I: Copy + Default + Send>(&self, mdp: &Mdp, narrow: impl Fn(i64) -> I + Sync) -> Vec<I> {
-        let distance = |state: usize, entry: usize| i64::from(mdp.transitions.col[entry]) - state as i64;
-        self.fill_entries(mdp, |state, entry| narrow(distance(state, entry)), |_| I::default())
+    pub fn distances<'a, I: Plain>(
+        &'a self,
+        mdp: &'a Mdp,
+        narrow: impl Fn(i64) -> I + Sync + 'a,
+    ) -> impl Fn(Range<usize>, &mut [I]) + 'a {
+        let of = move |state: usize, entry: usize| narrow(i64::from(mdp.transitions.col[entry]) - state as i64);
+        move |slices, elements| self.fill_entries(mdp, slices, elements, &of, |_| I::zeroed())
     }
 
     /// Probabilities as numbers of a palette, whose first is 0.
-    pub fn probability_indices(&self, mdp: &Mdp, palette: &[f64]) -> Vec<u8> {
+    pub fn probability_indices<'a>(&'a self, mdp: &'a Mdp, palette: &[f64]) -> impl Fn(Range<usize>, &mut [u8]) + 'a {
         let index: Vec<u8> = indices(&mdp.transitions.val, palette);
-        self.fill_entries(mdp, |_, entry| index[entry], |_| 0)
+        move |slices, elements| self.fill_entries(mdp, slices, elements, |_, entry| index[entry], |_| 0)
     }
 
     /// Expected rewards as numbers of a palette, whose first is −∞.
-    pub fn reward_indices(&self, mdp: &Mdp, reward: &[f64], palette: &[f64]) -> Vec<u16> {
+    pub fn reward_indices<'a>(
+        &'a self,
+        mdp: &'a Mdp,
+        reward: &[f64],
+        palette: &[f64],
+    ) -> impl Fn(Range<usize>, &mut [u16]) + 'a {
         let index: Vec<u16> = indices(reward, palette);
-        self.fill_rewards(mdp, |row| index[row], 0)
+        move |slices, elements| self.fill_rewards(mdp, slices, elements, |row| index[row], 0)
     }
 
-    /// What `of` gives for each row of the model, in the order of the slices; `none` where a state has no such action.
-    fn fill_rewards<E: Copy + Default + Send + Sync>(
+    /// What `of` gives for each row of some slices; `none` where a state has no such action.
+    fn fill_rewards<E: Copy + Send + Sync>(
         &self,
         mdp: &Mdp,
+        slices: Range<usize>,
+        elements: &mut [E],
         of: impl Fn(usize) -> E + Sync,
         none: E,
-    ) -> Vec<E> {
-        let mut elements = vec![E::default(); self.rewards()];
-        split(&self.reward_ptr, &mut elements).into_par_iter().for_each(|(first, elements)| {
-            for slice in first..self.extent.len().min(first + CHUNK) {
+    ) {
+        tasks(&self.reward_ptr, slices, elements).into_par_iter().for_each(|(slices, elements)| {
+            let first = slices.start;
+            for slice in slices {
                 let start = (self.reward_ptr[slice] - self.reward_ptr[first]) as usize;
                 for lane in 0..SLICE {
                     let state = slice * SLICE + lane;
@@ -157,8 +214,41 @@ impl Slices {
                 }
             }
         });
-        elements
     }
+}
+
+/// The elements of some slices, which begin at `ptr`, in parts of a few slices each.
+fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) -> Vec<(Range<usize>, &'e mut [E])> {
+    let end = slices.end;
+    let part = |first: usize| {
+        let part = first..end.min(first + TASK);
+        let length = ptr[part.end] - ptr[part.start];
+        (part, elements.split_off_mut(..length as usize).unwrap_or_default())
+    };
+    slices.step_by(TASK).map(part).collect()
+}
+
+/// The elements of all slices, which begin at `ptr`, on a device, in pieces of so many bytes or of a slice.
+fn upload<E: Plain, D: Device>(
+    device: &D,
+    ptr: &[u64],
+    bytes: usize,
+    fill: impl Fn(Range<usize>, &mut [E]),
+) -> Result<D::Buffer<E>, D::Error> {
+    // Slices that a piece ends with.
+    let (mut last, mut start) = (Vec::new(), 0);
+    for slice in 0..ptr.len() - 1 {
+        if (ptr[slice + 1] - start) as usize * size_of::<E>() > bytes && start < ptr[slice] {
+            last.push(slice);
+            start = ptr[slice];
+        }
+    }
+    last.push(ptr.len() - 1);
+    let ends: Vec<usize> = last.iter().map(|&slice| ptr[slice] as usize).collect();
+    device.upload_pieces(&ends, |piece, elements| {
+        let first = if piece == 0 { 0 } else { last[piece - 1] };
+        fill(first..last[piece], elements);
+    })
 }
 
 /// The different numbers of an array, told apart by their bits, with `first` as number 0; `None` if they are more than
@@ -168,4 +258,30 @@ pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f6
     found.retain(|number| number.to_bits() != first.to_bits());
     found.insert(0, first);
     (found.len() <= most).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_kernels::emulator::Emulator;
+
+    use super::*;
+    use crate::mdp::generate::Garnet;
+
+    #[test]
+    fn pieces_make_the_whole() {
+        let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let mdp = garnet.generate().unwrap();
+        let slices = Slices::of(&mdp).unwrap();
+        let whole = slices.entries_of(slices.probabilities::<f64>(&mdp));
+        assert!(whole.len() > 50_000);
+        let device = Emulator::default();
+        for bytes in [1, 1000, 8 * SLICE * 20, 100_000, usize::MAX] {
+            let uploaded = upload(&device, &slices.ptr, bytes, slices.probabilities::<f64>(&mdp)).unwrap();
+            assert!(device.to_vec(&uploaded).unwrap() == whole, "{bytes}");
+        }
+        let reward = mdp.expected_rewards();
+        let whole = slices.rewards_of(slices.earnings::<f32>(&mdp, &reward));
+        let uploaded = upload(&device, &slices.reward_ptr, 500, slices.earnings::<f32>(&mdp, &reward)).unwrap();
+        assert!(device.to_vec(&uploaded).unwrap() == whole);
+    }
 }

@@ -332,7 +332,9 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         // Windows take what is left.
         let model = match small {
             None => {
-                let elements = (slices.successors(mdp), slices.probabilities(mdp), slices.earnings(mdp, reward));
+                let successor = slices.entries_of(slices.successors(mdp));
+                let probability = slices.entries_of(slices.probabilities(mdp));
+                let elements = (successor, probability, slices.rewards_of(slices.earnings(mdp, reward)));
                 Streams::Plain(Elements::new(device, elements, &parts, windows)?)
             }
             Some(Small { wide, palette, rewards }) => {
@@ -340,13 +342,15 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
                     probabilities: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
                     rewards: device.upload(&T::of(rewards))?,
                 };
-                let probability = slices.probability_indices(mdp, palette);
-                let reward = slices.reward_indices(mdp, reward, rewards);
+                let probability = slices.entries_of(slices.probability_indices(mdp, palette));
+                let reward = slices.rewards_of(slices.reward_indices(mdp, reward, rewards));
                 if *wide {
-                    let elements = (slices.distances(mdp, |distance| distance as i16), probability, reward);
+                    let elements =
+                        (slices.entries_of(slices.distances(mdp, |distance| distance as i16)), probability, reward);
                     Streams::Two(Elements::new(device, elements, &parts, windows)?, palettes)
                 } else {
-                    let elements = (slices.distances(mdp, |distance| distance as i8), probability, reward);
+                    let elements =
+                        (slices.entries_of(slices.distances(mdp, |distance| distance as i8)), probability, reward);
                     Streams::One(Elements::new(device, elements, &parts, windows)?, palettes)
                 }
             }

@@ -1,5 +1,7 @@
 //! Value iteration on a device: greedy sweeps over the smallest layout that a model has.
 
+use std::rc::Rc;
+
 use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
@@ -16,6 +18,7 @@ use super::mdp::{THREADS, lanes_for, offsets, upload_choices};
 use super::patterns::Table;
 use super::slices::{Slices, palette};
 use crate::backend::Precise;
+use crate::backend::palette::seem_distinct;
 use crate::interrupt;
 use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
@@ -179,6 +182,19 @@ impl<'m> Plan<'m> {
         }) as u64
     }
 
+    /// Of those, the bytes that a model in 64 bits and one in 32 have in common.
+    #[must_use]
+    pub fn shared_bytes<O: Offset>(&self) -> u64 {
+        let Model::Host { mdp, layout, .. } = &self.model else { return 0 };
+        let o = size_of::<O>();
+        (match layout {
+            Laid::Rows { .. } => mdp.transitions.nnz() * 4 + mdp.rows() * o,
+            Laid::Slices(slices) => slices.extent.len() * 4 * o + slices.entries() * 4,
+            Laid::Narrow { .. } => return self.model_bytes::<f32, O>(),
+            Laid::Patterns { .. } => 2 * mdp.states as usize,
+        }) as u64
+    }
+
     /// Bytes of device memory in all.
     #[must_use]
     pub fn bytes<T: Precise, O: Offset>(&self) -> u64 {
@@ -258,21 +274,21 @@ fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
     let reach = |state: usize| {
         let rows = mdp.choices.rows(state);
         let entries = mdp.transitions.row_ptr[rows.start] as usize..mdp.transitions.row_ptr[rows.end] as usize;
-        mdp.transitions.col[entries].iter().fold((0, 0), |(least, greatest): (i64, i64), &successor| {
-            let offset = i64::from(successor) - state as i64;
-            (least.min(offset), greatest.max(offset))
-        })
+        let offsets = mdp.transitions.col[entries].iter().map(|&successor| i64::from(successor) - state as i64);
+        offsets.fold([0, 0], |[least, greatest]: [i64; 2], offset| [least.min(offset), greatest.max(offset)])
     };
-    let both = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
-    let (least, greatest) = (0..mdp.states as usize).into_par_iter().map(reach).reduce(|| (0, 0), both);
-    let within = |bits: u32| least >= -(1 << (bits - 1)) && greatest < 1 << (bits - 1);
-    if !within(16) {
+    let fits = |[least, greatest]: [i64; 2], bits: u32| least >= -(1 << (bits - 1)) && greatest < 1 << (bits - 1);
+    // The first that does not fit ends the search.
+    let both = |a: [i64; 2], b: [i64; 2]| Some([a[0].min(b[0]), a[1].max(b[1])]).filter(|&both| fits(both, 16));
+    let reached = (0..mdp.states as usize).into_par_iter().map(|state| Some(reach(state)));
+    let reached = reached.try_reduce(|| [0, 0], both)?;
+    if seem_distinct(&mdp.transitions.val, 1 << 8) {
         return None;
     }
     let slices = Slices::of(mdp)?;
     let palette_of_probabilities = palette(0.0, &mdp.transitions.val, 1 << 8)?;
     let rewards = palette(f64::NEG_INFINITY, reward, 1 << 16)?;
-    Some(Laid::Narrow { slices, wide: !within(8), palette: palette_of_probabilities, rewards })
+    Some(Laid::Narrow { slices, wide: !fits(reached, 8), palette: palette_of_probabilities, rewards })
 }
 
 fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
@@ -286,30 +302,30 @@ pub(super) fn discounted(gamma: f64, probabilities: &[f64]) -> Vec<f64> {
     probabilities.iter().map(|p| gamma * p).collect()
 }
 
-/// The model in a device's memory.
+/// The model in a device's memory. What is not in T is shared between precisions.
 enum Stored<T: Precise, O: Offset, D: Device> {
     Rows {
         lanes: u32,
         states_per_block: u32,
         actions: u32,
-        choices: D::Buffer<O>,
-        row_ptr: D::Buffer<O>,
-        col: D::Buffer<u32>,
+        choices: Rc<D::Buffer<O>>,
+        row_ptr: Rc<D::Buffer<O>>,
+        col: Rc<D::Buffer<u32>>,
         prob: D::Buffer<T>,
         reward: D::Buffer<T>,
     },
     Slices {
-        place: D::Buffer<O>,
-        col: D::Buffer<u32>,
+        place: Rc<D::Buffer<O>>,
+        col: Rc<D::Buffer<u32>>,
         prob: D::Buffer<T>,
         reward: D::Buffer<T>,
     },
     Narrow {
-        place: D::Buffer<O>,
+        place: Rc<D::Buffer<O>>,
         offset: Narrow<D>,
-        prob: D::Buffer<u8>,
+        prob: Rc<D::Buffer<u8>>,
         palette: D::Buffer<T>,
-        reward: D::Buffer<u16>,
+        reward: Rc<D::Buffer<u16>>,
         rewards: D::Buffer<T>,
     },
     Patterns {
@@ -317,8 +333,8 @@ enum Stored<T: Precise, O: Offset, D: Device> {
         distinct: usize,
         /// How many there are of each half, and how a number tells which.
         halves: [u32; 4],
-        pattern: D::Buffer<u16>,
-        offset: D::Buffer<i32>,
+        pattern: Rc<D::Buffer<u16>>,
+        offset: Rc<D::Buffer<i32>>,
         prob: D::Buffer<T>,
         reward: D::Buffer<T>,
     },
@@ -326,8 +342,8 @@ enum Stored<T: Precise, O: Offset, D: Device> {
 
 /// Successors as offsets.
 enum Narrow<D: Device> {
-    One(D::Buffer<i8>),
-    Two(D::Buffer<i16>),
+    One(Rc<D::Buffer<i8>>),
+    Two(Rc<D::Buffer<i16>>),
 }
 
 impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
@@ -344,28 +360,28 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                     lanes: *lanes,
                     states_per_block: *states_per_block,
                     actions,
-                    choices,
-                    row_ptr: device.upload(&offsets::<O>(&transitions.row_ptr))?,
-                    col: device.upload(&transitions.col)?,
+                    choices: choices.into(),
+                    row_ptr: device.upload(&offsets::<O>(&transitions.row_ptr))?.into(),
+                    col: device.upload(&transitions.col)?.into(),
                     prob: device.upload(&T::of(&transitions.val))?,
                     reward: device.upload(&T::of(reward))?,
                 }
             }
             Laid::Slices(slices) => Self::Slices {
-                place: device.upload(&slices.place::<O>(|_, first| first))?,
-                col: device.upload(&slices.successors(mdp))?,
-                prob: device.upload(&slices.probabilities::<T>(mdp))?,
-                reward: device.upload(&slices.earnings::<T>(mdp, reward))?,
+                place: device.upload(&slices.place::<O>(|_, first| first))?.into(),
+                col: slices.upload_entries(device, slices.successors(mdp))?.into(),
+                prob: slices.upload_entries(device, slices.probabilities(mdp))?,
+                reward: slices.upload_rewards(device, slices.earnings(mdp, reward))?,
             },
             Laid::Narrow { slices, wide, palette, rewards } => Self::Narrow {
-                place: device.upload(&slices.place::<O>(|_, first| first))?,
+                place: device.upload(&slices.place::<O>(|_, first| first))?.into(),
                 offset: match wide {
-                    false => Narrow::One(device.upload(&slices.distances(mdp, |distance| distance as i8))?),
-                    true => Narrow::Two(device.upload(&slices.distances(mdp, |distance| distance as i16))?),
+                    false => Narrow::One(slices.upload_entries(device, slices.distances(mdp, |d| d as i8))?.into()),
+                    true => Narrow::Two(slices.upload_entries(device, slices.distances(mdp, |d| d as i16))?.into()),
                 },
-                prob: device.upload(&slices.probability_indices(mdp, palette))?,
+                prob: slices.upload_entries(device, slices.probability_indices(mdp, palette))?.into(),
                 palette: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
-                reward: device.upload(&slices.reward_indices(mdp, reward, rewards))?,
+                reward: slices.upload_rewards(device, slices.reward_indices(mdp, reward, rewards))?.into(),
                 rewards: device.upload(&T::of(rewards))?,
             },
             Laid::Patterns { patterns, table } => {
@@ -377,13 +393,60 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         })
     }
 
+    /// The same in a shorter type, made on the device of what `exact` holds; `None` where an array has too many elements.
+    fn shortened(device: &D, exact: &Stored<f64, O, D>) -> Result<Option<Self>, D::Error> {
+        let (prob, reward) = match exact {
+            Stored::Rows { prob, reward, .. } | Stored::Slices { prob, reward, .. } => (prob, reward),
+            Stored::Narrow { palette, rewards, .. } => (palette, rewards),
+            Stored::Patterns { prob, reward, .. } => (prob, reward),
+        };
+        let (Some(prob), Some(reward)) = (shortened(device, prob)?, shortened(device, reward)?) else {
+            return Ok(None);
+        };
+        Ok(Some(match exact {
+            Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, .. } => Self::Rows {
+                lanes: *lanes,
+                states_per_block: *states_per_block,
+                actions: *actions,
+                choices: Rc::clone(choices),
+                row_ptr: Rc::clone(row_ptr),
+                col: Rc::clone(col),
+                prob,
+                reward,
+            },
+            Stored::Slices { place, col, .. } => {
+                Self::Slices { place: Rc::clone(place), col: Rc::clone(col), prob, reward }
+            }
+            Stored::Narrow { place, offset, prob: index, reward: of_row, .. } => Self::Narrow {
+                place: Rc::clone(place),
+                offset: match offset {
+                    Narrow::One(offset) => Narrow::One(Rc::clone(offset)),
+                    Narrow::Two(offset) => Narrow::Two(Rc::clone(offset)),
+                },
+                prob: Rc::clone(index),
+                palette: prob,
+                reward: Rc::clone(of_row),
+                rewards: reward,
+            },
+            Stored::Patterns { actions, distinct, halves, pattern, offset, .. } => Self::Patterns {
+                actions: *actions,
+                distinct: *distinct,
+                halves: *halves,
+                pattern: Rc::clone(pattern),
+                offset: Rc::clone(offset),
+                prob,
+                reward,
+            },
+        }))
+    }
+
     fn patterns(device: &D, pattern: D::Buffer<u16>, table: &Table) -> Result<Self, D::Error> {
         Ok(Self::Patterns {
             actions: table.actions,
             distinct: table.distinct,
             halves: [table.moves.count, table.rewards.count, table.shift, table.mask],
-            pattern,
-            offset: device.upload(&table.offset)?,
+            pattern: pattern.into(),
+            offset: device.upload(&table.offset)?.into(),
             prob: device.upload(&T::of(&table.moves.numbers))?,
             reward: device.upload(&T::of(&table.rewards.numbers))?,
         })
@@ -399,6 +462,15 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         unsafe { grid_patterns(device, shape, width, height, walled, &kinds, &index, &mut pattern)? };
         Self::patterns(device, pattern, table)
     }
+}
+
+/// Numbers in another type; `None` where they are more than one launch takes.
+fn shortened<T: Precise, D: Device>(device: &D, exact: &D::Buffer<f64>) -> Result<Option<D::Buffer<T>>, D::Error> {
+    let Ok(count) = u32::try_from(exact.len()) else { return Ok(None) };
+    let mut found = device.zeros(exact.len())?;
+    // SAFETY: both have `count` elements.
+    unsafe { convert(device, Shape::cover(count.into(), THREADS), count, exact, &mut found)? };
+    Ok(Some(found))
 }
 
 /// A stop as the kernels read it, in a device's memory.
@@ -479,12 +551,17 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
+        Self::with(device, plan, Stored::upload(device, plan)?)
+    }
+
+    /// Starts at V = 0 with a model that is on the device.
+    fn with(device: &'d D, plan: &Plan<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
         let source = plan.source();
         let states = source.states() as usize;
         let mut values = Self {
             device,
             source,
-            model: Stored::upload(device, plan)?,
+            model,
             slices: match &plan.model {
                 Model::Host { layout: Laid::Slices(slices), .. } => Some(slices.clone()),
                 _ => None,
@@ -654,7 +731,7 @@ impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
         match (&mut self.model, &self.slices, self.source) {
             (Stored::Rows { reward, .. }, ..) => self.device.write(reward, &T::of(rewards))?,
             (Stored::Slices { reward, .. }, Some(slices), Source::Host(mdp)) => {
-                self.device.write(reward, &slices.earnings::<T>(mdp, rewards))?;
+                self.device.write(reward, &slices.rewards_of(slices.earnings::<T>(mdp, rewards)))?;
             }
             _ => return Ok(false),
         }
@@ -785,17 +862,17 @@ pub struct Mixed<'d, O: Offset, D: Device> {
 }
 
 impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
-    /// Uploads the model in both precisions and starts at V = 0.
+    /// Uploads the model, has the device make one in 32 bits of it, and starts at V = 0.
     ///
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
-        Ok(Self {
-            fast: Values::new(device, plan)?,
-            exact: Values::new(device, plan)?,
-            exactly: false,
-            last: f64::INFINITY,
-        })
+        let exact = Values::new(device, plan)?;
+        let fast = match Stored::shortened(device, &exact.model)? {
+            Some(model) => Values::with(device, plan, model)?,
+            None => Values::new(device, plan)?,
+        };
+        Ok(Self { fast, exact, exactly: false, last: f64::INFINITY })
     }
 
     /// Takes V over to f64, if it is not there.
@@ -857,5 +934,42 @@ impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
 
     fn phase(&self) -> u32 {
         u32::from(self.exactly)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_kernels::emulator::Emulator;
+
+    use super::*;
+    use crate::mdp::generate::{Garnet, SlipGrid};
+
+    /// The same bits, whether the host or the device makes them of what is in 64.
+    #[test]
+    fn models_in_32_bits_are_made_of_those_in_64() {
+        let device = Emulator::default();
+        let numbers = |stored: &Stored<f32, u32, Emulator>| {
+            let (prob, reward) = match stored {
+                Stored::Rows { prob, reward, .. } | Stored::Slices { prob, reward, .. } => (prob, reward),
+                Stored::Narrow { palette, rewards, .. } => (palette, rewards),
+                Stored::Patterns { prob, reward, .. } => (prob, reward),
+            };
+            [prob, reward]
+                .map(|numbers| device.to_vec(numbers).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        };
+        let garnet = Garnet { states: 300, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let grid = SlipGrid { width: 30, height: 20, wall_fraction: 0.2, ..SlipGrid::default() };
+        let mut kinds = 0;
+        for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
+            for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
+                let Some(plan) = Plan::new(&mdp, Some(storage)) else { continue };
+                let exact = Stored::<f64, u32, Emulator>::upload(&device, &plan).unwrap();
+                let short = Stored::<f32, u32, Emulator>::shortened(&device, &exact).unwrap().unwrap();
+                let uploaded = Stored::<f32, u32, Emulator>::upload(&device, &plan).unwrap();
+                assert_eq!(numbers(&short), numbers(&uploaded), "{storage}");
+                kinds += 1;
+            }
+        }
+        assert!(kinds >= 6, "{kinds}");
     }
 }
