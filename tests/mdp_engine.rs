@@ -195,6 +195,32 @@ fn all_methods_agree() {
     }
 }
 
+/// Where γ is near 1 and what is earned far away matters, aggregates carry it: without them the products are 2099 and 1367.
+#[test]
+fn krylov_policies_take_few_products_where_values_travel_far() {
+    let ring = Garnet { states: 8000, window: Some(20), gamma: 0.9999, ..Garnet::default() }.generate().unwrap();
+    let ended = Garnet {
+        terminal_fraction: 0.01,
+        ragged: true,
+        ..Garnet { states: 8000, window: Some(20), ..Garnet::default() }
+    };
+    let ended = Mdp { gamma: 0.9999, ..ended.generate().unwrap() };
+    for (model, most) in [(ring, 800), (ended, 300)] {
+        let options = SolveOptions {
+            method: Some(Method::Krylov),
+            device: DeviceChoice::Cpu,
+            limits: Limits { target: Target::Epsilon(1e-6), ..Limits::default() },
+            ..SolveOptions::default()
+        };
+        let found = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(found.converged(&options.limits), "{:?}", found.certificate);
+        assert!(found.run.sweeps() < most, "{} products", found.run.sweeps());
+        let auto = SolveOptions { method: None, ..options };
+        let auto = solve_with(&model, &auto, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_close("auto", &auto.values, &found.values, 2e-6);
+    }
+}
+
 #[test]
 fn modified_policy_iteration_stops_by_the_span() {
     let model = toroid(2500, 0.99);

@@ -187,6 +187,11 @@ impl<'m, T: Precise> Engine<'m, T> {
         self.values.old.len()
     }
 
+    /// Which states act.
+    pub(super) fn acting(&self) -> Vec<bool> {
+        (0..self.states()).into_par_iter().map(|state| self.model.choices.count(state) > 0).collect()
+    }
+
     /// P^π without its rewards, and r^π.
     pub(super) fn system(&mut self) -> (Box<dyn Layout<T>>, Vec<T>) {
         self.refresh();
@@ -223,22 +228,28 @@ impl<T: Precise> State for Engine<'_, T> {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
             None => self.values.old.fill(T::ZERO),
         }
-        for (value, &action) in self.values.old.iter_mut().zip(&self.policy) {
+        let Values { old, new, .. } = &mut self.values;
+        new.par_iter_mut().zip(old).zip(&self.policy).with_min_len(BLOCK).for_each(|((new, old), &action)| {
             if action == NO_ACTION {
-                *value = T::ZERO;
+                *old = T::ZERO;
             }
-        }
-        self.values.new.copy_from_slice(&self.values.old);
+            *new = *old;
+        });
         Ok(())
     }
 
     fn values(&mut self) -> Result<Vec<f64>, Infallible> {
-        Ok(self.values.old.iter().map(|v| v.to_f64()).collect())
+        Ok(self.values.old.par_iter().with_min_len(BLOCK).map(|v| v.to_f64()).collect())
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
         self.refresh();
         Ok(self.policy.clone())
+    }
+
+    /// After greedy sweeps the certificate's pass finds it on the way.
+    fn leaves_policy(&self) -> bool {
+        self.stale
     }
 
     /// What is stored of the model, or of the policy where it was evaluated last; and V, read and written.

@@ -102,6 +102,9 @@ pub(super) trait States<T: Precise>: Send + Sync + Sized {
         value: impl Fn(usize) -> f64 + Copy + 'a,
     ) -> impl Iterator<Item = f64> + 'a;
 
+    /// Shows each successor s' of a state with γP(s'|s, a), action by action.
+    fn entries(&self, state: usize, show: impl FnMut(usize, f64));
+
     /// Shows ranges that hold the successors of `states`, first and last, until `show` returns false.
     fn successors(&self, states: Range<usize>, show: impl FnMut(usize, usize) -> bool);
 
@@ -159,6 +162,11 @@ pub(super) trait Layout<T: Precise>: Send + Sync {
 
     /// `y` ← (E − U)⁻¹ E (E − L)⁻¹ `x` for the states of a block that [`factor`](Self::factor) has had.
     fn precondition(&self, first: usize, weight: &[T], x: &[T], y: &mut [T]);
+
+    /// Of a model with one action per state and no rewards: the chain of aggregates of `size` neighbouring states each,
+    /// that is the mean of γP over those members that act, its columns summed over those. `None` where that would have more
+    /// than half as many entries: successors are nowhere near each other.
+    fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Layout<T>>>;
 
     /// Greedy improvement of a block's actions; returns how many changed. An action is kept unless another's Q-factor
     /// exceeds its own by more than `tie`; then the lowest-numbered of the best is taken. One that is
@@ -235,6 +243,33 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
             let sum = self.0.q_factors(first + i, value).next().unwrap_or_default();
             here[i] = T::from_f64(here[i].to_f64() + sum * weight[i].to_f64());
         }
+    }
+
+    fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Layout<T>>> {
+        let of_aggregate = |aggregate: usize| {
+            let (mut found, mut members) = (Vec::new(), 0);
+            for state in aggregate * size..states.min((aggregate + 1) * size) {
+                members += usize::from(self.0.count(state) > 0);
+                self.0.entries(state, |successor, probability| {
+                    if self.0.count(successor) > 0 {
+                        found.push(((successor / size) as u32, probability));
+                    }
+                });
+            }
+            let all = found.len();
+            // Stable, so that sums are the same every time.
+            found.sort_by_key(|entry| entry.0);
+            let mut merged: Vec<(u32, T)> = Vec::new();
+            for group in found.chunk_by(|a, b| a.0 == b.0) {
+                let sum: f64 = group.iter().map(|entry| entry.1).sum();
+                merged.push((group[0].0, T::from_f64(sum / members as f64)));
+            }
+            (all, merged)
+        };
+        let rows: Vec<_> =
+            (0..states.div_ceil(size)).into_par_iter().with_min_len(BLOCK / 4).map(of_aggregate).collect();
+        let (all, merged) = rows.iter().fold((0, 0), |sums, row| (sums.0 + row.0, sums.1 + row.1.len()));
+        (2 * merged <= all).then(|| rows::chain(rows.into_iter().map(|row| row.1)))
     }
 
     fn improve(&self, first: usize, v: &[T], policy: &mut [u32], tie: f64) -> u64 {

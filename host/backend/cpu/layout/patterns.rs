@@ -256,6 +256,14 @@ impl<T: Precise> States<T> for Patterns {
         })
     }
 
+    fn entries(&self, state: usize, mut show: impl FnMut(usize, f64)) {
+        let patterns::Patterns { distance, prob, .. } = &*self.dictionary;
+        let rows = self.dictionary.rows_of(self.pattern_of[state] as usize);
+        for entry in rows.flat_map(|row| self.dictionary.entries_of(row)) {
+            show(state.wrapping_add_signed(distance[entry]), self.gamma * prob[entry]);
+        }
+    }
+
     fn successors(&self, states: Range<usize>, mut show: impl FnMut(usize, usize) -> bool) {
         let Groups { groups, listed } = &self.blocks[states.start / BLOCK];
         for Group { pattern, states } in groups {

@@ -178,6 +178,12 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
         })
     }
 
+    fn entries(&self, state: usize, mut show: impl FnMut(usize, f64)) {
+        for entry in self.choices.rows(state).flat_map(|row| self.ends.entries(row)) {
+            show(self.successor[entry].of(state), self.gamma * self.probability.of(self.stored[entry]));
+        }
+    }
+
     fn successors(&self, states: Range<usize>, mut show: impl FnMut(usize, usize) -> bool) {
         let mut last = usize::MAX;
         for state in states {
@@ -300,6 +306,25 @@ pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) ->
         }
         None => with_successors!(T::of(probs), Direct(PhantomData)),
     }
+}
+
+/// A chain without rewards, whose rows of γP are these.
+pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Box<dyn Layout<T>> {
+    let (mut ends, mut successor, mut stored) = (vec![0], Vec::new(), Vec::new());
+    for row in rows {
+        successor.extend(row.iter().map(|entry| entry.0));
+        stored.extend(row.iter().map(|entry| entry.1));
+        ends.push(successor.len() as u64);
+    }
+    Box::new(Stored(Rows {
+        gamma: 1.0,
+        choices: Choices::Uniform(1),
+        ends: Ends::packed(ends.into()),
+        successor: Cow::<[u32]>::Owned(successor),
+        stored: stored.into(),
+        probability: Direct(PhantomData),
+        reward: Rewards::Same(T::ZERO),
+    }))
 }
 
 /// Every successor as its distance from the state, if all of them fit.
