@@ -180,6 +180,12 @@ fn listing_a1_is_solved_from_stdin() {
         assert!((value - expected).abs() < 1e-8, "{values:?}");
     }
     assert!(report["certificate"]["bound"].as_f64().unwrap() < 1e-10);
+    let phases = report["phases"].as_object().unwrap();
+    assert_eq!(phases.len(), 7);
+    for phase in ["read", "prepare", "start", "upload", "solve", "certify", "write"] {
+        assert!(phases[phase].as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds)), "{phase}");
+    }
+    assert!(phases["read"].as_f64() > Some(0.0) && phases["solve"] == report["compute_seconds"]);
 }
 
 /// Each family from its name alone, or the little that it needs beside it; the number of its states; and what it must refuse.

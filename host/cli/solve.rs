@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use warpkov::backend::device::Storage;
@@ -248,7 +249,9 @@ impl TryFrom<Arguments> for Options {
 /// Reads the model, solves it, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let _starting = options.input.start(options.common.device);
+    let begun = Instant::now();
     let mut mdp = options.input.read()?;
+    let read = begun.elapsed();
     mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
     mdp.objective = options.objective.unwrap_or(mdp.objective);
     if let Some(criterion) = &options.criterion {
@@ -260,12 +263,16 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
         let precision = method.map_or(*precision, |method| method.precision(*precision));
         limits.tie = precision.tie_for(limits.target, mdp.gamma);
     }
-    let solution = solve(&mdp, &solve_options, options)?;
-    let report = Report { mdp: &mdp, limits: &solve_options.limits, solution: &solution };
+    let mut solution = solve(&mdp, &solve_options, options)?;
+    solution.phases.read = read;
+    let limits = &solve_options.limits;
+    let report = Report { mdp: &mdp, limits, solution: &solution };
     // Neither a full disk nor a closed pipe may cost the other half of the results.
     let common = &options.common;
+    let begun = Instant::now();
     let written = common.write_files(&report, |format| plot::draw(&report, format));
-    let printed = common.print(&report, out);
+    solution.phases.write = begun.elapsed();
+    let printed = common.print(&Report { mdp: &mdp, limits, solution: &solution }, out);
     written?;
     printed?;
     Ok(outcome(&solution, &solve_options.limits))

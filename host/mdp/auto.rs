@@ -4,8 +4,8 @@
 //! They are what all choices are about: how many, and how long one takes.
 //!
 //! But they are often far too many: where the process mixes, the span falls faster than γⁿ, and where it is absorbed, sweeps
-//! soon change nothing. Nothing tells beforehand, and sweeps do: on the CPU, value iteration is tried for [`TRIAL`] sweeps,
-//! and Krylov policy iteration goes on from there. Milliseconds (sweeps) to ε = 1e-6 in `f64` on two busy cores:
+//! soon change nothing. Nothing tells beforehand, and sweeps do: on the CPU, value iteration is [tried](trial) for a while, and
+//! Krylov policy iteration goes on from there. Milliseconds (sweeps) to ε = 1e-6 in `f64` on two busy cores:
 //!
 //! | model | γ | values | modified | Krylov |
 //! | --- | --- | --- | --- | --- |
@@ -44,8 +44,29 @@ use super::solve::Target;
 /// last line of the table above comes to, about.
 const MEANWHILE: f64 = 1e9;
 
-/// Sweeps of value iteration on the CPU before Krylov policy iteration takes over.
-pub const TRIAL: u32 = 1000;
+/// Sweeps of value iteration that are tried before Krylov policy iteration takes over, at least and at most.
+const TRIALS: [f64; 2] = [128.0, LONGEST_TRIAL as f64];
+
+/// The latter.
+pub const LONGEST_TRIAL: u32 = 4096;
+
+/// Sweeps that are certain to be enough, up to which nothing else is tried.
+const FEW: f64 = 2000.0;
+
+/// Products with P^π that Krylov policy iteration takes for all its policies, about.
+const PRODUCTS: f64 = 200.0;
+
+/// Times that such a product reads P^π, its preconditioner's share included, and bytes of an entry.
+const PRODUCT: f64 = 6.0 * 12.0;
+
+/// Sweeps of value iteration, each over so many bytes, to try on the CPU: as many as take about the time of Krylov policy
+/// iteration, so that it is at most doubled.
+#[must_use]
+pub fn trial(mdp: &Mdp, sweep_bytes: u64) -> u32 {
+    let per_row = mdp.transitions.nnz() as f64 / mdp.rows().max(1) as f64;
+    let krylov = PRODUCTS * PRODUCT * per_row * f64::from(mdp.states);
+    (krylov / sweep_bytes.max(1) as f64).clamp(TRIALS[0], TRIALS[1]) as u32
+}
 
 /// What the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +126,7 @@ impl Features {
     /// Whether value iteration on the CPU is to be tried first, because it may take too many sweeps.
     #[must_use]
     pub fn needs_trial(&self) -> bool {
-        self.sweeps > 2.0 * f64::from(TRIAL)
+        self.sweeps > FEW
     }
 
     /// The method to begin with, and why it.
@@ -147,6 +168,16 @@ mod tests {
         let queues = QueueNetwork { gamma: 0.999, ..QueueNetwork::default() }.generate().unwrap();
         let features = Features::of(&queues, Target::Epsilon(1e-6));
         assert!(features.needs_trial(), "{features:?}");
+    }
+
+    /// Sweeps over patterns are short, so that more of them are tried.
+    #[test]
+    fn a_trial_takes_as_long_as_krylov_policy_iteration() {
+        let grid = SlipGrid { width: 50, height: 50, ..SlipGrid::default() }.generate().unwrap();
+        let entries = grid.transitions.nnz() as u64;
+        let (rows, patterns) = (trial(&grid, 12 * entries + 16 * 2500), trial(&grid, 16 * 2500));
+        assert!((150..400).contains(&rows) && patterns > 4 * rows, "{rows}, {patterns}");
+        assert_eq!((trial(&grid, 0), trial(&grid, u64::MAX)), (LONGEST_TRIAL, 128));
     }
 
     /// Lines of the table above.

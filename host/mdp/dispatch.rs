@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use warpkov_kernels::device::Offset;
@@ -10,11 +12,11 @@ use warpkov_kernels::launch::Device;
 
 use rayon::prelude::*;
 
-use super::auto::{Features, TRIAL};
+use super::auto::{self, Features, LONGEST_TRIAL};
 use super::certificate::{Certificate, certify_greedy};
 use super::krylov::Krylov;
 use super::model::Mdp;
-use super::options::{DeviceChoice, Method, Places, Precision, Reorder, Solution, SolveOptions};
+use super::options::{DeviceChoice, Method, Phases, Places, Precision, Reorder, Solution, SolveOptions};
 use super::refine::Refined;
 use super::reorder::Order;
 use super::solve::{
@@ -99,29 +101,53 @@ pub fn solve_from(
     if mdp.gamma >= 1.0 {
         return Err(SolveError::Undiscounted);
     }
+    let begun = Instant::now();
     if let Some((order, note)) = order(mdp, options) {
         let initial = initial.map(|values| order.to_new(values));
         let options = SolveOptions { reorder: Reorder::None, ..*options };
-        let solution = solve_from(&order.apply(mdp)?, initial.as_deref(), &options, observe)?;
-        let notes = std::iter::once(note).chain(solution.notes).collect();
+        let ordered = order.apply(mdp);
+        let prepared = begun.elapsed();
+        let mut solution = solve_from(&ordered, initial.as_deref(), &options, observe)?;
+        solution.notes.insert(0, note);
+        solution.phases.prepare += prepared;
+        solution.setup += prepared;
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
-        return Ok(Solution { values, policy, notes, ..solution });
+        return Ok(Solution { values, policy, ..solution });
     }
     let features = features(mdp, options);
     if features.is_some_and(|features| needs_trial(&features, options)) {
         return with_trial(mdp, initial, options, observe);
     }
+    let chosen = begun.elapsed();
+    let mut solution = solve_as_is(mdp, initial, options, features, false, observe)?;
+    solution.phases.prepare += chosen;
+    solution.setup += chosen;
+    Ok(solution)
+}
+
+/// [`solve_from`], in the model's order of states and by one method; as a `trial`, in no more sweeps of value iteration than
+/// are worth it.
+fn solve_as_is(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    features: Option<Features>,
+    trial: bool,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
     let maximized = mdp.to_maximize();
     let sign = mdp.objective.sign();
     let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
-    let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, observe };
-    let Done { result, method, precision, device, notes, setup } = with_features(&maximized, features, options, job)?;
-    let Solved { mut values, policy, run, certificate } = result;
+    let job = Solve { mdp: &maximized, initial: initial.as_deref(), limits: &options.limits, trial, observe };
+    let done = with_features(&maximized, features, options, job)?;
+    let Done { result, method, precision, device, notes, setup, mut phases } = done;
+    let Solved { mut values, policy, run, certificate, certify } = result;
+    phases.certify = certify;
     if sign < 0.0 {
         values.par_iter_mut().for_each(|value| *value = -*value);
     }
-    Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup })
+    Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup, phases })
 }
 
 /// What `auto` chooses the method by, where it does.
@@ -138,7 +164,7 @@ fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     };
     let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
     let epsilon = matches!(options.limits.target, Target::Epsilon(_));
-    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > TRIAL && on_cpu()
+    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > LONGEST_TRIAL && on_cpu()
 }
 
 /// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
@@ -149,9 +175,8 @@ fn with_trial(
     observe: Observer,
 ) -> Result<Solution, SolveError> {
     let on_cpu = SolveOptions { device: DeviceChoice::Cpu, reorder: Reorder::None, ..*options };
-    let limits = Limits { max_sweeps: TRIAL, ..options.limits };
-    let trial = SolveOptions { method: Some(Method::Values), limits, ..on_cpu };
-    let mut trial = solve_from(mdp, initial, &trial, observe)?;
+    let trial = SolveOptions { method: Some(Method::Values), ..on_cpu };
+    let mut trial = solve_as_is(mdp, initial, &trial, None, true, &mut *observe)?;
     if trial.converged(&options.limits) {
         trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
         return Ok(trial);
@@ -161,11 +186,19 @@ fn with_trial(
         return Ok(trial);
     }
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
-    let mut solution = solve_from(mdp, Some(&trial.values), &krylov, observe)?;
-    let note = format!("auto chose krylov: {TRIAL} sweeps of value iteration were not enough, gamma is {}", mdp.gamma);
+    let mut solution = solve_as_is(mdp, Some(&trial.values), &krylov, None, false, observe)?;
+    let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma);
+    let note = format!("auto chose krylov: {sweeps} sweeps of value iteration were not enough, gamma is {gamma}");
     solution.notes.insert(0, note);
     trial.run.append(solution.run);
-    Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, ..solution })
+    let (before, after) = (trial.phases, solution.phases);
+    let phases = Phases {
+        prepare: before.prepare + after.prepare,
+        upload: before.upload + after.upload,
+        certify: before.certify + after.certify,
+        ..after
+    };
+    Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, phases, ..solution })
 }
 
 /// Another order in which to solve a model, if there is to be one, and what there is to say of it.
@@ -179,7 +212,8 @@ fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
             if options.method.is_some_and(|method| !methods.contains(&method)) {
                 return None;
             }
-            let (order, [before, after]) = Order::worthwhile(mdp)?;
+            let sweeps = || Features::of(mdp, options.limits.target).sweeps;
+            let (order, [before, after]) = Order::worthwhile(mdp, sweeps)?;
             let note = format!(
                 "auto chose reverse Cuthill–McKee order: successors are {after:.0} states away on average, not {before:.0}"
             );
@@ -200,6 +234,8 @@ struct Solve<'a> {
     mdp: &'a Mdp,
     initial: Option<&'a [f64]>,
     limits: &'a Limits,
+    /// Whether value iteration gives up after a [trial](auto::trial).
+    trial: bool,
     observe: Observer<'a>,
 }
 
@@ -208,6 +244,8 @@ struct Solved {
     policy: Vec<u32>,
     run: Run,
     certificate: Certificate,
+    /// Time to certify.
+    certify: Duration,
 }
 
 /// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
@@ -252,14 +290,16 @@ impl Solve<'_> {
     ) -> Result<Solved, B::Error> {
         backend.reset(self.initial)?;
         let mut closer = 1.0;
-        let mut all = Run::default();
+        let (mut all, mut certify) = (Run::default(), Duration::ZERO);
         loop {
             let last = run(self, backend, closer)?;
             let ended = !matches!(last.status, Status::Solved);
             all.append(last);
+            let begun = Instant::now();
             let mut values = backend.values()?;
             let epsilon = if let Target::Epsilon(epsilon) = self.limits.target { Some(epsilon) } else { None };
             let (certificate, greedy) = certify_greedy(self.mdp, &mut values, epsilon.is_some());
+            certify += begun.elapsed();
             let met = epsilon.is_none_or(|epsilon| certificate.bound.is_none_or(|bound| bound <= epsilon));
             closer /= 4.0;
             if ended || met || closer <= CLOSEST {
@@ -274,7 +314,7 @@ impl Solve<'_> {
                     Status::Solved => Status::Stalled,
                     status => status,
                 };
-                return Ok(Solved { values, policy, run: all, certificate });
+                return Ok(Solved { values, policy, run: all, certificate, certify });
             }
         }
     }
@@ -310,8 +350,10 @@ impl Job for Solve<'_> {
     where
         SolveError: From<B::Error>,
     {
+        let trial = if self.trial { auto::trial(self.mdp, backend.sweep_bytes()?) } else { u32::MAX };
+        let limits = Limits { max_sweeps: self.limits.max_sweeps.min(trial), ..*self.limits };
         Ok(self.run(&mut backend, |solve, backend, closer| {
-            value_iteration(backend, solve.stop(closer), solve.limits, &mut *solve.observe)
+            value_iteration(backend, solve.stop(closer), &limits, &mut *solve.observe)
         })?)
     }
 }
@@ -351,6 +393,8 @@ pub struct Done<R> {
     pub notes: Vec<String>,
     /// Time to convert the model and to bring it to the device.
     pub setup: Duration,
+    /// Where that went.
+    pub phases: Phases,
 }
 
 /// Chooses the device, the method and the types, brings the model there, and does the job.
@@ -369,7 +413,8 @@ fn with_features<J: Job>(
     job: J,
 ) -> Result<Done<J::Result>, SolveError> {
     let start = Instant::now();
-    let Place { device, precision, mut notes } = choose(mdp, features.as_ref(), options)?;
+    let Place { device, precision, mut notes, mut phases } = choose(mdp, features.as_ref(), options)?;
+    let chosen = start.elapsed();
     let method = match features.as_ref().map(Features::method) {
         Some((method, note)) => {
             notes.push(note);
@@ -404,7 +449,8 @@ fn with_features<J: Job>(
             (method, "the emulator".to_owned(), done)
         }
     };
-    Ok(Done { result, method, precision, device, notes, setup })
+    phases.upload = setup.saturating_sub(chosen);
+    Ok(Done { result, method, precision, device, notes, setup, phases })
 }
 
 /// A device, and what there is to say of the choice.
@@ -412,6 +458,7 @@ struct Place<'m> {
     device: Chosen<'m>,
     precision: Precision,
     notes: Vec<String>,
+    phases: Phases,
 }
 
 enum Chosen<'m> {
@@ -448,7 +495,7 @@ fn choose<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions)
         None => Ok(()),
     };
     let precision = options.precision;
-    let place = |device, notes| Ok(Place { device, precision, notes });
+    let place = |device, notes| Ok(Place { device, precision, notes, phases: Phases::default() });
     match options.device {
         DeviceChoice::Cpu if only_gpu => unsupported("it needs --device cuda:N or emulated")?,
         DeviceChoice::Cuda(_) | DeviceChoice::Emulated if only_cpu => unsupported("it needs --device cpu")?,
@@ -462,7 +509,10 @@ fn choose<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions)
         DeviceChoice::Cpu => place(Chosen::Cpu, Vec::new()),
         DeviceChoice::Emulated => {
             let free = options.device_memory.unwrap_or(u64::MAX);
-            place(Chosen::Emulated(Prepared::new(mdp, options)?.within(free, free, options)?), Vec::new())
+            let begun = Instant::now();
+            let prepared = Prepared::new(mdp, options)?.within(free, free, options)?;
+            let phases = Phases { prepare: begun.elapsed(), ..Phases::default() };
+            Ok(Place { device: Chosen::Emulated(prepared), precision, notes: Vec::new(), phases })
         }
         DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, mdp, options),
         DeviceChoice::Auto if only_cpu => place(Chosen::Cpu, Vec::new()),
@@ -478,21 +528,31 @@ fn choose<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions)
 
 /// A GPU with enough free memory for the model, or for some parts of it at a time.
 fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Place<'m>, SolveError> {
-    let gpu = Gpu::open(ordinal)?;
+    // Without a driver there is nothing to prepare for.
+    Gpu::driver_version()?;
+    let begun = Instant::now();
+    let (gpu, start, prepared, prepare) = thread::scope(|scope| {
+        let prepared = scope.spawn(|| (Prepared::new(mdp, options), begun.elapsed()));
+        let (gpu, start) = (Gpu::open(ordinal), begun.elapsed());
+        let (prepared, prepare) = prepared.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (gpu, start, prepared, prepare)
+    });
+    let (gpu, prepared) = (gpu?, prepared?);
+    let phases = Phases { start, prepare, ..Phases::default() };
     let (free, total) = gpu.memory()?;
     let free = free.min(options.device_memory.unwrap_or(u64::MAX));
     let precision = options.precision;
-    let prepared = Prepared::new(mdp, options)?;
     if precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
         // What is too large in 64 bits may not be in 32.
         let precision = Precision::Refined;
         let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
         if refined.bytes(precision) <= free {
             let note = "auto chose precision refined: the device's memory holds the model in 32 bits only";
-            return Ok(Place { device: Chosen::Gpu(gpu, refined), precision, notes: vec![note.to_owned()] });
+            return Ok(Place { device: Chosen::Gpu(gpu, refined), precision, notes: vec![note.to_owned()], phases });
         }
     }
-    Ok(Place { device: Chosen::Gpu(gpu, prepared.within(free, total, options)?), precision, notes: Vec::new() })
+    let device = Chosen::Gpu(gpu, prepared.within(free, total, options)?);
+    Ok(Place { device, precision, notes: Vec::new(), phases })
 }
 
 /// A model, laid out for a method that runs on a device.
@@ -616,7 +676,9 @@ impl<'m> Prepared<'m> {
             Precision::F64 => f64s,
             Precision::Mixed | Precision::Refined => match self.layout {
                 Laid::Values(_) if precision == Precision::Refined => f32s,
-                Laid::Values(_) => f32s + f64s,
+                // What one launch cannot convert is uploaded twice.
+                Laid::Values(_) if self.is_wide() => f32s + f64s,
+                Laid::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
                 _ => f64s,
             },
         }

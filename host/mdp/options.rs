@@ -250,6 +250,23 @@ impl Default for SolveOptions {
     }
 }
 
+/// Where the time of a solve goes beside its loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Phases {
+    /// Reading and checking the model, if the caller says so.
+    pub read: Duration,
+    /// What the host finds out of the model: a better order of its states, a method, a layout.
+    pub prepare: Duration,
+    /// Until a GPU could be used; meanwhile the host prepares.
+    pub start: Duration,
+    /// Laying the model out, and bringing it to the device.
+    pub upload: Duration,
+    /// The certificate, and a policy.
+    pub certify: Duration,
+    /// Writing files, if the caller says so.
+    pub write: Duration,
+}
+
 /// What a solve returns.
 #[derive(Clone, Debug)]
 pub struct Solution {
@@ -269,8 +286,10 @@ pub struct Solution {
     pub device: String,
     /// What was chosen on the user's behalf, and why.
     pub notes: Vec<String>,
-    /// Time to convert the model and bring it to the device.
+    /// Time to convert the model and bring it to the device: of `phases`, what comes between reading and the loop.
     pub setup: Duration,
+    /// Where the rest of the time went.
+    pub phases: Phases,
 }
 
 impl Solution {

@@ -5,12 +5,12 @@
 //! Solution of Large Sparse Positive Definite Systems*, 1981). Neighbours are the states that some action leads to, and
 //! those that it leads from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp};
-use super::validate::Invalid;
+use super::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, split};
 
 /// States below which no order matters: V is in the caches as a whole.
 const FEW: u32 = 1 << 16;
@@ -20,6 +20,26 @@ const GAIN: f64 = 4.0;
 
 /// Searches for an outlying state, at most.
 const SEARCHES: usize = 4;
+
+/// Sweeps that the search for an order and the renumbering of the model take as long as, on the CPU: what is solved in
+/// fewer is solved as it is.
+const WORTH: f64 = 40.0;
+
+/// Rows of a sample.
+const ROWS: usize = 1 << 14;
+
+/// States from which the neighbourhood is looked at.
+const STARTS: usize = 8;
+
+/// States of a neighbourhood, and entries of P that are read for it, at most.
+const NEAR: [usize; 2] = [1 << 12, 1 << 16];
+
+/// The share of the entries of P that lead to one state, above which no order brings it near to all the others.
+const HUB: f64 = 1.0 / 64.0;
+
+/// How many times as many states are reached in twice as many steps, at most, where an order brings successors near: 2 on a
+/// line, 4 on a plane, 8 in a space; the more, the more steps there are where anything leads anywhere.
+const GROWTH: f64 = 16.0;
 
 /// A bijection of states.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,45 +64,49 @@ impl Order {
     /// The reverse Cuthill–McKee order of a model.
     #[must_use]
     pub fn rcm(mdp: &Mdp) -> Self {
-        Neighbours::of(mdp).rcm()
+        let neighbours = Neighbours::of(mdp);
+        let first = neighbours.any();
+        first.then(&neighbours.renumbered(&first).rcm())
     }
 
-    /// The reverse Cuthill–McKee order, if successors are far from their states and it brings them much nearer; with the
-    /// mean distances |s' − s| before and after.
+    /// The reverse Cuthill–McKee order, if successors are far from their states, it brings them much nearer, and the model
+    /// is solved in so many sweeps that this pays; with the mean distances |s' − s| before and after.
+    ///
+    /// Whether it may is told from a sample, which takes less time than a sweep.
     #[must_use]
-    pub fn worthwhile(mdp: &Mdp) -> Option<(Self, [f64; 2])> {
-        let before = mean_distance(mdp);
-        // A quarter of all distances fit in 16 bits.
-        if mdp.states < FEW || before < f64::from(1 << 13) {
+    pub fn worthwhile(mdp: &Mdp, sweeps: impl FnOnce() -> f64) -> Option<(Self, [f64; 2])> {
+        if mdp.states < FEW || !promises(mdp) || sweeps() < WORTH {
             return None;
         }
+        let before = mean_distance(mdp);
         let neighbours = Neighbours::of(mdp);
         // What is connected through few levels has wide ones, in which successors are far away in any order.
         let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states as usize]);
         if reached.len() as f64 / levels as f64 > before {
             return None;
         }
-        let order = neighbours.rcm();
+        // The searches that follow are fast where neighbours have numbers near each other.
+        let first = neighbours.any_from(reached);
+        let order = first.then(&neighbours.renumbered(&first).rcm());
         let distance = |state: usize, successor: u32| order.new[state].abs_diff(order.new[successor as usize]);
         let after = mean(mdp, distance);
         (after * GAIN < before).then_some((order, [before, after]))
     }
 
+    /// This order, and then that of its new states.
+    fn then(&self, next: &Self) -> Self {
+        Self { old: next.to_new(&self.old), new: self.new.par_iter().map(|&state| next.new[state as usize]).collect() }
+    }
+
     /// The model in this order; its grid is dropped.
-    ///
-    /// # Errors
-    /// None, if the model is valid.
-    pub fn apply(&self, mdp: &Mdp) -> Result<Mdp, Invalid> {
-        let rows: Vec<usize> = self.old.iter().flat_map(|&state| mdp.choices.rows(state as usize)).collect();
+    #[must_use]
+    pub fn apply(&self, mdp: &Mdp) -> Mdp {
+        let states = self.old.par_iter().with_min_len(CHUNK);
+        let rows: Vec<usize> = states.flat_map_iter(|&state| mdp.choices.rows(state as usize)).collect();
         let choices = match &mdp.choices {
             Choices::Uniform(actions) => Choices::Uniform(*actions),
             Choices::Ragged(_) => {
-                let mut offsets = vec![0];
-                offsets.extend(self.old.iter().scan(0, |first, &state| {
-                    *first += mdp.choices.count(state as usize) as u64;
-                    Some(*first)
-                }));
-                Choices::Ragged(offsets.into())
+                Choices::Ragged(offsets(self.old.iter().map(|&state| mdp.choices.count(state as usize) as u64)).into())
             }
         };
         let of_rows = |numbers: &Array<f64>| match numbers.is_empty() {
@@ -92,7 +116,7 @@ impl Order {
         let labels = mdp.labels.iter().map(|(name, states)| (name.clone(), self.renumbered(states)));
         let names = |names: &ActionNames| ActionNames {
             names: names.names.clone(),
-            of_row: rows.iter().map(|&row| names.of_row[row]).collect(),
+            of_row: rows.par_iter().map(|&row| names.of_row[row]).collect(),
         };
         Mdp {
             states: mdp.states,
@@ -107,19 +131,18 @@ impl Order {
             action_names: mdp.action_names.as_ref().map(names),
             grid: None,
         }
-        .validated()
     }
 
     /// What belongs to old states, in the new order.
     #[must_use]
-    pub fn to_new<T: Copy>(&self, of_old: &[T]) -> Vec<T> {
-        self.old.iter().map(|&state| of_old[state as usize]).collect()
+    pub fn to_new<T: Copy + Send + Sync>(&self, of_old: &[T]) -> Vec<T> {
+        self.old.par_iter().map(|&state| of_old[state as usize]).collect()
     }
 
     /// What belongs to new states, in the old order.
     #[must_use]
-    pub fn to_old<T: Copy>(&self, of_new: &[T]) -> Vec<T> {
-        self.new.iter().map(|&state| of_new[state as usize]).collect()
+    pub fn to_old<T: Copy + Send + Sync>(&self, of_new: &[T]) -> Vec<T> {
+        self.new.par_iter().map(|&state| of_new[state as usize]).collect()
     }
 
     fn renumbered(&self, states: &[u32]) -> Vec<u32> {
@@ -130,35 +153,36 @@ impl Order {
 
     /// Some rows of a matrix, with their columns renumbered and ascending.
     fn matrix(&self, matrix: &Csr, rows: &[usize]) -> Csr {
-        let of_chunk = |rows: &[usize]| {
-            let (mut lengths, mut col, mut val) = (Vec::with_capacity(rows.len()), Vec::new(), Vec::new());
+        let row_ptr = offsets(rows.iter().map(|&row| matrix.row_ptr[row + 1] - matrix.row_ptr[row]));
+        let (mut col, mut val) = (vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
+        let chunks = split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val));
+        chunks.for_each(|((first, col), (_, val))| {
             let mut entries = Vec::new();
-            for &row in rows {
+            let mut target = 0;
+            for &row in rows[first..].iter().take(CHUNK) {
                 let (columns, values) = matrix.row(row);
                 entries.clear();
                 entries.extend(columns.iter().map(|&column| self.new[column as usize]).zip(values.iter().copied()));
                 entries.sort_unstable_by_key(|entry| entry.0);
-                lengths.push(entries.len() as u64);
-                col.extend(entries.iter().map(|entry| entry.0));
-                val.extend(entries.iter().map(|entry| entry.1));
+                for &(column, value) in &entries {
+                    (col[target], val[target]) = (column, value);
+                    target += 1;
+                }
             }
-            (lengths, col, val)
-        };
-        let chunks: Vec<_> = rows.par_chunks(CHUNK).map(of_chunk).collect();
-        let mut row_ptr = Vec::with_capacity(rows.len() + 1);
-        let (mut all_col, mut all_val) = (Vec::with_capacity(matrix.nnz()), Vec::with_capacity(matrix.nnz()));
-        let mut end = 0;
-        row_ptr.push(end);
-        for (lengths, col, val) in chunks {
-            row_ptr.extend(lengths.iter().map(|length| {
-                end += length;
-                end
-            }));
-            all_col.extend(col);
-            all_val.extend(val);
-        }
-        Csr { row_ptr: row_ptr.into(), col: all_col.into(), val: all_val.into() }
+        });
+        Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
     }
+}
+
+/// Where each of these lengths begins, one behind the other, and where the last ends.
+fn offsets(lengths: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
+    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    offsets.push(0);
+    offsets.extend(lengths.scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    }));
+    offsets
 }
 
 /// The mean |s' − s| over the entries of P.
@@ -176,7 +200,66 @@ fn mean(mdp: &Mdp, distance: impl Fn(usize, u32) -> u32 + Sync) -> f64 {
     total / mdp.transitions.nnz().max(1) as f64
 }
 
-/// The states that are a step away in either direction: those of state s are `state[ptr[s]..ptr[s + 1]]`.
+/// Whether a sample says that successors are far from their states, and that another order can bring them nearer.
+fn promises(mdp: &Mdp) -> bool {
+    let states = f64::from(mdp.states);
+    let (mut distances, mut entries, mut arrivals) = (0.0, 0.0, HashMap::new());
+    for row in (0..mdp.rows()).step_by((mdp.rows() / ROWS).max(1)) {
+        let (state, successors) = (mdp.choices.state_of(row) as u32, mdp.transitions.row(row).0);
+        distances += successors.iter().map(|&successor| f64::from(successor.abs_diff(state))).sum::<f64>();
+        entries += successors.len() as f64;
+        // One of them stands for the row, however long it is.
+        if let Some(&successor) = successors.get(row % successors.len().max(1)).filter(|&&found| found != state) {
+            *arrivals.entry(successor).or_insert(0.0) += 1.0;
+        }
+    }
+    let before = distances / f64::max(entries, 1.0);
+    let most = arrivals.values().copied().fold(0.0, f64::max);
+    // A quarter of all distances fit in 16 bits.
+    if before < f64::from(1 << 13) || most > HUB * arrivals.values().sum::<f64>() {
+        return false;
+    }
+    let start = |number: usize| (states * (number as f64 + 0.5) / STARTS as f64) as u32;
+    let widths: Vec<f64> = (0..STARTS).into_par_iter().filter_map(|number| width(mdp, start(number))).collect();
+    let narrow = widths.iter().filter(|&&width| width * GAIN < before).count();
+    // Where no more can be told, as everything ends soon, all is looked at.
+    2 * narrow >= widths.len()
+}
+
+/// The mean width of the levels of a breadth-first search through all states, as what is near `start` lets expect;
+/// infinite where there would be few levels. `None` where too few states can be reached.
+fn width(mdp: &Mdp, start: u32) -> Option<f64> {
+    let (mut seen, mut found) = (HashSet::from([start]), vec![start]);
+    // States within so many steps.
+    let mut within = Vec::new();
+    let (mut first, mut entries) = (0, 0);
+    while first < found.len() {
+        within.push(found.len() as f64);
+        let last = found.len();
+        for place in first..last {
+            for row in mdp.choices.rows(found[place] as usize) {
+                let successors = mdp.transitions.row(row).0;
+                entries += successors.len();
+                found.extend(successors.iter().filter(|&&successor| seen.insert(successor)));
+                if found.len() > NEAR[0] || entries > NEAR[1] {
+                    let steps = within.len() - 1;
+                    let (half, whole) = (within[steps / 2], within[steps]);
+                    if steps < 4 || whole > GROWTH * half {
+                        return Some(f64::INFINITY);
+                    }
+                    // The reach of so many steps goes on to grow with the same power of their number.
+                    let power = (whole / half).ln() / (steps as f64 / (steps / 2) as f64).ln();
+                    let levels = steps as f64 * (f64::from(mdp.states) / whole).powf(1.0 / power.max(1.0));
+                    return Some(f64::from(mdp.states) / levels);
+                }
+            }
+        }
+        first = last;
+    }
+    None
+}
+
+/// The states that are a step away in either direction: those of state s are `state[ptr[s]..ptr[s + 1]]`, ascending.
 struct Neighbours {
     ptr: Vec<u64>,
     state: Vec<u32>,
@@ -185,38 +268,70 @@ struct Neighbours {
 impl Neighbours {
     fn of(mdp: &Mdp) -> Self {
         let states = mdp.states as usize;
-        let successors = |state: usize| {
-            let rows = mdp.choices.rows(state);
-            let mut found: Vec<u32> = rows.flat_map(|row| mdp.transitions.row(row).0).copied().collect();
+        let successors = |state: usize, found: &mut Vec<u32>| {
+            found.clear();
+            found.extend(mdp.choices.rows(state).flat_map(|row| mdp.transitions.row(row).0));
             found.sort_unstable();
             found.dedup();
             found.retain(|&successor| successor as usize != state);
-            found
         };
-        let forth: Vec<Vec<u32>> = (0..states).into_par_iter().with_min_len(CHUNK).map(successors).collect();
-        let mut ptr = vec![0_u64; states + 1];
-        for (state, successors) in forth.iter().enumerate() {
-            ptr[state + 1] += successors.len() as u64;
-            successors.iter().for_each(|&successor| ptr[successor as usize + 1] += 1);
-        }
-        for state in 0..states {
-            ptr[state + 1] += ptr[state];
-        }
-        let mut next = ptr.clone();
-        // A pair that goes both ways is listed twice, which does no harm.
-        let mut state = vec![0; ptr[states] as usize];
-        let mut put = |of: u32, neighbour: u32| {
-            let place = &mut next[of as usize];
-            state[*place as usize] = neighbour;
-            *place += 1;
+        let each = |of: &(dyn Fn(usize, &[u32]) + Sync)| {
+            (0..states).into_par_iter().with_min_len(CHUNK).for_each_init(Vec::new, |found, state| {
+                successors(state, found);
+                of(state, found);
+            });
         };
-        for (own, successors) in (0..).zip(&forth) {
+        let counts: Vec<AtomicU32> = (0..states).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+        each(&|state, successors| {
+            counts[state].fetch_add(successors.len() as u32, Relaxed);
+            successors.iter().for_each(|&successor| _ = counts[successor as usize].fetch_add(1, Relaxed));
+        });
+        let ptr = offsets(counts.iter().map(|count| u64::from(count.load(Relaxed))));
+        let next: Vec<AtomicU64> = ptr.par_iter().map(|&start| AtomicU64::new(start)).collect();
+        let listed: Vec<AtomicU32> = (0..ptr[states]).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+        let put = |of: usize, neighbour: u32| {
+            listed[next[of].fetch_add(1, Relaxed) as usize].store(neighbour, Relaxed);
+        };
+        each(&|state, successors| {
             for &successor in successors {
-                put(own, successor);
-                put(successor, own);
+                put(state, successor);
+                put(successor as usize, state as u32);
+            }
+        });
+        let mut state: Vec<u32> = listed.into_par_iter().map(AtomicU32::into_inner).collect();
+        // In an order that does not depend on who came first. A pair that goes both ways is listed twice, which does no harm.
+        sort_lists(&ptr, &mut state);
+        Self { ptr, state }
+    }
+
+    /// The same in another order.
+    fn renumbered(&self, order: &Order) -> Self {
+        let ptr = offsets(order.old.iter().map(|&state| self.degree(state)));
+        let mut state = vec![0; self.state.len()];
+        split(&ptr, &mut state).into_par_iter().for_each(|(first, target)| {
+            let lists = order.old[first..].iter().take(CHUNK).flat_map(|&old| self.neighbours(old));
+            target.iter_mut().zip(lists).for_each(|(target, &old)| *target = order.new[old as usize]);
+        });
+        sort_lists(&ptr, &mut state);
+        Self { ptr, state }
+    }
+
+    /// Some order in which neighbours have numbers near each other.
+    fn any(&self) -> Order {
+        self.any_from(Vec::new())
+    }
+
+    /// One that begins with these states.
+    fn any_from(&self, mut order: Vec<u32>) -> Order {
+        let states = self.ptr.len() - 1;
+        let mut seen = vec![false; states];
+        order.iter().for_each(|&state| seen[state as usize] = true);
+        for state in 0..states as u32 {
+            if !seen[state as usize] {
+                order.extend(self.breadth_first(state, &mut seen).0);
             }
         }
-        Self { ptr, state }
+        Order::new(order)
     }
 
     fn degree(&self, state: u32) -> u64 {
@@ -276,25 +391,34 @@ impl Neighbours {
     }
 }
 
+/// Sorts each of these lists by itself.
+fn sort_lists(ptr: &[u64], elements: &mut [u32]) {
+    split(ptr, elements).into_par_iter().for_each(|(first, mut elements)| {
+        for ends in ptr[first..].windows(2).take(CHUNK) {
+            elements.split_off_mut(..(ends[1] - ends[0]) as usize).unwrap_or_default().sort_unstable();
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backend::device::{Plan, Storage};
-    use crate::mdp::generate::{Garnet, SlipGrid};
+    use crate::mdp::generate::{Garnet, QueueNetwork, SlipGrid};
 
     /// A grid whose states are numbered in the order of n·7919 mod S.
     fn shuffled(side: u32) -> (Mdp, Mdp, Order) {
         let grid = SlipGrid { width: side, height: side, ..SlipGrid::default() }.generate().unwrap();
         let states = u64::from(side * side);
         let order = Order::new((0..states).map(|state| (state * 7919 % states) as u32).collect());
-        let mdp = order.apply(&grid).unwrap();
+        let mdp = order.apply(&grid);
         (grid, mdp, order)
     }
 
     #[test]
     fn a_renumbered_model_is_the_same_model() {
         let (grid, mdp, order) = shuffled(20);
-        let back = Order::new(order.new.clone()).apply(&mdp).unwrap();
+        let back = Order::new(order.new.clone()).apply(&mdp).validated().unwrap();
         assert_eq!(back.transitions.row_ptr[..], grid.transitions.row_ptr[..]);
         assert_eq!(back.transitions.col[..], grid.transitions.col[..]);
         assert_eq!(back.expected_rewards(), grid.expected_rewards());
@@ -309,20 +433,63 @@ mod tests {
         let (_, mdp, _) = shuffled(side);
         assert!(mean_distance(&mdp) > 10_000.0);
         assert!(Plan::new(&mdp, Some(Storage::Narrow)).is_none());
-        let (order, [before, after]) = Order::worthwhile(&mdp).unwrap();
+        let (order, [before, after]) = Order::worthwhile(&mdp, || 1000.0).unwrap();
         assert!(after <= f64::from(side) && before > 10_000.0, "{before} → {after}");
-        let near = order.apply(&mdp).unwrap();
+        let near = order.apply(&mdp);
         assert_eq!(mean_distance(&near), after);
         let plan = Plan::new(&near, None).unwrap();
         assert!(matches!(plan.storage(), Storage::Narrow | Storage::Patterns), "{}", plan.storage());
         assert!(plan.skips(), "near");
     }
 
+    /// The same model with its states in another order, for which the multiplier must have no factor in common with S.
+    fn scattered(mdp: &Mdp) -> Mdp {
+        let states = u64::from(mdp.states);
+        Order::new((0..states).map(|state| (state * 48_271 % states) as u32).collect()).apply(mdp)
+    }
+
+    #[test]
+    fn what_has_an_order_is_found() {
+        let queues = QueueNetwork { queues: 3, capacity: 40, ..QueueNetwork::default() }.generate().unwrap();
+        let ring = Garnet { states: 100_001, window: Some(20), ..Garnet::default() }.generate().unwrap();
+        // Terminal states and walls cut neighbourhoods short.
+        let ends =
+            Garnet { states: 100_001, window: Some(20), terminal_fraction: 0.2, ragged: true, ..Garnet::default() };
+        let maze = SlipGrid { width: 300, height: 300, wall_fraction: 0.3, ..SlipGrid::default() };
+        for mdp in [queues, ring, ends.generate().unwrap(), maze.generate().unwrap()] {
+            let mdp = scattered(&mdp);
+            assert!(promises(&mdp));
+            let (order, [before, after]) = Order::worthwhile(&mdp, || 1000.0).unwrap();
+            assert!(after * GAIN < before, "{before} → {after}");
+            assert_eq!(mean_distance(&order.apply(&mdp)), after);
+            assert!(Order::worthwhile(&mdp, || 20.0).is_none(), "in 20 sweeps");
+        }
+    }
+
     #[test]
     fn models_without_locality_stay_as_they_are() {
-        let garnet = Garnet { states: 70_000, actions: 2, branching: 3, ..Garnet::default() }.generate().unwrap();
-        assert!(Order::worthwhile(&garnet).is_none());
+        let garnet = |states, actions, branching| Garnet { states, actions, branching, ..Garnet::default() };
+        let irregular = Garnet { ragged: true, power_law: true, terminal_fraction: 0.1, ..garnet(80_000, 5, 40) };
+        for garnet in [garnet(70_000, 2, 3), garnet(100_000, 8, 6), garnet(70_000, 1, 2), irregular] {
+            assert!(!promises(&garnet.generate().unwrap()), "{garnet:?}");
+        }
         let (grid, _, _) = shuffled(260);
-        assert!(Order::worthwhile(&grid).is_none(), "near already");
+        assert!(!promises(&grid) && Order::worthwhile(&grid, || 1000.0).is_none(), "near already");
+    }
+
+    /// Every state of a line may be reset to the first: its neighbours are all.
+    #[test]
+    fn what_leads_to_one_state_is_near_in_no_order() {
+        let states = 100_001;
+        let row = |state: u32| [(0, 0.1), (state + 1, 0.9)].into_iter().filter(move |&(next, _)| next < states);
+        let rows = (0..states).map(|state| if state + 1 < states { row(state).collect() } else { vec![(0, 1.0)] });
+        let rows: Vec<Vec<(u32, f64)>> = rows.collect();
+        let transitions = Csr {
+            row_ptr: offsets(rows.iter().map(|row| row.len() as u64)).into(),
+            col: rows.iter().flatten().map(|entry| entry.0).collect::<Vec<_>>().into(),
+            val: rows.iter().flatten().map(|entry| entry.1).collect::<Vec<_>>().into(),
+        };
+        let line = Mdp::new(states, 1, 0.9, transitions, Csr::default(), None).unwrap();
+        assert!(Order::worthwhile(&scattered(&line), || 1000.0).is_none());
     }
 }

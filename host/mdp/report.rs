@@ -5,12 +5,13 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
 use super::model::{Mdp, NO_ACTION, Objective};
-use super::options::{Method, Precision, Solution};
+use super::options::{Method, Phases, Precision, Solution};
 use super::solve::{Limits, Round, Status, Target};
 
 /// States that a shortened line shows.
@@ -97,6 +98,7 @@ struct Record<'a> {
     sweeps: u64,
     setup_seconds: f64,
     compute_seconds: f64,
+    phases: Seconds,
     certificate: &'a Certificate,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
@@ -105,6 +107,27 @@ struct Record<'a> {
     policy: Option<Actions<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<Numbers<'a>>,
+}
+
+/// Seconds of each phase; `prepare` and `start` go on side by side.
+#[derive(Serialize)]
+struct Seconds {
+    read: f64,
+    prepare: f64,
+    start: f64,
+    upload: f64,
+    solve: f64,
+    certify: f64,
+    write: f64,
+}
+
+impl Seconds {
+    fn of(phases: &Phases, solve: Duration) -> Self {
+        let Phases { read, prepare, start, upload, certify, write } = *phases;
+        let [read, prepare, start, upload, solve, certify, write] =
+            [read, prepare, start, upload, solve, certify, write].map(|phase| phase.as_secs_f64());
+        Self { read, prepare, start, upload, solve, certify, write }
+    }
 }
 
 /// The value of a state where the process begins.
@@ -146,6 +169,7 @@ impl Summary for Report<'_> {
             sweeps: solution.run.sweeps(),
             setup_seconds: solution.setup.as_secs_f64(),
             compute_seconds: solution.run.elapsed.as_secs_f64(),
+            phases: Seconds::of(&solution.phases, solution.run.elapsed),
             certificate: &solution.certificate,
             init: starts(mdp).map(|state| Start { state, value: Number(solution.values[state as usize]) }).collect(),
             rounds: &solution.run.rounds,
