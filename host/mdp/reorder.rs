@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, split};
+use crate::interrupt;
 
 /// States below which no order matters: V is in the caches as a whole.
 const FEW: u32 = 1 << 16;
@@ -82,12 +83,16 @@ impl Order {
         let neighbours = Neighbours::of(mdp);
         // What is connected through few levels has wide ones, in which successors are far away in any order.
         let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states as usize]);
-        if reached.len() as f64 / levels as f64 > before {
+        if reached.len() as f64 / levels as f64 > before || interrupt::requested() {
             return None;
         }
         // The searches that follow are fast where neighbours have numbers near each other.
         let first = neighbours.any_from(reached);
-        let order = first.then(&neighbours.renumbered(&first).rcm());
+        let near = neighbours.renumbered(&first);
+        if interrupt::requested() {
+            return None;
+        }
+        let order = first.then(&near.rcm());
         let distance = |state: usize, successor: u32| order.new[state].abs_diff(order.new[successor as usize]);
         let after = mean(mdp, distance);
         (after * GAIN < before).then_some((order, [before, after]))
