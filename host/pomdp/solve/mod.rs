@@ -235,15 +235,12 @@ impl Run<'_> {
     {
         let (model, options) = (self.model, self.options);
         let scheme = options.scheme.unwrap_or(expansion.scheme());
-        let (gap, least) = (options.limits.gap, worth(model, options.limits.gap));
+        let (gap, worth) = (options.limits.gap, worth(model, options.limits.gap));
         let mut random = random(options.seed, 0);
         let mut search = Search::new(model, gap, options.limits.vectors, self.clock())?;
         let mut expand = Expand::new(expansion, options.beliefs);
         let mut idle = 0;
         while !search.ended() {
-            let bounds = search.bounds();
-            // While the gap is wide, what is worth little is only what makes Γ large.
-            let worth = if idle > 0 { least } else { worth(model, FINE * (bounds.upper - bounds.lower)).max(least) };
             let known = search.points.len();
             let mut sampled: Vec<Vec<u32>> = Vec::new();
             search.choose_root();
@@ -301,5 +298,3 @@ fn worth(model: &Pomdp, gap: f64) -> f64 {
     gap * (1.0 - model.gamma()) / 10.0
 }
 
-/// The part of a gap that may be left over for now.
-const FINE: f64 = 0.01;
