@@ -249,15 +249,17 @@ fn log_prior(model: &Hmm, counts: &Pseudocounts) -> f64 {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::iter::Copied;
+    use std::slice::Iter;
 
     use super::super::generate::IceCream;
     use super::super::recursions::{Decoded, Expected};
     use super::*;
 
     /// Of each model, ln P(O) of one sequence after each M step.
-    struct Told(Vec<std::vec::IntoIter<f64>>);
+    struct Told<'l>(Vec<Copied<Iter<'l, f64>>>);
 
-    impl Recursions for Told {
+    impl Recursions for Told<'_> {
         type Error = Infallible;
 
         fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
@@ -297,7 +299,7 @@ mod tests {
 
     fn told(logs: &[&[f64]]) -> Trained {
         let model = IceCream.generate().unwrap();
-        let mut recursions = Told(logs.iter().map(|logs| logs.to_vec().into_iter()).collect());
+        let mut recursions = Told(logs.iter().map(|logs| logs.iter().copied()).collect());
         let Ok(trained) =
             train(&mut recursions, vec![model; logs.len()], &Options::default(), &mut |_| ControlFlow::Continue(()))
         else {
