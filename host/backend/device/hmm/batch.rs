@@ -831,7 +831,8 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         for (expected, model) in all.iter_mut().zip(models) {
             // Every sequence that is possible begins in some state.
             let possible = expected.log_likelihoods.iter().filter(|log| log.is_finite()).count() as f64;
-            if !((expected.start.iter().sum::<f64>() - possible).abs() <= tolerance * possible) {
+            let off = (expected.start.iter().sum::<f64>() - possible).abs();
+            if off.is_nan() || off > tolerance * possible {
                 let which: Vec<u32> = (0..sequences.len() as u32).collect();
                 *expected = Exact::new(model).expect(sequences, &which);
             }
