@@ -323,7 +323,9 @@ mod tests {
         compress_to_vec(text, CompressionLevel::Fastest)
     }
 
-    const PACKERS: [fn(&[u8]) -> Vec<u8>; 3] = [gzip, xz, zstd];
+    type Packer = fn(&[u8]) -> Vec<u8>;
+
+    const PACKERS: [Packer; 3] = [gzip, xz, zstd];
 
     /// Gives one byte at a time, as a slow pipe does.
     struct Slow<'a>(&'a [u8]);

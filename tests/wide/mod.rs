@@ -219,7 +219,7 @@ fn structure(random: &mut Random, n: usize) -> Vec<bool> {
     match kind {
         0 | 1 => vec![true; n * n],
         // Left-right.
-        2 => pairs.map(|(i, j)| j == i || j == i + 1 || (i + 1 == n && j == i)).collect(),
+        2 => pairs.map(|(i, j)| j == i || j == i + 1).collect(),
         // A ring, with loops or without.
         3 => {
             let loops = random.below(2) == 0;

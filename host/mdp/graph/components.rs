@@ -326,8 +326,8 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                 let (seen, stack) = (HashSet::from([start]), vec![(start, Cursor::default())]);
                 searches.push(Some(Search { way, found: vec![start], seen, stack, steps: 0 }));
             }
-            for index in 0..searches.len() {
-                let Some(mut search) = searches[index].take() else { continue };
+            for (index, place) in searches.iter_mut().enumerate() {
+                let Some(mut search) = place.take() else { continue };
                 let before = search.steps;
                 let ended = self.search(&mut search, level / (index + 1));
                 steps += search.steps - before;
@@ -340,7 +340,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                 match ended {
                     // It gets everywhere: there is no smaller part that its state is in and that is not left, or entered.
                     true => self.marked[search.found[0]][search.way as usize] = false,
-                    false => searches[index] = Some(search),
+                    false => *place = Some(search),
                 }
             }
             if searches.len() == marks.len() && searches.iter().all(Option::is_none) {
@@ -489,7 +489,7 @@ mod tests {
     fn random(rng: &mut ChaCha8Rng) -> Mdp {
         loop {
             let n = 1 + rng.next_u32() % 14;
-            let near = rng.next_u32() % 2 == 0;
+            let near = rng.next_u32().is_multiple_of(2);
             let next = |rng: &mut ChaCha8Rng, state: u32| match rng.next_u32() % 16 {
                 0 => n,
                 _ if near => (state + n + rng.next_u32() % 3 - 1) % n,

@@ -297,4 +297,3 @@ fn largest(model: &Pomdp) -> f64 {
 fn worth(model: &Pomdp, gap: f64) -> f64 {
     gap * (1.0 - model.gamma()) / 10.0
 }
-

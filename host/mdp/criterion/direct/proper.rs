@@ -80,7 +80,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     work.spend(4 * model.entries(), numbers)?;
     let (mut up, mut down) = (Big::ZERO, Big::ZERO);
     let mut falls = Vec::with_capacity(model.rows.len());
-    for state in 0..model.states() {
+    for (state, &taken) in policy.iter().enumerate().take(model.states()) {
         for row in model.rows_of(state) {
             let fallen = fall(row, state, &longest);
             let (gain, error) = &gains[row];
@@ -89,7 +89,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
                 up = up.max(most / &fallen);
             }
             falls.push(fallen);
-            if policy[state] == row {
+            if taken == row {
                 let fallen = fall(row, state, &steps);
                 if fallen <= Big::ZERO {
                     return Err(Halt::Coarse);
