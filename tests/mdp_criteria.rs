@@ -479,7 +479,7 @@ fn random_models_agree_with_enumeration() {
         let mut rng = ChaCha8Rng::seed_from_u64(case);
         for objective in [Objective::Maximize, Objective::Minimize] {
             // Rewards of either sign, many of them 0.
-            let sign = if rng.next_u32() % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if rng.next_u32().is_multiple_of(2) { 1.0 } else { -1.0 };
             let states = random(&mut rng, |kind| sign * [0.0, 0.0, 1.0, 2.5][kind as usize]);
             if states.iter().all(Vec::is_empty) {
                 continue;
@@ -508,7 +508,7 @@ fn random_models_agree_with_enumeration() {
 
 /// A number over many orders of magnitude, of either sign.
 fn wide(rng: &mut ChaCha8Rng) -> f64 {
-    let sign = if rng.next_u32() % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = if rng.next_u32().is_multiple_of(2) { 1.0 } else { -1.0 };
     let exponent = f64::from(rng.next_u32() % 1300) / 100.0 - 6.0;
     sign * 10_f64.powf(exponent)
 }
@@ -542,7 +542,7 @@ fn relative_promises_hold_where_gains_cancel() {
                 (successors, reward)
             };
             let mut states = vec![vec![row(a, i, i + 1, rewards[0])], vec![row(b, i + 1, i, rewards[1])]];
-            if rng.next_u32() % 2 == 0 {
+            if rng.next_u32().is_multiple_of(2) {
                 // A worse way to stay.
                 states[0].push((vec![(i, 1.0)], gain - gain.abs() / 2.0));
             }

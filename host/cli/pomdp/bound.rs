@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use warpkov::interrupt;
 use warpkov::pomdp::plot;
 use warpkov::pomdp::verify::verify;
 
@@ -11,7 +12,7 @@ use super::policy::WithPolicy;
 use super::{Error, Outcome};
 use crate::cli::file::{plot_format, write_whole};
 use crate::cli::number;
-use crate::cli::solve::{handle_interrupts, interrupted};
+use crate::cli::solve::handle_interrupts;
 
 /// Evaluates a policy's vectors anew: V(b₀) as they have it, and what surely holds of it.
 ///
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         write_whole(path, |out| out.write_all(&picture))?;
     }
     handle_interrupts();
-    let Some(found) = verify(&model, &policy, arguments.tolerance, arguments.rounds, &interrupted) else {
+    let Some(found) = verify(&model, &policy, arguments.tolerance, arguments.rounds, &interrupt::requested) else {
         return Err(warpkov::pomdp::simulate::Error::NoVectors.into());
     };
     let supported = found.supported == found.vectors;
@@ -81,7 +82,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             writeln!(out, "Residual (δ)      {:.3e}, of vector {}", found.residual, found.worst)?;
         }
     }
-    Ok(if interrupted() {
+    Ok(if interrupt::requested() {
         Outcome::Interrupted
     } else if supported {
         Outcome::Success

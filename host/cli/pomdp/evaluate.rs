@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::Args;
+use warpkov::interrupt;
 use warpkov::pomdp::simulate::{Options, Simulator};
 
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::solve::{handle_interrupts, interrupted};
+use crate::cli::solve::handle_interrupts;
 
 /// Simulates a policy many times: what it earns, discounted, with a confidence interval of 95 %.
 ///
@@ -52,8 +53,8 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let start = Instant::now();
     let simulator = Simulator::new(&model, &policy, &Options { episodes: arguments.episodes, steps, seed })?;
     handle_interrupts();
-    let Some(found) = simulator.evaluate(&interrupted) else { return Ok(Outcome::Interrupted) };
-    let outcome = if interrupted() { Outcome::Interrupted } else { Outcome::Success };
+    let Some(found) = simulator.evaluate(&interrupt::requested) else { return Ok(Outcome::Interrupted) };
+    let outcome = if interrupt::requested() { Outcome::Interrupted } else { Outcome::Success };
     let seconds = start.elapsed().as_secs_f64();
     if arguments.json {
         #[derive(serde::Serialize)]

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use serde::Serialize;
+use warpkov::interrupt;
 use warpkov::pomdp::model::name;
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::simulate::{Options, Simulator, Step};
@@ -12,7 +13,7 @@ use warpkov::pomdp::simulate::{Options, Simulator, Step};
 use super::evaluate::Extent;
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::solve::{handle_interrupts, interrupted};
+use crate::cli::solve::handle_interrupts;
 
 /// Shows one episode under a policy, step by step.
 #[derive(Args)]
@@ -68,9 +69,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             value: sign * step.value,
             possible: step.belief.states.len(),
         });
-        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let outcome = if interrupted() { Outcome::Interrupted } else { Outcome::Success };
+    let outcome = if interrupt::requested() { Outcome::Interrupted } else { Outcome::Success };
     if arguments.json {
         let printed = serde_json::json!({ "discounted": earned, "ended": ended, "seed": seed, "steps": lines });
         serde_json::to_writer(&mut out, &printed).map_err(io::Error::from)?;
