@@ -13,7 +13,7 @@ use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
 use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
-use warpkov::hmm::train::{Options, Pseudocounts, Status, Trained, aic, bic, train};
+use warpkov::hmm::train::{FLOOR, Options, Pseudocounts, Status, Trained, aic, bic, train};
 
 /// Days of ice cream, one to three each (Eisner 2002), as symbols from 0.
 const DIARY: [u32; 33] =
@@ -488,7 +488,9 @@ fn likelihood_rises_in_every_step_of_500_random_models() {
         let run = trained.best();
         assert!(run.objectives.len() >= 2);
         for pair in run.objectives.windows(2) {
-            assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs(), "seed {seed}: {pair:?}");
+            // Eigenvalues of a covariance may be as far apart as the floor allows, and densities lose as many digits.
+            let rounding = if matches!(kind, Kind::Vectors { full: true, .. }) { f64::EPSILON / FLOOR } else { 1e-9 };
+            assert!(pair[1] >= pair[0] - rounding * pair[0].abs(), "seed {seed}: {pair:?}");
         }
         run.model.clone().validated().unwrap();
     }

@@ -77,7 +77,7 @@ fn methods_on_the_cpu_stop() {
     let methods = ["serial", "parallel", "values", "gauss-seidel", "modified", "sequential"];
     let options = methods.map(|method| ["--device", "cpu", "--precision", "f64", "--method", method]);
     ends_soon("96", &options.each_ref().map(|options| &options[..]));
-    ends_soon("96", &[&["--device", "cpu", "--precision", "refined"]]);
+    ends_soon("256", &[&["--device", "cpu", "--precision", "refined"]]);
 }
 
 #[test]
@@ -85,6 +85,23 @@ fn methods_on_devices_stop() {
     let methods = ["plain", "projected", "values", "modified", "result-divided", "block-divided"];
     let options = methods.map(|method| ["--device", "emulated", "--precision", "f64", "--method", method]);
     ends_soon("24", &options.each_ref().map(|options| &options[..]));
+}
+
+/// An E step is left off in the midst: the model is that of the last M step.
+#[test]
+fn training_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let [chain, symbols, trained] = ["chain.json", "symbols.txt", "trained.json"].map(target);
+    for arguments in [
+        &["hmm", "generate", "random", "--states", "64", "--symbols", "16", "--out", &chain][..],
+        &["hmm", "sample", &chain, "--sequences", "1", "--length", "400000", "--out", &symbols],
+    ] {
+        assert!(warpkov(arguments).output().unwrap().status.success());
+    }
+    let arguments = ["hmm", "train", &chain, &symbols, "--device", "cpu", "--tolerance", "0", "--restarts", "8"];
+    let output = interrupted(&[&arguments[..], &["--iterations", "100000", "--out", &trained]].concat());
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs under a limit of `kilobytes` of address space.

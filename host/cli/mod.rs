@@ -194,6 +194,7 @@ impl Error {
             _ => eprintln!("error: {}", self.message()),
         }
         ExitCode::from(match self {
+            Self::Solve(mdp::SolveError::Interrupted) => 130,
             Self::Solve(mdp::SolveError::Device(_)) | Self::Generate(mdp::generate::Error::Memory { .. }) => 3,
             // Nothing is wrong with what was asked for.
             Self::Solve(mdp::SolveError::Hmm(_)) => 1,

@@ -14,6 +14,7 @@ use super::sequences::Sequences;
 use crate::backend::cuda::Gpu;
 use crate::backend::device::hmm::{Batch, Limits};
 use crate::backend::{Precise, cpu};
+use crate::interrupt;
 use crate::mdp::SolveError;
 use crate::mdp::options::DeviceChoice;
 
@@ -151,6 +152,11 @@ impl<'p, R> Checked<'p, R> {
     }
 }
 
+/// An error where recursions were left off in the midst: what they returned means nothing.
+fn finished() -> Result<(), SolveError> {
+    if interrupt::requested() { Err(SolveError::Interrupted) } else { Ok(()) }
+}
+
 impl<R: Recursions> Recursions for Checked<'_, R>
 where
     SolveError: From<R::Error>,
@@ -165,6 +171,7 @@ where
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
         let all = self.recursions.log_likelihoods()?;
+        finished()?;
         for (model, logs) in self.models.iter().zip(&all) {
             invariants::of_log_likelihoods(model, logs, self.slack)?;
             invariants::of_samples(model, self.sequences, logs, self.slack)?;
@@ -174,6 +181,7 @@ where
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
         let all = self.recursions.posteriors()?;
+        finished()?;
         for (model, posteriors) in self.models.iter().zip(&all) {
             invariants::of_posteriors(model, self.sequences, posteriors, self.slack)?;
         }
@@ -182,6 +190,7 @@ where
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, SolveError> {
         let all = self.recursions.viterbi()?;
+        finished()?;
         for (model, decoded) in self.models.iter().zip(&all) {
             invariants::of_decoded(self.sequences, decoded)?;
             invariants::of_sample_paths(model, self.sequences, &decoded.scores, self.slack)?;
@@ -191,6 +200,7 @@ where
 
     fn expect(&mut self) -> Result<Vec<Expected>, SolveError> {
         let all = self.recursions.expect()?;
+        finished()?;
         for (model, expected) in self.models.iter().zip(&all) {
             invariants::of_log_likelihoods(model, &expected.log_likelihoods, self.slack)?;
             invariants::of_expected(self.sequences, expected, self.slack)?;
@@ -200,6 +210,7 @@ where
 
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
         let all = self.recursions.e_step()?;
+        finished()?;
         for (model, logs) in self.models.iter().zip(&all) {
             invariants::of_log_likelihoods(model, logs, self.slack)?;
         }

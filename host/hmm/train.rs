@@ -8,9 +8,10 @@
 use std::ops::ControlFlow;
 
 pub use super::maximise::{Held, Pseudocounts, Spread};
-use super::model::{Emissions, Hmm};
+use super::model::{Covariances, Emissions, Hmm};
 use super::recursions::Recursions;
 use super::sequences::Sequences;
+use crate::interrupt;
 
 /// The default of [`Options::floor`]: deviations of 3·10⁻⁵ of those of all observations are taken for what they are.
 pub const FLOOR: f64 = 1e-9;
@@ -153,7 +154,15 @@ pub fn train<R: Recursions + ?Sized>(
             recursions.set_models(&models).map_err(Error::Backend)?;
             active = left;
         }
-        let found = recursions.e_step().map_err(Error::Backend)?;
+        let found = match recursions.e_step() {
+            // The M step before this has raised the objective from the last one that is known.
+            Err(_) if interrupt::requested() && iteration > 0 => {
+                take(recursions, &active, &mut runs)?;
+                status = Status::Interrupted;
+                break;
+            }
+            found => found.map_err(Error::Backend)?,
+        };
         if !options.pseudocounts.none() {
             // The prior is of the models as they are.
             take(recursions, &active, &mut runs)?;
@@ -169,7 +178,8 @@ pub fn train<R: Recursions + ?Sized>(
             run.log_likelihoods.push(log_likelihood);
             run.objectives.push(objective);
             if let Some(from) = before {
-                if objective < from - options.slack * from.abs().max(1.0) {
+                let slack = options.slack.max(conditioning(&run.model, options.floor));
+                if objective < from - slack * from.abs().max(1.0) {
                     run.fell = Some(from);
                 } else {
                     run.converged = objective - from <= options.tolerance * from.abs();
@@ -208,6 +218,15 @@ pub fn train<R: Recursions + ?Sized>(
         Some(run) if run.converged => Ok(Trained { best, status: Status::Converged, runs }),
         Some(run) if run.fell.is_some() => Ok(Trained { best, status: Status::Fell, runs }),
         Some(_) => Ok(Trained { best, status, runs }),
+    }
+}
+
+/// By what part of its absolute value an objective may fall for another reason than the recursions: densities lose as many digits as
+/// a covariance matrix has between its eigenvalues, and the floor lets these be so far apart.
+fn conditioning(model: &Hmm, floor: f64) -> f64 {
+    match &model.emissions {
+        Emissions::Gaussian { covariances: Covariances::Full(_), .. } => f64::EPSILON / floor,
+        _ => 0.0,
     }
 }
 

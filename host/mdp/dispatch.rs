@@ -68,6 +68,9 @@ pub enum SolveError {
     /// No such device, not enough of its memory, or it failed.
     #[error(transparent)]
     Device(#[from] CudaError),
+    /// A [request to stop](crate::interrupt) came before there was a result.
+    #[error("interrupted before there was a result")]
+    Interrupted,
     /// Results about a hidden Markov model that cannot be.
     #[error(transparent)]
     Hmm(#[from] crate::hmm::invariants::Violated),

@@ -17,6 +17,7 @@ use super::reach::Frontier;
 use crate::backend::Precise;
 use crate::hmm::recursions::NO_STATE;
 use crate::hmm::sequences::Observations;
+use crate::interrupt;
 
 /// Rows of ξ that are multiplied at a time.
 const BLOCK: usize = 128;
@@ -110,6 +111,10 @@ impl<'g, T: Precise> Trellis<'g, T> {
         self.first = steps.start;
         let origin = self.group.before(self.first);
         for t in steps.clone() {
+            // What is left is not used then, and whatever it was is as good.
+            if interrupt::requested() {
+                break;
+            }
             let at = self.group.before(t) - origin;
             let (done, now) = self.rows.split_at_mut(at * self.stride);
             let marks = &mut self.marks[at..];
@@ -170,7 +175,7 @@ pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group)
         let (earlier, marks, scratch) = (&before[..], &mut marks[..], &mut scratch);
         Step { chain, seen, group, t, before: earlier, now: &mut now, marks, scratch, courses: &mut courses }.run();
         std::mem::swap(&mut before, &mut now);
-        if courses[..group.active(t)].iter().all(|course| course.out.is_some()) {
+        if courses[..group.active(t)].iter().all(|course| course.out.is_some()) || interrupt::requested() {
             break;
         }
     }
@@ -377,6 +382,9 @@ pub fn forward_backward<T: Precise>(
         let steps = trellis.steps(stretch);
         block.end = steps.end;
         for t in steps.clone().rev() {
+            if interrupt::requested() {
+                break;
+            }
             let (active, going) = (group.active(t), group.active(t + 1));
             for (slot, row) in weighted.chunks_exact_mut(stride).take(going).enumerate() {
                 if logs[slot].is_finite() {
