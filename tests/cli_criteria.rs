@@ -391,3 +391,23 @@ fn an_interrupted_solve_reports_what_it_has() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["status"], &report["converged"]), (&json!("interrupted"), &json!(false)));
 }
+
+/// Sums beyond the range of numbers bound nothing.
+#[test]
+fn what_overflows_is_not_certified() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"S":2,"A":1,"gamma":0.99,"P":{"indptr":[0,1,2],"indices":[1,0],"data":[1,1]},
+        "R":{"indptr":[0,1,2],"indices":[1,0],"data":[1e308,1e308]}}"#;
+    std::fs::write(folder.path().join("large.json"), model).unwrap();
+    for criterion in [&["--horizon", "20"][..], &["--criterion", "average"]] {
+        let arguments = [&["mdp", "solve", "large.json", "--device", "cpu"], criterion].concat();
+        let command = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov"))
+            .current_dir(folder.path())
+            .args(&arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&command.stdout);
+        assert_eq!(command.status.code(), Some(1), "{criterion:?}: {said}");
+        assert!(!said.contains("Certified:"), "{criterion:?}: {said}");
+    }
+}

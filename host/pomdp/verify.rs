@@ -21,6 +21,8 @@
 //! whatever Γ claims, and V\*(b₀) is at least what its first node has at b₀. If u is at most its own step L u, so are L u, LL u, …,
 //! which rise to α'; that holds of u = α − δ/(1 − γ) where α is at most L α + δ, so that the iteration comes from below.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
@@ -82,7 +84,8 @@ pub fn verify(
 ) -> Option<Certificate> {
     let graph = PolicyGraph::new(model, policy)?;
     let (vectors, assembler) = (Vectors::new(policy), Assembler::new(model, &model.expected_rewards()));
-    let claims = Claims { model, policy, graph: &graph, vectors: &vectors, assembler: &assembler, stop };
+    let parts = parts(model);
+    let claims = Claims { model, policy, graph: &graph, vectors: &vectors, assembler: &assembler, parts: &parts, stop };
     let search = |projection: &mut Projection, vector: usize| claims.residual(projection, vector, tolerance, rounds);
     let residuals: Vec<f64> = (0..policy.len()).into_par_iter().map_init(Projection::default, search).collect();
     let (worst, residual) = residuals.iter().copied().enumerate().fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
@@ -165,12 +168,22 @@ fn worst(payoffs: &[Vec<f64>]) -> Option<(Vec<f64>, Belief)> {
     Some((shares(&prices), Belief::dense(&shares(&belief))))
 }
 
+/// The states with the same part that is always seen: all, where there is none.
+fn parts(model: &Pomdp) -> Vec<Vec<u32>> {
+    let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for state in 0..model.states() {
+        parts.entry(model.seen.get(state as usize).copied().unwrap_or_default()).or_default().push(state);
+    }
+    parts.into_values().collect()
+}
+
 struct Claims<'a> {
     model: &'a Pomdp,
     policy: &'a AlphaVectors,
     graph: &'a PolicyGraph,
     vectors: &'a Vectors,
     assembler: &'a Assembler<'a>,
+    parts: &'a [Vec<u32>],
     stop: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -183,23 +196,37 @@ impl Claims<'_> {
         next.iter().map(|next| next.unwrap_or(other)).collect()
     }
 
-    /// δ of a vector.
+    /// δ of a vector. What is always seen of the state may decide how it goes on.
     fn residual(&self, projection: &mut Projection, vector: usize, tolerance: f64, rounds: u32) -> f64 {
+        let of_part = |part: &Vec<u32>| self.residual_in(part, projection, vector, tolerance, rounds);
+        self.parts.iter().map(of_part).fold(0.0, f64::max)
+    }
+
+    /// δ of a vector in these states.
+    fn residual_in(
+        &self,
+        part: &[u32],
+        projection: &mut Projection,
+        vector: usize,
+        tolerance: f64,
+        rounds: u32,
+    ) -> f64 {
         let (alpha, action) = (self.policy.vector(vector), self.policy.actions[vector]);
         let (mut least, mut next) = (f64::INFINITY, self.followers(vector));
         // What each g lacks in each state.
         let mut missing: Vec<Vec<f64>> = Vec::new();
         for _ in 0..rounds.max(1) {
             let backup = self.assembler.vector(self.policy, action, &next);
-            let own: Vec<f64> = alpha.iter().zip(&backup).map(|(alpha, backup)| alpha - backup).collect();
+            let own: Vec<f64> = part.iter().map(|&state| alpha[state as usize] - backup[state as usize]).collect();
             let most = |missing: &[f64]| missing.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             least = least.min(most(&own));
             if least <= tolerance || !own.iter().all(|missing| missing.is_finite()) || (self.stop)() {
                 break;
             }
             missing.push(own);
-            let Some((mixture, belief)) = worst(&missing) else { break };
-            let mut mixed = vec![0.0; alpha.len()];
+            let Some((mixture, mut belief)) = worst(&missing) else { break };
+            belief.states.iter_mut().for_each(|state| *state = part[*state as usize]);
+            let mut mixed = vec![0.0; part.len()];
             for (share, missing) in mixture.iter().zip(&missing) {
                 mixed.iter_mut().zip(missing).for_each(|(mixed, missing)| *mixed += share * missing);
             }
