@@ -205,7 +205,7 @@ fn krylov_policies_take_few_products_where_values_travel_far() {
         ..Garnet { states: 8000, window: Some(20), ..Garnet::default() }
     };
     let ended = Mdp { gamma: 0.9999, ..ended.generate().unwrap() };
-    for (model, most) in [(ring, 800), (ended, 300)] {
+    for (model, most) in [(ring, 800), (ended, 1000)] {
         let options = SolveOptions {
             method: Some(Method::Krylov),
             device: DeviceChoice::Cpu,
