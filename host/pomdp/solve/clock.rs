@@ -62,8 +62,10 @@ impl<'a> Clock<'a> {
         if self.status.is_some() {
             return true;
         }
-        self.last = standing;
-        let Standing { bounds, bytes, .. } = standing;
+        // Both bounds hold from above, and rounding may leave the later one a little higher.
+        let upper = standing.bounds.upper.min(self.last.bounds.upper);
+        self.last = Standing { bounds: Interval { upper, ..standing.bounds }, ..standing };
+        let Standing { bounds, bytes, .. } = self.last;
         let round = self.round();
         let elapsed = Duration::from_secs_f64(round.seconds);
         let limits = &self.limits;
