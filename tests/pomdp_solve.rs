@@ -220,7 +220,10 @@ fn is_attained(model: &Pomdp, solution: &Solution, episodes: u32, what: &str) {
     // Support that is there need not be found: what is not found of a few vectors is little.
     assert!(found.supported * 100 >= found.vectors * 97, "{what}: {found:?}");
     let size = 1.0 + found.value.abs();
-    assert!(found.value >= attained - 1e-9 * size && found.certified >= attained - 3e-3 * size, "{what}: {found:?}, {end:?}");
+    assert!(
+        found.value >= attained - 1e-9 * size && found.certified >= attained - 3e-3 * size,
+        "{what}: {found:?}, {end:?}"
+    );
     assert!(found.attained <= other + 1e-6, "{what}: {found:?}, {end:?}");
     if episodes > 0 {
         let options = Options { episodes, ..Options::default() };
