@@ -274,7 +274,7 @@ fn rewards_are_chosen_by_name() {
         assert_eq!(read_with(&tra, &options).unwrap().expected_rewards(), [expected, 0.0]);
     }
     let error = read_with(&tra, &by("cost")).err().unwrap().to_string();
-    assert!(error.ends_with("found the reward structures time, energy, expected one that is called cost"), "{error}");
+    assert!(error.ends_with("found the rewards \"time\", \"energy\", expected \"cost\""), "{error}");
 }
 
 #[test]

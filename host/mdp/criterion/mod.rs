@@ -434,13 +434,15 @@ fn middle(lower: f64, upper: f64) -> f64 {
     if lower == upper { lower } else { lower + (upper - lower) / 2.0 }
 }
 
-/// How far the middle may be from what is between the bounds, rounded up. Bounds that are no numbers bound nothing.
+/// How far the middle may be from what is between the bounds, rounded up. Bounds that are no numbers, or far on both sides, bound
+/// nothing.
 fn radius(lower: f64, upper: f64) -> f64 {
-    if lower.is_nan() || upper.is_nan() {
-        return f64::INFINITY;
-    }
     let middle = middle(lower, upper);
-    if lower == upper { 0.0 } else { (middle - lower).max(upper - middle).next_up() }
+    match lower == upper {
+        true => 0.0,
+        false if middle.is_nan() => f64::INFINITY,
+        false => (middle - lower).max(upper - middle).next_up(),
+    }
 }
 
 /// The largest [`radius`].
