@@ -77,7 +77,6 @@ fn methods_on_the_cpu_stop() {
     let methods = ["serial", "parallel", "values", "gauss-seidel", "modified", "sequential"];
     let options = methods.map(|method| ["--device", "cpu", "--precision", "f64", "--method", method]);
     ends_soon("96", &options.each_ref().map(|options| &options[..]));
-    ends_soon("256", &[&["--device", "cpu", "--precision", "refined"]]);
 }
 
 #[test]
