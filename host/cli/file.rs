@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
-use warpkov::backend::cuda::{Gpu, Starting};
+use warpkov::backend::cuda::{Gpu, Background};
 use warpkov::mdp::io::{Format, ReadOptions};
 use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::plot;
@@ -49,7 +49,7 @@ pub struct Input {
 
 impl Input {
     /// As [`ModelFile::start`].
-    pub fn start(&self, device: DeviceChoice) -> Option<Starting> {
+    pub fn start(&self, device: DeviceChoice) -> Option<Background> {
         self.file.start(device)
     }
 
@@ -72,7 +72,7 @@ impl Input {
 impl ModelFile {
     /// Starts the driver of the GPU, if one will be used, while this is read. `auto` uses none for what is small, which is done
     /// before a GPU has started and must not wait for it.
-    pub fn start(&self, device: DeviceChoice) -> Option<Starting> {
+    pub fn start(&self, device: DeviceChoice) -> Option<Background> {
         const LARGE: u64 = 256 << 20;
 
         match (device, self) {

@@ -7,6 +7,7 @@ use std::process;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use warpkov::backend::cuda::Gpu;
 use warpkov::backend::device::Storage;
 use warpkov::interrupt;
 use warpkov::mdp::model::{Mdp, Objective};
@@ -320,6 +321,10 @@ impl Common {
         report: &dyn Summary,
         draw: impl Fn(Format) -> Result<Vec<u8>, PlotError>,
     ) -> Result<(), Error> {
+        /// States whose values take about as long to write as contexts take to go down, 0.06 s.
+        const MANY: usize = 1 << 21;
+
+        let _stopping = (self.out.is_some() && report.values().len() >= MANY).then(Gpu::stop);
         if let Some((ModelFile::At(path), format)) = &self.out {
             file::write_whole(path, |out| format.write(report, out))?;
             if let (SolutionFormat::Npy, Some(policy)) = (format, file::policy_beside(path)) {

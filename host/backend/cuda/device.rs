@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -72,20 +72,20 @@ pub struct Gpu {
 /// What the GPU and its buffers share. The fields are dropped in this order.
 struct Core {
     /// Kernels that were launched here.
-    functions: RefCell<HashMap<&'static str, &'static Function>>,
+    functions: RefCell<HashMap<&'static str, Arc<Function>>>,
     /// Page-locked memory that large copies take turns in, once there was one.
     staging: RefCell<Option<[LockedBuffer<u8>; 2]>>,
     stream: Stream,
     /// Where copies go that run beside the rest.
     side: Stream,
-    started: &'static Started,
+    started: Arc<Started>,
     limits: Limits,
     /// That of the device code.
     baseline: u32,
 }
 
-/// A GPU with its context, and the kernels that were loaded into it. All of that stays until the process ends, which is when
-/// the driver takes it down anyway: opening a GPU again is quick.
+/// A GPU with its context, and the kernels that were loaded into it. All of that stays until the process ends or
+/// [`Gpu::stop`] is called: opening a GPU again is quick.
 struct Started {
     ordinal: u32,
     driver: &'static Driver,
@@ -98,18 +98,25 @@ struct Started {
 /// What is loaded into a context.
 struct Loaded {
     code: Code,
-    functions: HashMap<&'static str, &'static Function>,
+    functions: HashMap<&'static str, Arc<Function>>,
 }
 
 /// The GPUs that were started.
-static STARTED: Mutex<Vec<&'static Started>> = Mutex::new(Vec::new());
+static STARTED: Mutex<Vec<Arc<Started>>> = Mutex::new(Vec::new());
 
-/// A GPU's driver and context that are on their way, on a thread of their own. Where this is dropped, the way is waited for, so
+/// Contexts of GPUs that are set up or taken down, on a thread of their own. Where this is dropped, the end of that is waited for, so
 /// that the process does not end in the middle of it.
 #[must_use]
-pub struct Starting(Option<JoinHandle<()>>);
+pub struct Background(Option<JoinHandle<()>>);
 
-impl Drop for Starting {
+impl Background {
+    /// Does `work`, if there is a thread to do it.
+    fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        Self(thread::Builder::new().name("cuda".to_owned()).spawn(work).ok())
+    }
+}
+
+impl Drop for Background {
     fn drop(&mut self) {
         if let Some(thread) = self.0.take() {
             // A panic has been printed, and what failed will fail again where the GPU is opened.
@@ -164,10 +171,17 @@ impl Gpu {
 
     /// Starts the driver and the context of GPU `ordinal` on a thread of its own, which takes a third of a second: [`open`](Self::open)
     /// then waits for what is left of it, and says what went wrong.
-    pub fn start(ordinal: u32) -> Starting {
-        let start = move || drop(Started::get(ordinal));
+    pub fn start(ordinal: u32) -> Background {
         // Without a thread, the driver is started where it is needed.
-        Starting(thread::Builder::new().name("cuda".to_owned()).spawn(start).ok())
+        Background::new(move || drop(Started::get(ordinal)))
+    }
+
+    /// Takes down the contexts of all GPUs that are not open, beside whatever the caller does next. What the driver does at the end of
+    /// the process anyway takes 0.1 s; half of it can be done before.
+    pub fn stop() -> Background {
+        let started = std::mem::take(&mut *STARTED.lock().unwrap_or_else(PoisonError::into_inner));
+        // One that is open is taken down where it is closed.
+        Background::new(move || drop(started))
     }
 
     /// How many GPUs the driver sees: at least one.
@@ -206,7 +220,7 @@ impl Gpu {
     /// Name and number: "NVIDIA H200 (cuda:0)".
     #[must_use]
     pub fn name(&self) -> String {
-        let Started { device, ordinal, .. } = self.core.started;
+        let Started { device, ordinal, .. } = &*self.core.started;
         let name = device.name().unwrap_or_else(|_| "GPU".to_owned());
         format!("{name} (cuda:{ordinal})")
     }
@@ -270,14 +284,14 @@ impl Gpu {
 
 impl Started {
     /// GPU `ordinal`, started if it was not.
-    fn get(ordinal: u32) -> Result<&'static Self, CudaError> {
+    fn get(ordinal: u32) -> Result<Arc<Self>, CudaError> {
         let count = Gpu::count()?;
         if ordinal >= count {
             return Err(CudaError::BadOrdinal { ordinal, count });
         }
         let mut all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(started) = all.iter().copied().find(|started| started.ordinal == ordinal) {
-            return Ok(started);
+        if let Some(started) = all.iter().find(|started| started.ordinal == ordinal) {
+            return Ok(Arc::clone(started));
         }
         let driver = driver::get()?;
         let device = CudaDevice::get_device(ordinal).map_err(from_cust("cuDeviceGet"))?;
@@ -285,8 +299,8 @@ impl Started {
         let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
         let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
         let loaded = Mutex::new(Loaded { code, functions: HashMap::new() });
-        let started = Box::leak(Box::new(Self { ordinal, driver, device, context, multiprocessors, loaded }));
-        all.push(started);
+        let started = Arc::new(Self { ordinal, driver, device, context, multiprocessors, loaded });
+        all.push(Arc::clone(&started));
         Ok(started)
     }
 
@@ -301,10 +315,10 @@ impl Started {
     }
 
     /// The kernel of that name, loaded if it was not.
-    fn function(&self, entry: &str) -> Result<&'static Function, CudaError> {
+    fn function(&self, entry: &str) -> Result<Arc<Function>, CudaError> {
         let loaded = &mut *self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = loaded.functions.get(entry) {
-            return Ok(function);
+            return Ok(Arc::clone(function));
         }
         let entry = loaded.code.baseline.entry(entry)?;
         let handle = self.load(&mut loaded.code, entry)?;
@@ -319,8 +333,8 @@ impl Started {
         let dynamic_shared = Mutex::new(SHARED_BY_DEFAULT.saturating_sub(static_shared));
         let (params, resident) = (entry.params, Mutex::default());
         let function = Function { handle, params, max_threads, static_shared, dynamic_shared, resident };
-        let function = Box::leak(Box::new(function));
-        loaded.functions.insert(entry.name, function);
+        let function = Arc::new(function);
+        loaded.functions.insert(entry.name, Arc::clone(&function));
         Ok(function)
     }
 
@@ -427,12 +441,12 @@ impl Core {
     }
 
     /// The kernel of that name, looked up once.
-    fn function(&self, entry: &'static str) -> Result<&'static Function, CudaError> {
+    fn function(&self, entry: &'static str) -> Result<Arc<Function>, CudaError> {
         if let Some(function) = self.functions.borrow().get(entry) {
-            return Ok(function);
+            return Ok(Arc::clone(function));
         }
         let function = self.started.function(entry)?;
-        self.functions.borrow_mut().insert(entry, function);
+        self.functions.borrow_mut().insert(entry, Arc::clone(&function));
         Ok(function)
     }
 
@@ -485,14 +499,14 @@ impl Core {
     unsafe fn launch(&self, call: &Call<'_>) -> Result<(), CudaError> {
         self.enter()?;
         let function = self.function(call.entry)?;
-        check_launch(call, function, &self.limits)?;
-        self.allow_shared(call.entry, function, call.shape.shared_bytes)?;
+        check_launch(call, &function, &self.limits)?;
+        self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
         let mut values: Vec<u64> = call.args.iter().map(value).collect();
         let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
         let (mut grid, block) = (call.shape.grid, call.shape.block);
         if call.shape.resident {
             let threads = block.x * block.y * block.z;
-            grid.x = grid.x.min(self.resident_blocks(function, threads, call.shape.shared_bytes)?);
+            grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
         }
         // Device code of older GPUs does not wait itself.
         let overlapping = call.shape.overlapping && self.baseline >= 90;
@@ -673,7 +687,7 @@ impl Device for Gpu {
         /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: other threads may do what they like.
         const THREAD_LOCAL: u32 = 1;
 
-        let Started { driver, .. } = self.core.started;
+        let Started { driver, .. } = &*self.core.started;
         self.core.enter()?;
         // SAFETY: the stream lives, and its context is current.
         check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.core.stream(), THREAD_LOCAL) })?;
@@ -977,11 +991,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_open_outlives_a_stop() {
+        let Ok(gpu) = Gpu::open(0) else { return };
+        let buffer = gpu.upload(&[1_u32, 2, 3]).unwrap();
+        drop(Gpu::stop());
+        assert_eq!(gpu.to_vec(&buffer).unwrap(), [1, 2, 3]);
+        drop((buffer, gpu));
+        // Nothing of it is left: this is another context.
+        assert!(Gpu::open(0).is_ok_and(|gpu| gpu.upload(&[4_u32]).is_ok()));
+    }
+
+    #[test]
     fn without_a_driver_everything_says_so() {
         if driver::get().is_ok() {
             return;
         }
         drop(Gpu::start(0));
+        drop(Gpu::stop());
         for error in [Gpu::count().err(), Gpu::list().err(), Gpu::driver_version().err(), Gpu::open(0).err()] {
             assert!(matches!(error, Some(CudaError::NoDriver { .. })), "{error:?}");
         }
