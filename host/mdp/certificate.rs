@@ -240,13 +240,17 @@ fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u
         let (successors, probs) = view.transitions.row(row);
         let [mut earned, mut next, mut next_size, mut sum] = [0.0; 4];
         let mut reward_size = view.action_reward(row).abs();
-        for ((&successor, &p), r) in successors.iter().zip(probs).zip(view.rewards_of(row)) {
+        for (&successor, &p) in successors.iter().zip(probs) {
             let v = values[successor as usize];
-            earned += p * r;
-            reward_size += p * r.abs();
             next += p * v;
             next_size += p * v.abs();
             sum += p;
+        }
+        if view.rewards_transitions(row) {
+            for (&p, r) in probs.iter().zip(view.rewards_of(row)) {
+                earned += p * r;
+                reward_size += p * r.abs();
+            }
         }
         let q = sign * (view.action_reward(row) + earned + gamma * next);
         if number == 0 || q > action.0 {

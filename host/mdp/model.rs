@@ -168,6 +168,12 @@ impl<'a> View<'a> {
         self.action_rewards.get(row).copied().unwrap_or_default()
     }
 
+    /// Whether [`rewards_of`](Self::rewards_of) a row are not all 0.
+    #[inline]
+    pub fn rewards_transitions(self, row: usize) -> bool {
+        !self.rewards.val.is_empty() && !self.rewards.row(row).1.is_empty()
+    }
+
     /// [`Mdp::rewards_of`].
     #[inline]
     pub fn rewards_of(self, row: usize) -> impl Iterator<Item = f64> + 'a {
