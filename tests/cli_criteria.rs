@@ -64,6 +64,37 @@ fn value_at_init(report: &str) -> [f64; 3] {
     found.try_into().unwrap()
 }
 
+/// A total that is exactly 0, as what is earned is lost again: proven where numbers of enough bits are affordable, and else said.
+#[test]
+fn what_may_be_zero_has_no_relative_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // State 0 earns what state 1 loses. The bits that tell 0 from what is near it are those of all states.
+    let write = |name: &str, states: usize| {
+        let end = states - 1;
+        let (mut text, mut starts) = (String::new(), vec![0, 1, 2]);
+        for state in 2..end {
+            text += &format!(",{},{end}", (state + 1).min(end - 1));
+            starts.push(2 + 2 * (state - 1));
+        }
+        starts.push(starts[end] + 1);
+        let data: String = (2..end).map(|_| ",0.1,0.9").collect();
+        let earned: String = (2..end).map(|_| ",0.3").collect();
+        let model = format!(
+            "{{\"S\":{states},\"A\":1,\"gamma\":1,\"P\":{{\"indptr\":{starts:?},\"indices\":[1,{end}{text},{end}],\
+             \"data\":[1,1{data},1]}},\"action_rewards\":[0.1,-0.1{earned},0]}}"
+        );
+        fs::write(folder.join(name), model).unwrap();
+    };
+    write("small.json", 60);
+    write("large.json", 3000);
+    let found = report(folder, &["small.json", "--criterion", "total", "--relative"]);
+    assert_eq!((&found["values"][0], &found["converged"]), (&json!(0.0), &json!(true)), "{found}");
+    let text = printed(folder, &["solve", "large.json", "--criterion", "total", "--relative", "--device", "cpu"], 1);
+    assert!(text.contains("Not solved to ε = 1e-6 |V*|: the value of state 0 is between -"), "{text}");
+    assert!(text.contains("what may be 0 has no relative error") && !text.contains("and ≤ 1e-6 |V*|"), "{text}");
+}
+
 /// Quantitative Verification Benchmark Set, `consensus` of two processes, K = 2: c2, disagree, steps_max and steps_min.
 #[test]
 fn consensus_from_generator_to_report() {

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::direct::gain::Gain;
 use super::direct::model::{Model, expected};
-use super::direct::{self, Big, Halt, Numbers, Settled, Verdict, Work, size};
+use super::direct::{self, Big, Deepened, Halt, Numbers, Solution, Work, size};
 use super::proper::{self, Policies, Source};
 use super::total::reward_size;
 use super::{Allowance, Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
@@ -222,38 +222,27 @@ impl Average<'_> {
         });
         let quotient = if self.single { None } else { Some(self.quotient(&vec![0.0; count])?) };
         let mut rows = rows.to_vec();
-        let mut found: Option<Bounded> = None;
-        {
-            let mut stop = || session.asks_to_stop();
-            let mut work = Work::new(operations, &mut stop);
-            loop {
-                let mut least = 0;
-                match self.exactly(&members, quotient.as_ref(), &mut rows, *numbers, &mut work) {
-                    Ok((lower, upper, policy, bias)) => {
-                        let Settled { lower, upper, verdict } = direct::settle(&lower, &upper, mdp, &asked, *numbers);
-                        let status = if verdict == Verdict::Met { Status::Solved } else { Status::Stalled };
-                        let (lower, upper) = signed(mdp.objective, lower, upper);
-                        found = Some(Bounded { bias, ..unnoted(lower, upper, policy, status) });
-                        match verdict {
-                            Verdict::More(bits) => least = bits,
-                            Verdict::Met | Verdict::Enough => break,
-                        }
-                    }
-                    Err(Halt::Coarse | Halt::Improper) => {}
-                    Err(Halt::Spent) => break,
-                    Err(Halt::Interrupted) => {
-                        let nothing = |bound: f64| vec![bound; mdp.states as usize];
-                        let (lower, upper) = (nothing(f64::NEG_INFINITY), nothing(f64::INFINITY));
-                        let policy = || actions(graph, rows.iter().copied());
-                        let known = found.unwrap_or_else(|| unnoted(lower, upper, policy(), Status::Interrupted));
-                        found = Some(Bounded { status: Status::Interrupted, ..known });
-                        break;
-                    }
-                }
-                *numbers = numbers.finer(least);
+        let mut stop = || session.asks_to_stop();
+        let mut work = Work::new(operations, &mut stop);
+        let Deepened { found, interrupted } = direct::deepen(mdp, &asked, numbers, &mut work, |numbers, work| {
+            self.exactly(&members, quotient.as_ref(), &mut rows, numbers, work)
+        });
+        let found = found.map(|(settled, (policy, bias))| {
+            let status = settled.status();
+            let (lower, upper) = signed(mdp.objective, settled.lower, settled.upper);
+            Bounded { bias, ..unnoted(lower, upper, policy, status) }
+        });
+        Ok(match interrupted {
+            false => found,
+            true => {
+                let nothing = |bound: f64| vec![bound; mdp.states as usize];
+                let unknown = || {
+                    let policy = actions(graph, rows.iter().copied());
+                    unnoted(nothing(f64::NEG_INFINITY), nothing(f64::INFINITY), policy, Status::Interrupted)
+                };
+                Some(Bounded { status: Status::Interrupted, ..found.unwrap_or_else(unknown) })
             }
-        }
-        Ok(found)
+        })
     }
 
     /// Bounds of all gains in numbers of so many bits, to be maximised, with a policy, and the bias where they are all the same.
@@ -264,7 +253,7 @@ impl Average<'_> {
         rows: &mut [usize],
         numbers: Numbers,
         work: &mut Work,
-    ) -> Result<Exactly, Halt> {
+    ) -> Result<Solution<Found>, Halt> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
         let states = mdp.states as usize;
         let sign = mdp.objective.sign();
@@ -292,7 +281,7 @@ impl Average<'_> {
             let Some(Gain { lower, upper, bias, .. }) = gains.pop() else { return Err(Halt::Coarse) };
             let bias = bias.iter().map(|h| sign * h.to_f64().value()).collect();
             let policy = actions(graph, rows.iter().copied());
-            return Ok((vec![lower; states], vec![upper; states], policy, Some(bias)));
+            return Ok(Solution { lower: vec![lower; states], upper: vec![upper; states], rest: (policy, Some(bias)) });
         };
         let half = numbers.of(0.5);
         let pay: Vec<Big> = gains.iter().map(|gain| (&gain.lower + &gain.upper) * &half).collect();
@@ -316,18 +305,18 @@ impl Average<'_> {
         };
         let (lower, upper) = (moved(&found.lower, &-&off), moved(&found.upper, &off));
         let policy = quotient.policy(graph, self.components, &found.rows, |state| rows[state], |_| NO_ROW);
-        Ok((lower, upper, policy, None))
+        Ok(Solution { lower, upper, rest: (policy, None) })
     }
 }
+
+/// A policy, and the bias if there is one for all states.
+type Found = (Vec<u32>, Option<Vec<f64>>);
 
 /// A solution without what the session has noted.
 fn unnoted(lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
     let (rounds, looks) = (Vec::new(), Vec::new());
     Bounded { lower, upper, policy, bias: None, status, bits: None, rounds, looks }
 }
-
-/// Bounds, a policy, and the bias if there is one for all states.
-type Exactly = (Vec<Big>, Vec<Big>, Vec<u32>, Option<Vec<f64>>);
 
 /// The smallest magnitude of a value that is not known to be 0; `None` where one may be.
 fn smallest(found: &Bounded) -> Option<f64> {

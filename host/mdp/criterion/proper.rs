@@ -28,7 +28,7 @@
 use rayon::prelude::*;
 
 use super::direct::model::{Model, Reward};
-use super::direct::{self, Big, Halt, Numbers, Settled, Verdict, Work};
+use super::direct::{self, Big, Deepened, Numbers, Solution, Work};
 use super::{Allowance, Ended, Error, OPERATIONS, Session, accelerate, widest};
 use crate::mdp::graph::Graph;
 use crate::mdp::model::{CHUNK, Mdp};
@@ -164,39 +164,24 @@ fn eliminate<E: std::error::Error>(
     let mdp = quotient.mdp.as_ref().filter(|mdp| mdp.transitions.nnz() <= direct::ENTRIES)?;
     let Attempt { numbers, rows } = attempt;
     let options = session.options;
-    let mut found: Option<Proper> = None;
-    {
-        let mut stop = || session.asks_to_stop();
-        let mut work = Work::new(operations, &mut stop);
-        loop {
-            let made = work
-                .spend(4 * mdp.transitions.nnz(), *numbers)
-                .map(|()| Model::of_quotient(quotient, source.graph, *numbers, source.reward, source.stay));
-            let mut least = 0;
-            match made.and_then(|model| direct::proper::solve(&model, rows, &mut work)) {
-                Ok(bounds) => {
-                    let settled = direct::settle(&bounds.lower, &bounds.upper, source.graph.mdp(), &options, *numbers);
-                    rows.clone_from(&bounds.rows);
-                    let Settled { lower, upper, verdict } = settled;
-                    let status = if verdict == Verdict::Met { Status::Solved } else { Status::Stalled };
-                    found = Some(Proper { lower, upper, rows: bounds.rows, status });
-                    match verdict {
-                        Verdict::More(bits) => least = bits,
-                        Verdict::Met | Verdict::Enough => break,
-                    }
-                }
-                Err(Halt::Coarse | Halt::Improper) => {}
-                Err(Halt::Spent) => break,
-                Err(Halt::Interrupted) => {
-                    let known = found.unwrap_or_else(|| Proper::unknown(mdp));
-                    found = Some(Proper { status: Status::Interrupted, ..known });
-                    break;
-                }
-            }
-            *numbers = numbers.finer(least);
-        }
+    let mut stop = || session.asks_to_stop();
+    let mut work = Work::new(operations, &mut stop);
+    let Deepened { found, interrupted } =
+        direct::deepen(source.graph.mdp(), &options, numbers, &mut work, |numbers, work| {
+            work.spend(4 * mdp.transitions.nnz(), numbers)?;
+            let model = Model::of_quotient(quotient, source.graph, numbers, source.reward, source.stay);
+            let bounds = direct::proper::solve(&model, rows, work)?;
+            rows.clone_from(&bounds.rows);
+            Ok(Solution { lower: bounds.lower, upper: bounds.upper, rest: bounds.rows })
+        });
+    let found = found.map(|(settled, rows)| {
+        let status = settled.status();
+        Proper { lower: settled.lower, upper: settled.upper, rows, status }
+    });
+    match interrupted {
+        false => found,
+        true => Some(Proper { status: Status::Interrupted, ..found.unwrap_or_else(|| Proper::unknown(mdp)) }),
     }
-    found
 }
 
 impl Proper {

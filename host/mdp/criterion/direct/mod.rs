@@ -24,6 +24,7 @@ use dashu_float::round::mode::HalfEven;
 use super::{Options, middle};
 use crate::interrupt;
 use crate::mdp::model::Mdp;
+use crate::mdp::solve::Status;
 
 pub(super) mod chain;
 pub(super) mod gain;
@@ -133,12 +134,65 @@ pub(super) fn outwards(lower: &Big, upper: &Big, smallest: Option<&Big>) -> (f64
 pub(super) struct Settled {
     pub lower: Vec<f64>,
     pub upper: Vec<f64>,
-    pub verdict: Verdict,
+    verdict: Verdict,
+}
+
+impl Settled {
+    /// Whether that is what was asked for.
+    pub fn status(&self) -> Status {
+        if self.verdict == Verdict::Met { Status::Solved } else { Status::Stalled }
+    }
+}
+
+/// Bounds of all values, and what else a solution has.
+pub(super) struct Solution<T> {
+    pub lower: Vec<Big>,
+    pub upper: Vec<Big>,
+    pub rest: T,
+}
+
+/// Where [`deepen`] ended.
+pub(super) struct Deepened<T> {
+    /// The last solution.
+    pub found: Option<(Settled, T)>,
+    /// Whether it was asked to stop.
+    pub interrupted: bool,
+}
+
+/// Solves a model in `numbers` of more and more bits, until bounds of its values are good enough or the work is spent. `numbers` become
+/// the last.
+pub(super) fn deepen<T>(
+    mdp: &Mdp,
+    options: &Options,
+    numbers: &mut Numbers,
+    work: &mut Work,
+    mut solve: impl FnMut(Numbers, &mut Work) -> Result<Solution<T>, Halt>,
+) -> Deepened<T> {
+    let mut found = None;
+    loop {
+        let mut least = 0;
+        match solve(*numbers, work) {
+            Ok(Solution { lower, upper, rest }) => {
+                let settled = settle(&lower, &upper, mdp, options, *numbers);
+                let verdict = settled.verdict;
+                found = Some((settled, rest));
+                match verdict {
+                    Verdict::More(bits) => least = bits,
+                    Verdict::Met | Verdict::Enough => return Deepened { found, interrupted: false },
+                }
+            }
+            Err(Halt::Coarse | Halt::Improper) => {}
+            Err(halt @ (Halt::Spent | Halt::Interrupted)) => {
+                return Deepened { found, interrupted: halt == Halt::Interrupted };
+            }
+        }
+        *numbers = numbers.finer(least);
+    }
 }
 
 /// Whether bounds are good enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+enum Verdict {
     /// They are what was asked for.
     Met,
     /// They are not, but as close as numbers in `f64` can be.
@@ -148,7 +202,7 @@ pub(super) enum Verdict {
 }
 
 /// What is known of values of a model that lie between these bounds.
-pub(super) fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options, numbers: Numbers) -> Settled {
+fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options, numbers: Numbers) -> Settled {
     // What a value other than 0 is at least, once it matters.
     let mut places = None;
     let (mut met, mut more) = (true, None);
@@ -179,7 +233,7 @@ pub(super) fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options,
 }
 
 /// B: the value of a state is 0, or not within ±2⁻ᴮ.
-pub(super) fn separation(mdp: &Mdp) -> usize {
+fn separation(mdp: &Mdp) -> usize {
     let of_row = |row: usize| {
         let (_, probs) = mdp.transitions.row(row);
         let places_of_row = probs.iter().map(|&p| places(p)).fold(places(mdp.end(row)), usize::max);
