@@ -4,8 +4,10 @@
 //! byte-order mark of UTF-8 is left out.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
 
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
@@ -14,6 +16,9 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 17;
+
+/// Blocks of that many bytes that are unpacked before they are read.
+const BLOCKS: usize = 8;
 
 /// Bytes at most of a text that is needed whole, where no file says how long it is: a few bytes of a compressed file can
 /// stand for any number.
@@ -49,6 +54,16 @@ impl Compression {
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             _ => None,
+        }
+    }
+
+    /// Undoes it.
+    fn unpack<'r>(self, packed: impl Read + 'r) -> Box<dyn Read + 'r> {
+        let packed = BufReader::with_capacity(BUFFER, packed);
+        match self {
+            Self::Gzip => Box::new(Unpacked { reader: MultiGzDecoder::new(packed), of: self }),
+            Self::Xz => Box::new(Unpacked { reader: XzReader::new_mem_limit(packed, true, XZ_MEMORY), of: self }),
+            Self::Zstd => Box::new(Unpacked { reader: Frames::new(packed), of: self }),
         }
     }
 
@@ -94,15 +109,31 @@ pub struct Input<'r> {
 }
 
 impl Input<'static> {
-    /// A file, a pipe or a device.
+    /// A file, a pipe or a device. What is compressed is unpacked on a thread of its own, a few blocks ahead of the reader.
     ///
     /// # Errors
     /// If it cannot be opened or read, or is not compressed as it begins.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let whole = file.metadata()?.is_file().then(|| file.try_clone()).transpose()?;
-        Ok(Self { file: whole, ..Self::new(file)? })
+        let (packed, compression) = begin(file)?;
+        let reader: Box<dyn Read> = match compression {
+            None => Box::new(packed),
+            Some(compression) => Box::new(Ahead::start(move || compression.unpack(packed))?),
+        };
+        Ok(Self { file: whole, ..Self::of(reader, compression)? })
     }
+}
+
+/// A stream that was looked at, from its beginning.
+type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
+
+/// A stream from its beginning, and the compression that its first bytes tell.
+fn begin<R: Read>(mut reader: R) -> io::Result<(Begun<R>, Option<Compression>)> {
+    let mut start = Vec::new();
+    reader.by_ref().take(Compression::MAGIC as u64).read_to_end(&mut start)?;
+    let compression = Compression::of(&start);
+    Ok((Cursor::new(start).chain(reader), compression))
 }
 
 impl<'r> Input<'r> {
@@ -110,23 +141,23 @@ impl<'r> Input<'r> {
     ///
     /// # Errors
     /// If it cannot be read, or is not compressed as it begins.
-    pub fn new(mut reader: impl Read + 'r) -> io::Result<Self> {
-        let mut start = Vec::new();
-        reader.by_ref().take(Compression::MAGIC as u64).read_to_end(&mut start)?;
-        let compression = Compression::of(&start);
-        let whole = Cursor::new(start).chain(reader);
-        let buffered = |whole| BufReader::with_capacity(BUFFER, whole);
+    pub fn new(reader: impl Read + 'r) -> io::Result<Self> {
+        let (packed, compression) = begin(reader)?;
         let reader: Box<dyn Read + 'r> = match compression {
-            None => Box::new(whole),
-            Some(of @ Compression::Gzip) => Box::new(Unpacked { reader: MultiGzDecoder::new(buffered(whole)), of }),
-            Some(of @ Compression::Xz) => {
-                Box::new(Unpacked { reader: XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY), of })
-            }
-            Some(of @ Compression::Zstd) => Box::new(Unpacked { reader: Frames::new(buffered(whole)), of }),
+            None => Box::new(packed),
+            Some(compression) => compression.unpack(packed),
         };
+        Self::of(reader, compression)
+    }
+
+    /// A text, without the mark of UTF-8.
+    fn of(reader: Box<dyn Read + 'r>, compression: Option<Compression>) -> io::Result<Self> {
         let mut input = Self { reader, ahead: Vec::new(), read: 0, compression, file: None };
-        if input.start(MARK.len())? == MARK {
-            input.ahead.clear();
+        match input.start(MARK.len())? {
+            MARK => input.ahead.clear(),
+            // Its mark in either order; no binary format begins so.
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return Err(invalid("is in UTF-16, expected UTF-8".to_owned())),
+            _ => {}
         }
         Ok(input)
     }
@@ -239,6 +270,53 @@ impl<R: Read> Read for Unpacked<R> {
             ErrorKind::UnexpectedEof => invalid(format!("the {} data end too early", self.of.name())),
             _ => invalid(format!("the {} data are damaged: {error}", self.of.name())),
         })
+    }
+}
+
+/// A stream that a thread reads ahead.
+struct Ahead {
+    /// The last one is empty, or an error.
+    blocks: Receiver<io::Result<Vec<u8>>>,
+    block: Cursor<Vec<u8>>,
+    ended: bool,
+}
+
+impl Ahead {
+    /// Reads what `open` makes on the thread that reads it, until it ends or this is dropped.
+    fn start<R: Read>(open: impl FnOnce() -> R + Send + 'static) -> io::Result<Self> {
+        let (sender, blocks) = sync_channel(BLOCKS);
+        let read = move || {
+            let mut reader = open();
+            loop {
+                let mut block = Vec::with_capacity(BUFFER);
+                let done = reader.by_ref().take(BUFFER as u64).read_to_end(&mut block);
+                let ended = block.is_empty();
+                // What comes before an error is read before it.
+                if (!ended || done.is_ok()) && sender.send(Ok(block)).is_err() {
+                    return;
+                }
+                if let Err(error) = done {
+                    let _ = sender.send(Err(error));
+                    return;
+                }
+                if ended {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("unpack".to_owned()).spawn(read)?;
+        Ok(Self { blocks, block: Cursor::default(), ended: false })
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.ended && self.block.position() == self.block.get_ref().len() as u64 {
+            let block = self.blocks.recv().map_err(|_| io::Error::other("the thread that unpacks it has ended"))?;
+            self.block = Cursor::new(block?);
+            self.ended = self.block.get_ref().is_empty();
+        }
+        self.block.read(buffer)
     }
 }
 
@@ -368,18 +446,43 @@ mod tests {
         assert_eq!(input.read_all().unwrap(), b"abcdefgh");
     }
 
+    /// The text of a file, which a thread unpacks.
+    fn of_file(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(bytes)?;
+        Input::open(file.path())?.read_all()
+    }
+
     #[test]
     fn damaged_data_are_named() {
         for (pack, name) in PACKERS.into_iter().zip(["gzip", "xz", "zstd"]) {
             let packed = pack(&b"0 1 2 3 4 5 6 7 8 9 ".repeat(100));
-            let cut = all(&packed[..packed.len() - 9]).unwrap_err().to_string();
-            assert!(cut.contains(name), "{cut}");
             let mut changed = packed.clone();
             let middle = changed.len() / 2;
             changed[middle] ^= 0x55;
-            let changed = all(&changed).unwrap_err().to_string();
-            assert!(changed.contains(name), "{changed}");
+            for damaged in [&packed[..packed.len() - 9], &changed] {
+                for read in [all, of_file] {
+                    let error = read(damaged).unwrap_err().to_string();
+                    assert!(error.contains(name), "{error}");
+                }
+            }
         }
+    }
+
+    #[test]
+    fn files_are_unpacked_ahead() {
+        // Less and more than what a thread has ahead, and whole blocks.
+        for length in [0, 1, BUFFER - 1, BUFFER, 3 * BUFFER, (BLOCKS + 3) * BUFFER + 17] {
+            let text: Vec<u8> = (0..length as u64).map(|i| (i * i % 251) as u8).collect();
+            for pack in PACKERS {
+                assert!(of_file(&pack(&text)).unwrap() == text, "{length}");
+            }
+        }
+        // A thread that nobody reads ends.
+        let packed = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(packed.path(), gzip(&vec![0; 64 * BUFFER])).unwrap();
+        let mut input = Input::open(packed.path()).unwrap();
+        assert_eq!(input.start(3).unwrap(), [0; 3]);
     }
 
     #[test]

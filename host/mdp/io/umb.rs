@@ -13,13 +13,14 @@
 //! factor: γ = 1 until it is said. Costs are written as they are, like rewards: the format does not tell them apart.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Cursor, Read, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 use super::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
+use super::lines::no_place;
 use super::rows::{Rows, without_ends};
 use super::{BUFFER, Error};
 use crate::mdp::model::{ActionNames, Mdp};
@@ -92,6 +93,8 @@ impl Archive {
             let size = entry.size();
             files.add(path.trim_start_matches("./"), size, Broken(entry, broken), reward).map_err(content)?;
         }
+        // What is compressed ends with its checksum, behind the archive.
+        io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken).map_err(content)?;
         match files.begun {
             true => Ok(files),
             false => Err(invalid("no tar archive of UMB: it is empty")),
@@ -445,9 +448,11 @@ impl Type {
 /// Writes a model.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mdp = &*without_ends(mdp);
+    if mdp.labels.contains_key("") {
+        return Err(no_place("UMB has no place for the label \"\"".to_owned()));
+    }
     let (states, p) = (mdp.states as usize, &mdp.transitions);
-    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
-    let mut add = |file: &str, bytes: Vec<u8>| files.push((file.to_owned(), bytes));
+    let mut files: Vec<Member> = Vec::new();
     let bits = |members: &[u32]| {
         // As umbi pads them.
         let mut bytes = vec![0u8; states.div_ceil(64) * 8];
@@ -455,29 +460,33 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         bytes
     };
     let initial = mdp.labels.get(INITIAL).map_or(&[][..], Vec::as_slice);
-    add("state-is-initial.bin", bits(initial));
+    files.push(Member::owned("state-is-initial.bin", bits(initial)));
     let offsets = (0..=states).map(|state| mdp.choices.first(state) as u64);
-    add("state-to-choices.bin", offsets.flat_map(u64::to_le_bytes).collect());
-    add("choice-to-branches.bin", bytemuck::cast_slice(&p.row_ptr).to_vec());
-    add("branch-to-target.bin", p.col.iter().flat_map(|&target| u64::from(target).to_le_bytes()).collect());
-    add("branch-to-probability.bin", bytemuck::cast_slice(&p.val).to_vec());
+    files.push(Member::numbers("state-to-choices.bin", states + 1, offsets));
+    files.push(Member::stored("choice-to-branches.bin", bytemuck::cast_slice(&p.row_ptr)));
+    files.push(Member::numbers("branch-to-target.bin", p.nnz(), p.col.iter().map(|&target| target.into())));
+    files.push(Member::stored("branch-to-probability.bin", bytemuck::cast_slice(&p.val)));
     if let Some(ActionNames { names, of_row }) = &mdp.action_names {
         let ends = names.iter().scan(0, |end, name| {
             *end += name.len() as u64;
             Some(*end)
         });
-        add("actions/choices/values.bin", bytemuck::cast_slice(of_row).to_vec());
-        add("actions/choices/strings.bin", names.concat().into_bytes());
-        add("actions/choices/string-mapping.bin", [0].into_iter().chain(ends).flat_map(u64::to_le_bytes).collect());
+        files.push(Member::stored("actions/choices/values.bin", bytemuck::cast_slice(of_row)));
+        files.push(Member::owned("actions/choices/strings.bin", names.concat().into_bytes()));
+        files.push(Member::numbers("actions/choices/string-mapping.bin", names.len() + 1, [0].into_iter().chain(ends)));
     }
     let double = json!({ "type": "double", "size": 64 });
     let mut annotations = serde_json::Map::new();
     let mut rewarded = Vec::new();
-    for (part, rewards) in [("choices", mdp.action_rewards.to_vec()), ("branches", mdp.transition_rewards())] {
-        if rewards.iter().any(|&reward| reward != 0.0) {
-            add(&format!("annotations/rewards/{REWARD}/{part}/values.bin"), bytemuck::cast_slice(&rewards).to_vec());
-            rewarded.push(part);
-        }
+    let file = |part: &str| format!("annotations/rewards/{REWARD}/{part}/values.bin");
+    if mdp.action_rewards.iter().any(|&reward| reward != 0.0) {
+        files.push(Member::stored(&file("choices"), bytemuck::cast_slice(&mdp.action_rewards)));
+        rewarded.push("choices");
+    }
+    if mdp.rewards.val.iter().any(|&reward| reward != 0.0) {
+        let rewards = (0..mdp.rows()).flat_map(|row| mdp.rewards_of(row)).map(f64::to_bits);
+        files.push(Member::numbers(&file("branches"), p.nnz(), rewards));
+        rewarded.push("branches");
     }
     if !rewarded.is_empty() {
         annotations.insert("rewards".into(), json!({ REWARD: { "applies-to": rewarded, "type": double } }));
@@ -488,7 +497,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         while sets.contains_key(&name) {
             name.push('_');
         }
-        add(&format!("annotations/aps/{name}/states/values.bin"), bits(members));
+        files.push(Member::owned(&format!("annotations/aps/{name}/states/values.bin"), bits(members)));
         let mut set = json!({ "applies-to": ["states"], "type": { "type": "bool", "size": 1 } });
         if name != *label {
             set["alias"] = json!(label);
@@ -518,12 +527,57 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     });
 
     let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::fast()));
-    let index = ("index.json".to_owned(), serde_json::to_vec_pretty(&index)?);
-    for (file, bytes) in [index].into_iter().chain(files) {
+    let index = Member::owned(INDEX, serde_json::to_vec_pretty(&index)?);
+    for Member { name, size, content } in [index].into_iter().chain(files) {
         let mut header = tar::Header::new_gnu();
-        header.set_size(bytes.len() as u64);
+        header.set_size(size);
         header.set_mode(0o644);
-        archive.append_data(&mut header, file, &bytes[..])?;
+        archive.append_data(&mut header, name, content)?;
     }
     archive.into_inner()?.finish().map(|_| ())
+}
+
+/// A file of the archive, made while it is written.
+struct Member<'m> {
+    name: String,
+    /// Bytes.
+    size: u64,
+    content: Box<dyn Read + 'm>,
+}
+
+impl<'m> Member<'m> {
+    /// Bytes as they lie in memory.
+    fn stored(name: &str, bytes: &'m [u8]) -> Self {
+        Self { name: name.to_owned(), size: bytes.len() as u64, content: Box::new(bytes) }
+    }
+
+    fn owned(name: &str, bytes: Vec<u8>) -> Self {
+        Self { name: name.to_owned(), size: bytes.len() as u64, content: Box::new(Cursor::new(bytes)) }
+    }
+
+    /// `count` numbers of 64 bits each.
+    fn numbers(name: &str, count: usize, numbers: impl Iterator<Item = u64> + 'm) -> Self {
+        let content = Numbers { numbers, block: Cursor::default() };
+        Self { name: name.to_owned(), size: 8 * count as u64, content: Box::new(content) }
+    }
+}
+
+/// Numbers as bytes.
+struct Numbers<I> {
+    numbers: I,
+    block: Cursor<Vec<u8>>,
+}
+
+impl<I: Iterator<Item = u64>> Read for Numbers<I> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// Numbers at a time.
+        const BLOCK: usize = 1 << 12;
+        if self.block.position() == self.block.get_ref().len() as u64 {
+            self.block.set_position(0);
+            let block = self.block.get_mut();
+            block.clear();
+            block.extend(self.numbers.by_ref().take(BLOCK).flat_map(u64::to_le_bytes));
+        }
+        self.block.read(buffer)
+    }
 }
