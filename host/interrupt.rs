@@ -1,4 +1,5 @@
-//! A request to stop that every long loop of the process sees.
+//! A request to stop that every long loop of the process sees: a program's handler of signals makes it by [`request`], and a program
+//! that goes on solving afterwards withdraws it by [`clear`].
 //!
 //! Observers are asked between rounds, and a round may be long: the evaluation of a policy, a batch of sweeps, an E step. Loops
 //! inside of a round ask [`requested`] once per sweep, launch or group of sequences, and return what they have. The loop around
@@ -22,7 +23,8 @@ pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Withdraws the request: solvers may run again.
+/// Withdraws the request: solvers may run again. That is for programs that use the library and go on after a stop, as notebooks do;
+/// the command `warpkov` ends.
 pub fn clear() {
     REQUESTED.store(false, Ordering::Relaxed);
 }

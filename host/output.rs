@@ -16,14 +16,21 @@ const LINKS: usize = 40;
 ///
 /// Devices, pipes, sockets and open descriptors (`/dev/stdout`, `/dev/fd/3`) are written through.
 ///
+/// The disk is not filled: once half of its free space is taken, `write` is called again for the length alone, and a third time
+/// if all of it fits. It must write the same each time.
+///
 /// On Linux a new file has no name until it is whole, where the file system can do that and /proc is there; elsewhere a temporary
 /// name in the same folder, which a killed process may leave.
 ///
 /// # Errors
-/// Those of `write`, and those of the file system: no such folder, not permitted, disk full.
-pub fn atomic_write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+/// Those of `write`, and those of the file system: no such folder, not permitted; [`ErrorKind::StorageFull`] where there is no
+/// room for all of it.
+pub fn atomic_write(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     match resolve(path)? {
-        Target::File { path, old } => replace(New::create(folder(&path))?, &path, old.as_ref(), write),
+        Target::File { path, old } => {
+            let folder = folder(&path);
+            replace(New::create(folder)?, &path, old.as_ref(), free(folder), write)
+        }
         other => {
             let mut out = other.open()?;
             write(&mut out)?;
@@ -51,12 +58,31 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether there is room for `bytes` or more at `path`, where that is a regular file or none yet. Where it cannot be told, there is.
+///
+/// # Errors
+/// [`ErrorKind::StorageFull`] if the file system has less free, and those of [`check`].
+pub fn room(path: &Path, bytes: u64) -> io::Result<()> {
+    match resolve(path)? {
+        Target::File { path, .. } => fits(bytes, free(folder(&path))),
+        _ => Ok(()),
+    }
+}
+
 /// Whether writing to `path` makes or replaces a regular file, beside which others can be written.
 ///
 /// # Errors
 /// As of [`check`], where it cannot be told.
 pub fn is_file(path: &Path) -> io::Result<bool> {
     Ok(matches!(resolve(path)?, Target::File { .. }))
+}
+
+/// The standard output, also where another thread holds its lock.
+///
+/// # Errors
+/// If it is closed.
+pub fn stdout() -> io::Result<File> {
+    descriptor::duplicate(1)
 }
 
 /// What tells whether two names lead to one file.
@@ -280,11 +306,98 @@ impl New {
         }
     }
 
-    /// Copies it over the old file.
+    /// Copies it over the old file, which stays as it is where there is no room for both.
     fn overwrite(mut self, path: &Path) -> io::Result<()> {
+        let length = self.file().stream_position()?;
         self.file().rewind()?;
-        let mut old = OpenOptions::new().write(true).truncate(true).open(path)?;
-        io::copy(self.file(), &mut old).map(drop)
+        let mut old = OpenOptions::new().write(true).open(path)?;
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            use rustix::io::Errno;
+            match fallocate(&old, FallocateFlags::KEEP_SIZE, 0, length) {
+                // An empty file needs no room, and not all file systems can keep it.
+                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        io::copy(self.file(), &mut old)?;
+        old.set_len(length)
+    }
+}
+
+/// Bytes that are free in the file system of `folder`, if it says.
+fn free(folder: &Path) -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let system = rustix::fs::statvfs(folder).ok()?;
+        // Those that are made up have no size.
+        (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(system.f_frsize))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = folder;
+        None
+    }
+}
+
+/// Refuses what is more than is free.
+fn fits(bytes: u64, free: Option<u64>) -> io::Result<()> {
+    match free {
+        Some(free) if bytes > free => {
+            let message =
+                format!("at least {} are needed, and its file system has {} free", readable(bytes), readable(free));
+            Err(io::Error::new(ErrorKind::StorageFull, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A number of bytes for people.
+fn readable(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{bytes} bytes"),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Writes to an empty file, of which there is at most half of what is `free` until it is known that all of it fits.
+fn fill(file: &mut File, free: Option<u64>, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut half = Limited { out: &mut *file, left: free.map_or(u64::MAX, |free| free / 2), exceeded: false };
+    let written = write(&mut half);
+    if !half.exceeded {
+        return written;
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    let mut whole = Limited { out: io::sink(), left: u64::MAX, exceeded: false };
+    write(&mut whole)?;
+    fits(u64::MAX - whole.left, free)?;
+    write(file)
+}
+
+/// Takes so many bytes and no more.
+struct Limited<W> {
+    out: W,
+    left: u64,
+    /// More were given.
+    exceeded: bool,
+}
+
+impl<W: Write> Write for Limited<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.exceeded || bytes.len() as u64 > self.left {
+            self.exceeded = true;
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let count = self.out.write(bytes)?;
+        self.left -= count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -292,10 +405,11 @@ fn replace(
     mut new: New,
     path: &Path,
     old: Option<&Metadata>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    free: Option<u64>,
+    write: impl FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let kept = old.map_or(Ok(()), |old| keep(new.file(), path, old));
-    write(new.file())?;
+    fill(new.file(), free, write)?;
     if kept.is_err() {
         return new.overwrite(path);
     }
@@ -458,10 +572,10 @@ mod tests {
 
     type Writer = fn(&Path, &[u8], Option<io::Error>) -> io::Result<()>;
 
-    fn content(bytes: &[u8], failure: Option<io::Error>) -> impl FnOnce(&mut dyn Write) -> io::Result<()> {
+    fn content(bytes: &[u8], mut failure: Option<io::Error>) -> impl FnMut(&mut dyn Write) -> io::Result<()> {
         move |out| {
             out.write_all(bytes)?;
-            failure.map_or(Ok(()), Err)
+            failure.take().map_or(Ok(()), Err)
         }
     }
 
@@ -470,7 +584,7 @@ mod tests {
         |path, bytes, failure| atomic_write(path, content(bytes, failure)),
         |path, bytes, failure| {
             let new = New::named(path.parent().unwrap())?;
-            replace(new, path, fs::metadata(path).ok().as_ref(), content(bytes, failure))
+            replace(new, path, fs::metadata(path).ok().as_ref(), None, content(bytes, failure))
         },
     ];
 
@@ -493,6 +607,56 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), b"second");
             assert_eq!(names(folder.path()), ["a.json"]);
         }
+    }
+
+    #[test]
+    fn a_disk_is_not_filled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "old").unwrap();
+        let write = |length: usize, free: u64| {
+            let mut calls = 0;
+            let new = New::create(folder.path()).unwrap();
+            let done = replace(new, &path, fs::metadata(&path).ok().as_ref(), Some(free), |out| {
+                calls += 1;
+                // Buffered, and in pieces, as writers do.
+                let mut out = io::BufWriter::with_capacity(7, out);
+                for position in 0..length {
+                    out.write_all(&[position as u8])?;
+                }
+                out.flush()
+            });
+            (done, calls)
+        };
+        for (length, free, calls) in [(50, 100, 1), (51, 100, 3), (100, 100, 3), (0, 0, 1)] {
+            let (done, called) = write(length, free);
+            done.unwrap();
+            assert_eq!((fs::read(&path).unwrap().len(), called), (length, calls));
+        }
+        fs::write(&path, "old").unwrap();
+        for (length, free) in [(101, 100), (1, 0), (3_000_000, 1_500_000)] {
+            let (done, calls) = write(length, free);
+            let error = done.unwrap_err();
+            assert_eq!((error.kind(), calls), (io::ErrorKind::StorageFull, 2));
+            if free > 1_000_000 {
+                assert_eq!(error.to_string(), "at least 3.0 MB are needed, and its file system has 1.5 MB free");
+            }
+            assert_eq!((fs::read(&path).unwrap(), names(folder.path()).len()), (b"old".to_vec(), 1));
+        }
+        assert!(fits(u64::MAX, None).is_ok());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn room_is_that_of_the_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        room(&path, 0).unwrap();
+        assert_eq!(room(&path, 1 << 62).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        for stream in ["/dev/null", "/dev/full", "/dev/stdout"] {
+            room(Path::new(stream), 1 << 62).unwrap();
+        }
+        assert!(room(&folder.path().join("absent/a.json"), 0).is_err());
     }
 
     #[test]

@@ -455,6 +455,39 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Nothing that is wrong with a file passes for a model.
+#[test]
+fn odd_files_are_refused() {
+    let folder = folder_with_grid();
+    let path = |name: &str| folder.path().join(name);
+    succeeds(folder.path(), &["mdp", "convert", "grid.json", "grid.umb"]);
+    let whole = fs::read(path("grid.umb")).unwrap();
+    // The checksum is behind all that a model is made of.
+    let mut changed = whole.clone();
+    changed[whole.len() - 6] ^= 1;
+    fs::write(path("changed.umb"), changed).unwrap();
+    fs::write(path("cut.umb"), &whole[..whole.len() - 1]).unwrap();
+    fs::write(path("more.umb"), [&whole[..], b"more"].concat()).unwrap();
+    for name in ["changed.umb", "cut.umb", "more.umb"] {
+        fails(folder.path(), &["mdp", "info", name], 2, &[name, "gzip"]);
+    }
+    let text = fs::read_to_string(path("grid.json")).unwrap();
+    for (name, bytes) in [("le.json", u16::to_le_bytes as fn(u16) -> [u8; 2]), ("be.json", u16::to_be_bytes)] {
+        let units = std::iter::once('\u{feff}').chain(text.chars()).map(|c| bytes(c as u16));
+        fs::write(path(name), units.flatten().collect::<Vec<_>>()).unwrap();
+        fails(folder.path(), &["mdp", "info", name], 2, &[name, "is in UTF-16, expected UTF-8"]);
+    }
+    let labelled = r#"{"S":2,"A":1,"gamma":0.9,"P":{"indptr":[0,1,2],"indices":[1,1],"data":[1,1]},
+        "R":{"indptr":[0,0,0],"indices":[],"data":[]},"labels":{"":[0],"\u001b[2Ja b":[1]}}"#;
+    fs::write(path("labelled.json"), labelled).unwrap();
+    for name in ["l.umb", "l.drn"] {
+        fails(folder.path(), &["mdp", "convert", "labelled.json", name], 2, &[name, "no place for the label \"\""]);
+        assert!(!path(name).exists());
+    }
+    let reach = ["mdp", "solve", "labelled.json", "--criterion", "reach", "--goal", "x"];
+    fails(folder.path(), &reach, 2, &["the model has '', '\\u{1b}[2Ja b'"]);
+}
+
 /// Models, policies, beliefs, sequences and solutions: compressed files, and pipes where a path is expected.
 #[test]
 fn texts_are_read_compressed_and_through_pipes() {

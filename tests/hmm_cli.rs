@@ -503,3 +503,29 @@ fn a_cpu_is_measured() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: --precision tf32 needs a GPU\n");
 }
+
+/// What no file of the format can hold is refused before anything is drawn.
+#[test]
+fn samples_that_cannot_be_written_are_not_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "generate random --states 2 --symbols 5 --out many.json");
+    run(folder.path(), "generate random --states 2 --dimensions 2 --out vectors.json");
+    // So many that drawing them would not end.
+    let endless = "--sequences 4000000000 --length 4000000000";
+    for (model, format, words) in [
+        ("many", "fasta", "one letter each"),
+        ("vectors", "fasta", "no place for vectors"),
+        ("vectors", "lines", "vectors are written to .csv and .npy"),
+        ("many", "umdhmm", "one sequence of symbols"),
+        ("vectors", "umdhmm", "one sequence of symbols"),
+        ("many", "npy", "need --lengths"),
+    ] {
+        for out in ["x", "-"] {
+            let message = fails(folder.path(), &format!("sample {model}.json {endless} --to {format} --out {out}"), 2);
+            assert!(message.contains(words), "{model}, {format}: {message}");
+        }
+    }
+    let message = fails(folder.path(), &format!("sample many.json {endless} --out x.csv"), 2);
+    assert!(message.contains("x.csv") && message.contains("are needed"), "{message}");
+    assert!(!folder.path().join("x.csv").exists() && !folder.path().join("x").exists());
+}

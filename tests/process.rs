@@ -103,6 +103,128 @@ fn training_stops() {
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// On a device an E step is one kernel, which nothing stops: the process ends beside it.
+#[test]
+fn training_on_a_device_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let [chain, symbols, trained] = ["chain.json", "symbols.txt", "trained.json"].map(target);
+    for arguments in [
+        &["hmm", "generate", "random", "--states", "8", "--symbols", "4", "--out", &chain][..],
+        &["hmm", "sample", &chain, "--sequences", "1", "--length", "1000000", "--out", &symbols],
+    ] {
+        assert!(warpkov(arguments).output().unwrap().status.success());
+    }
+    let arguments = ["hmm", "train", &chain, &symbols, "--device", "emulated", "--scan", "never", "--out", &trained];
+    let output = interrupted(&arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{errors}");
+    assert!(errors.contains("Ctrl-C again") && !Path::new(&trained).exists(), "{errors}");
+}
+
+/// Runs commands with a file system of this size at `disk`, and returns what they printed; `None` where the system does not let this
+/// process mount any.
+fn on_small_disk(disk: &Path, size: &str, arguments: &[&str]) -> Option<Output> {
+    let script = "mount -t tmpfs -o size=$1 none \"$2\" || exit 99; disk=$2; shift 2; echo old > \"$disk/old.json\"; \
+                  \"$@\"; code=$?; echo \"left: $(ls -A \"$disk\") $(cat \"$disk/old.json\")\" >&2; exit $code";
+    let disk = disk.display().to_string();
+    let start = ["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", size, &disk];
+    let output = Command::new("unshare").args(start).args(arguments).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("left: ") => Some(output),
+        Ok(output) => {
+            eprintln!("skipped: no small disk here: {}", String::from_utf8_lossy(&output.stderr));
+            None
+        }
+        Err(error) => {
+            eprintln!("skipped: no unshare here: {error}");
+            None
+        }
+    }
+}
+
+/// Every command that writes much says what is needed and what is free, and leaves what was there.
+#[test]
+fn a_disk_without_room_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let on_disk = |name: &str| disk.join(name).display().to_string();
+    if on_small_disk(&disk, "1m", &["true"]).is_none() {
+        return;
+    }
+    let [garnet, chain, symbols, large, few] =
+        ["garnet.npz", "chain.json", "symbols.txt", "large.json", "few.txt"].map(target);
+    for arguments in [
+        &["mdp", "generate", "garnet", "--states", "100000", "--actions", "1", "--branching", "1", "--out", &garnet][..],
+        &["hmm", "generate", "random", "--states", "8", "--symbols", "4", "--out", &chain],
+        &["hmm", "sample", &chain, "--length", "600000", "--out", &symbols],
+        &["hmm", "generate", "random", "--states", "300", "--symbols", "4", "--out", &large],
+        &["hmm", "sample", &large, "--length", "20", "--out", &few],
+    ] {
+        assert!(warpkov(arguments).output().unwrap().status.success());
+    }
+    let refused = |size: &str, arguments: &[&str]| {
+        let arguments = [&[env!("CARGO_BIN_EXE_warpkov")], arguments].concat();
+        let output = on_small_disk(&disk, size, &arguments).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        let error = errors.lines().find(|line| line.starts_with("error: ")).unwrap();
+        let named = error.contains(&format!("cannot write {}", disk.display()));
+        assert!(named && error.contains("are needed") && error.ends_with(" free"), "{arguments:?}: {errors}");
+        assert!(errors.ends_with("left: old.json old\n"), "{arguments:?}: {errors}");
+    };
+    for name in ["old.json", "x.npz", "x.safetensors", "x.tra", "x.drn", "x.xml", "x.umb", "x.P.bin"] {
+        refused("1m", &["mdp", "convert", &garnet, &on_disk(name)]);
+    }
+    let generate = ["mdp", "generate", "garnet", "--states", "30000", "--out"];
+    refused("1m", &[&generate[..], &[&on_disk("old.json")]].concat());
+    let solve = ["mdp", "solve", &garnet, "--gamma", "0.5", "--quiet", "--out"];
+    for name in ["old.json", "x.csv", "x.npy", "x.txt"] {
+        refused("300k", &[&solve[..], &[&on_disk(name)]].concat());
+    }
+    let steps = ["mdp", "solve", &garnet, "--horizon", "9", "--quiet", "--all-steps"];
+    refused("1m", &[&steps[..], &[&on_disk("x.npy")]].concat());
+    for (command, names) in
+        [("posterior", ["x.csv", "x.npy"]), ("decode", ["x.csv", "x.npy"]), ("decode", ["x.bed", "x.txt"])]
+    {
+        for name in names {
+            refused("1m", &["hmm", command, &chain, &symbols, "--device", "cpu", "--out", &on_disk(name)]);
+        }
+    }
+    refused("1m", &["hmm", "sample", &chain, "--length", "600000", "--out", &on_disk("x.csv")]);
+    refused(
+        "1m",
+        &[
+            "hmm",
+            "sample",
+            &chain,
+            "--length",
+            "600000",
+            "--states",
+            &on_disk("x.npy"),
+            "--out",
+            "/dev/null",
+            "--to",
+            "lines",
+        ],
+    );
+    for name in ["old.json", "x.npz", "x.hmm"] {
+        let train = ["hmm", "train", &large, &few, "--iterations", "1", "--device", "cpu", "--quiet", "--out"];
+        refused("100k", &[&train[..], &[&on_disk(name)]].concat());
+    }
+    refused("16k", &["pomdp", "generate", "hallway2", "--out", &on_disk("x.pomdp")]);
+    let four = target("four.pomdp");
+    assert!(warpkov(&["pomdp", "generate", "four-by-three", "--out", &four]).output().unwrap().status.success());
+    for name in ["x.alpha", "x.policy"] {
+        refused(
+            "12k",
+            &["pomdp", "solve", &four, "--time", "0.5", "--device", "cpu", "--quiet", "--out", &on_disk(name)],
+        );
+    }
+}
+
 /// Runs under a limit of `kilobytes` of address space.
 fn limited(kilobytes: u32, arguments: &[&str]) -> Output {
     let script = format!("ulimit -v {kilobytes}; exec \"$@\"");

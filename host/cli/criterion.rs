@@ -130,6 +130,11 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
         Asked::Average => Criterion::Average,
         Asked::Horizon { steps, .. } => Criterion::Horizon(*steps),
     };
+    if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
+        // A value and an action.
+        let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
+        file::room(path, u64::from(*steps) * u64::from(mdp.states) * least)?;
+    }
     let (mut solved, elapsed) = {
         let start = Instant::now();
         let solved = solve(mdp, &criterion, options, common)?;
@@ -246,7 +251,10 @@ fn unknown(name: &str, mdp: &Mdp) -> Error {
     let labels: Vec<_> = mdp.labels.keys().map(String::as_str).collect();
     Error::Usage(match &labels[..] {
         [] => format!("--goal: found '{name}', but the model has no labels, expected numbers of states"),
-        labels => format!("--goal: there is no label '{name}', the model has {}", labels.join(", ")),
+        labels => {
+            let known: Vec<_> = labels.iter().map(|label| format!("'{label}'")).collect();
+            format!("--goal: there is no label '{name}', the model has {}", known.join(", "))
+        }
     })
 }
 

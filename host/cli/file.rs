@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
-use warpkov::backend::cuda::{Gpu, Background};
+use warpkov::backend::cuda::{Background, Gpu};
 use warpkov::mdp::io::{Format, ReadOptions};
 use warpkov::mdp::options::DeviceChoice;
 use warpkov::mdp::plot;
@@ -227,8 +227,13 @@ pub fn policy_beside(path: &Path) -> Option<PathBuf> {
     output::is_file(path).is_ok_and(|file| file).then(|| path.with_extension("policy.npy"))
 }
 
+/// Refuses to begin work whose result has `bytes` or more and does not fit where it is to be written.
+pub fn room(path: &Path, bytes: u64) -> Result<(), Error> {
+    output::room(path, bytes).map_err(|source| Error::Write { file: path.display().to_string(), source })
+}
+
 /// Writes a whole file or none.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+pub fn write_whole(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let buffered = |out: &mut dyn Write| {
         let mut out = io::BufWriter::new(out);
         write(&mut out)?;

@@ -158,6 +158,16 @@ impl SolutionFormat {
         }
     }
 
+    /// Bytes at least for each state.
+    fn least(self) -> u64 {
+        match self {
+            // A value of one digit and an action, and what stands between.
+            Self::Json | Self::Text => 4,
+            Self::Csv => 6,
+            Self::Npy => 12,
+        }
+    }
+
     /// Writes a solution; as arrays, its values.
     fn write(self, report: &dyn Summary, out: &mut dyn Write) -> io::Result<()> {
         match self {
@@ -255,6 +265,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let read = begun.elapsed();
     mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
     mdp.objective = options.objective.unwrap_or(mdp.objective);
+    options.common.room(&mdp)?;
     if let Some(criterion) = &options.criterion {
         return criterion::run(&mdp, criterion, &options.common, out);
     }
@@ -315,6 +326,14 @@ pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
 }
 
 impl Common {
+    /// Refuses to solve a model for whose solution there is no room.
+    pub fn room(&self, mdp: &Mdp) -> Result<(), Error> {
+        match &self.out {
+            Some((ModelFile::At(path), format)) => file::room(path, format.least() * u64::from(mdp.states)),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the solution to the file asked for, and what `draw` draws to those of plots.
     pub fn write_files(
         &self,

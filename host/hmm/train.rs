@@ -6,6 +6,7 @@
 //! is checked.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 pub use super::maximise::{Held, Pseudocounts, Spread};
 use super::model::{Covariances, Emissions, Hmm};
@@ -40,14 +41,19 @@ impl Default for Options {
 
 /// An E step of all models that have not yet converged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Round {
+pub struct Round<'r> {
     /// M steps before it.
     pub iteration: u32,
     /// Models that are still trained.
     pub active: usize,
     /// The highest objective of all models so far.
     pub objective: f64,
+    /// What training would give if it ended here, where E steps are slow: to be at hand when the next one takes too long.
+    pub so_far: Option<&'r Trained>,
 }
+
+/// An E step that takes longer is slow: beside it the models cost nothing to fetch.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// Why training ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +114,20 @@ pub struct Trained {
 }
 
 impl Trained {
+    /// Runs that ended with this status, unless the best one has an end of its own; `None` if there are none.
+    fn of(runs: Vec<Run>, status: Status) -> Option<Self> {
+        let mut best = 0;
+        for (index, run) in runs.iter().enumerate() {
+            best = if run.objective() > runs[best].objective() { index } else { best };
+        }
+        let status = match runs.get(best)? {
+            run if run.converged => Status::Converged,
+            run if run.fell.is_some() => Status::Fell,
+            _ => status,
+        };
+        Some(Self { runs, best, status })
+    }
+
     /// The best.
     #[must_use]
     pub fn best(&self) -> &Run {
@@ -154,6 +174,7 @@ pub fn train<R: Recursions + ?Sized>(
             recursions.set_models(&models).map_err(Error::Backend)?;
             active = left;
         }
+        let begun = Instant::now();
         let found = match recursions.e_step() {
             // The M step before this has raised the objective from the last one that is known.
             Err(_) if interrupt::requested() && iteration > 0 => {
@@ -188,7 +209,14 @@ pub fn train<R: Recursions + ?Sized>(
         }
         let left = active.iter().filter(|&&index| !runs[index].ended()).count();
         let objective = runs.iter().map(Run::objective).fold(f64::NEG_INFINITY, f64::max);
-        let stop = observe(&Round { iteration, active: left, objective }).is_break();
+        let so_far = match begun.elapsed() > SLOW {
+            true => {
+                take(recursions, &active, &mut runs)?;
+                Trained::of(runs.clone(), Status::Interrupted)
+            }
+            false => None,
+        };
+        let stop = observe(&Round { iteration, active: left, objective, so_far: so_far.as_ref() }).is_break();
         let last = stop || left == 0 || iteration == options.iterations;
         if last || left < active.len() {
             take(recursions, &active, &mut runs)?;
@@ -209,16 +237,7 @@ pub fn train<R: Recursions + ?Sized>(
             }
         }
     }
-    let mut best = 0;
-    for (index, run) in runs.iter().enumerate() {
-        best = if run.objective() > runs[best].objective() { index } else { best };
-    }
-    match runs.get(best) {
-        None => Err(Error::None),
-        Some(run) if run.converged => Ok(Trained { best, status: Status::Converged, runs }),
-        Some(run) if run.fell.is_some() => Ok(Trained { best, status: Status::Fell, runs }),
-        Some(_) => Ok(Trained { best, status, runs }),
-    }
+    Trained::of(runs, status).ok_or(Error::None)
 }
 
 /// By what part of its absolute value an objective may fall for another reason than the recursions: densities lose as many digits as
@@ -325,6 +344,64 @@ mod tests {
             panic!("no sequence is impossible")
         };
         trained
+    }
+
+    /// E steps that take long.
+    struct Slow<'l>(Told<'l>, Duration);
+
+    impl Recursions for Slow<'_> {
+        type Error = Infallible;
+
+        fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
+            self.0.set_models(models)
+        }
+
+        fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+            std::thread::sleep(self.1);
+            self.0.e_step()
+        }
+
+        fn m_step(&mut self, counts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
+            self.0.m_step(counts, floor)
+        }
+
+        fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {
+            self.0.models()
+        }
+
+        fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+            self.0.log_likelihoods()
+        }
+
+        fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+            self.0.posteriors()
+        }
+
+        fn viterbi(&mut self) -> Result<Vec<Decoded>, Infallible> {
+            self.0.viterbi()
+        }
+
+        fn expect(&mut self) -> Result<Vec<Expected>, Infallible> {
+            self.0.expect()
+        }
+    }
+
+    #[test]
+    fn slow_rounds_hand_out_what_they_have() {
+        let logs = [-9.0, -5.0, -4.0, -4.0];
+        let given = Hmm { start: vec![1.0, 0.0], ..IceCream.generate().unwrap() };
+        let mut recursions = Slow(Told(vec![logs.iter().copied()]), 2 * SLOW);
+        let mut rounds = 0;
+        let mut observe = |round: &Round| {
+            let so_far = round.so_far.unwrap();
+            rounds += 1;
+            assert_eq!(so_far.best().log_likelihoods, logs[..rounds]);
+            assert_eq!(so_far.best().model, IceCream.generate().unwrap());
+            assert_eq!(so_far.status == Status::Interrupted, rounds < logs.len());
+            ControlFlow::Continue(())
+        };
+        assert!(train(&mut recursions, vec![given], &Options::default(), &mut observe).is_ok());
+        assert_eq!(rounds, logs.len());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use warpkov::mdp::io::write_npy;
 
 use super::file::{Data, Given, Input, List, list, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, write_whole, writes};
+use crate::cli::file::{extension, room, write_whole, writes};
 
 /// Finds the hidden states behind sequences: the most probable path, or the most probable state of each step.
 ///
@@ -73,6 +73,16 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         return Err(Error::Usage(message.to_owned()));
     }
     let chosen = chosen(model, arguments.states.as_ref())?;
+    if let Some((path, format)) = target {
+        // Runs of a state are one line of BED.
+        let least = match format {
+            "npy" => 4,
+            "csv" => 6,
+            "bed" => 0,
+            _ => 2,
+        };
+        room(path, sequences.steps() as u64 * least)?;
+    }
     let place = arguments.data.place(&given)?;
     let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
     let precision = arguments.data.precision(&place, &given);

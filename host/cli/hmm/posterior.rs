@@ -12,7 +12,7 @@ use warpkov::mdp::io::write_npy_rows;
 
 use super::file::{Data, Given, Input, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, plot_format, write_whole, writes};
+use crate::cli::file::{extension, plot_format, room, write_whole, writes};
 
 /// Gives the posterior probability of every state at every step, by the forward and backward recursions.
 ///
@@ -57,6 +57,10 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     if arguments.sequence > sequences.len() as u64 {
         let (found, count) = (arguments.sequence, sequences.len());
         return Err(Error::Usage(format!("--sequence {found}: expected 1 to {count}, the number of sequences")));
+    }
+    if let Some((path, format)) = target {
+        let least = if format == "npy" { 8 } else { 4 };
+        room(path, sequences.steps() as u64 * model.start.len() as u64 * least)?;
     }
     let place = arguments.data.place(&given)?;
     let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use warpkov::hmm::io::sequences::{self, Format, word};
-use warpkov::hmm::model::name;
+use warpkov::hmm::model::{Emissions, Hmm, name};
 use warpkov::hmm::sample::sample;
 use warpkov::mdp::io::write_npy;
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, extension, write_whole, writes};
+use crate::cli::file::{ModelFile, extension, room, write_whole, writes};
 
 /// Draws sequences from a model.
 ///
@@ -47,6 +47,37 @@ pub struct Arguments {
     states: Option<PathBuf>,
 }
 
+/// Whether what is to be drawn can be written, and has room.
+fn check(arguments: &Arguments, format: Format, model: &Hmm) -> Result<(), Error> {
+    let several = arguments.sequences > 1;
+    sequences::holds(format, model, several).map_err(|error| Error::Usage(format!("--out: {error}")))?;
+    if format == Format::Npy && several && arguments.lengths.is_none() {
+        return Err(Error::Usage("several sequences in one array need --lengths, a file of their lengths".to_owned()));
+    }
+    // Where states end, nobody knows how many observations come.
+    let Some(length) = arguments.length.filter(|_| model.end.is_none()) else { return Ok(()) };
+    let observations = u64::from(arguments.sequences).saturating_mul(length);
+    let numbers = match &model.emissions {
+        Emissions::Categorical { .. } => 1,
+        Emissions::Gaussian { dimensions, .. } => u64::from(*dimensions),
+    };
+    if let ModelFile::At(path) = &arguments.out {
+        let least = match (format, &model.emissions) {
+            (Format::Npy, Emissions::Categorical { .. }) => 4,
+            (Format::Npy, Emissions::Gaussian { .. }) => 8,
+            (Format::Fasta, _) => 1,
+            _ => 2,
+        };
+        room(path, observations.saturating_mul(numbers * least))?;
+    }
+    match &arguments.states {
+        Some(path) => {
+            room(path, observations.saturating_mul(if extension(path, &["npy", "txt"])? == "npy" { 4 } else { 2 }))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Reads, draws, writes.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let format = match (&arguments.out, arguments.to) {
@@ -70,6 +101,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     };
     arguments.lengths.as_deref().map_or(Ok(()), writes)?;
     let model = arguments.input.read()?;
+    check(arguments, format, &model)?;
     let length = arguments.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     let drawn = sample(&model, arguments.sequences as usize, length, arguments.seed)
         .map_err(|error| Error::Usage(format!("{error}, as in --length 100")))?;

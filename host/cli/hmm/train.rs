@@ -3,20 +3,27 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use warpkov::hmm::dispatch::Precision;
 use warpkov::hmm::generate::restart;
 use warpkov::hmm::io::{self as formats, Format};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm};
 use warpkov::hmm::plot::draw_training;
-use warpkov::hmm::train::{self as training, Held, Options, Pseudocounts, Round, Spread, Status, aic, bic, train};
-use warpkov::interrupt;
+use warpkov::hmm::train::{
+    self as training, Held, Options, Pseudocounts, Round, Spread, Status, Trained, aic, bic, train,
+};
+use warpkov::mdp::{SolveError, plot};
+use warpkov::{interrupt, output};
 
-use super::file::{Data, Input, numbers, output_format, print_json, write};
+use super::file::{Data, Given, Input, numbers, output_format, print_json, write};
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, plot_format, write_whole};
+use crate::cli::file::{ModelFile, plot_format, room, write_whole};
 use crate::cli::number;
 use crate::cli::solve::handle_interrupts;
 use crate::progress::Steps;
@@ -97,8 +104,23 @@ fn with_covariances(mut model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     Ok(model)
 }
 
+/// Bytes that a model takes at least.
+fn least(format: Format, model: &Hmm) -> u64 {
+    let states = u64::from(model.states());
+    let of_state = match &model.emissions {
+        Emissions::Categorical { symbols, .. } => u64::from(*symbols),
+        Emissions::Gaussian { dimensions, .. } => 2 * u64::from(*dimensions),
+    };
+    let size = match format {
+        Format::Npz => 8,
+        // A digit, and what stands between numbers.
+        Format::Json | Format::Umdhmm => 2,
+    };
+    states * (states + of_state) * size
+}
+
 /// Reads, trains, writes, prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let format = arguments.out.as_ref().map(|file| output_format(file, arguments.to)).transpose()?;
     let drawn = arguments.plot.as_deref().map(plot_format).transpose()?;
     let streamed = arguments.out == Some(ModelFile::Standard);
@@ -114,6 +136,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let model = with_covariances(given.model.clone(), arguments.covariances)?;
     if let Some(format) = format {
         formats::holds(format, &model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
+        if let Some(ModelFile::At(path)) = &arguments.out {
+            room(path, least(format, &model))?;
+        }
     }
     let place = arguments.data.place(&given)?;
     let precision = arguments.data.precision(&place, &given);
@@ -130,90 +155,146 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let random = |stream: u32| restart(&model, sequences, arguments.seed, stream.into());
     let random: Vec<Hmm> = (0..arguments.restarts).map(random).collect();
     let models = std::iter::once(model).chain(random).collect();
+    let job = Job { arguments, given: &given, format, drawn, device, precision, begun: Instant::now() };
+    let so_far = Mutex::new(None);
     handle_interrupts();
     let progress = Steps::new(arguments.iterations as usize + 1, arguments.quiet);
     let mut observe = |round: &Round| {
         progress.next();
         progress.say(format!("ln P(O) {:.6}, {} in training", round.objective, round.active));
+        *so_far.lock().unwrap_or_else(PoisonError::into_inner) = round.so_far.cloned();
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let begun = Instant::now();
-    let trained = train(&mut *recursions, models, &options, &mut observe).map_err(|error| match error {
+    let trained = thread::scope(|scope| {
+        // Dropped when training has ended.
+        let (_training, ended) = mpsc::channel();
+        scope.spawn(|| watch(&job, &so_far, ended));
+        train(&mut *recursions, models, &options, &mut observe)
+    });
+    let trained = trained.map_err(|error| match error {
         training::Error::Impossible { sequence } => {
             Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
         }
         error => error.into(),
     })?;
-    let seconds = begun.elapsed().as_secs_f64();
     drop(progress);
-    let best = trained.best();
-    let (iterations, log) = (best.log_likelihoods.len() - 1, best.log_likelihood());
-    // Neither a full disk nor a closed pipe may cost the other results.
-    let written = match (&arguments.out, format) {
-        (Some(file), Some(format)) => write(file, format, &best.model, &mut out),
-        _ => Ok(()),
-    };
-    let drawn = match (&arguments.plot, drawn) {
-        (Some(path), Some(format)) => {
-            let title = format!("{}: ln P(O) = {log:.6} after {iterations} iterations", arguments.input.name());
-            draw_training(&title, &trained, format)
-                .map_err(Error::from)
-                .and_then(|picture| write_whole(path, |out| out.write_all(&picture)))
+    job.finish(&trained, out)
+}
+
+/// Time that an E step has to end after Ctrl-C.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Ends the process with the model of the last round where an E step goes on after Ctrl-C: a kernel cannot be left off in the midst.
+fn watch(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) {
+    let mut asked = None;
+    while ended.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
+        if !interrupt::requested() || asked.get_or_insert_with(Instant::now).elapsed() < GRACE {
+            continue;
         }
-        _ => Ok(()),
-    };
-    let (aic, bic) = (aic(&best.model, log), bic(&best.model, sequences, log));
-    let held = match iterations {
-        0 => Held::default(),
-        _ => Held::new(&best.model, &Spread::new(sequences).floors(arguments.floor)),
-    };
-    if held.states > 0 {
-        let Held { states, variances } = held;
-        let all = best.model.states();
-        eprintln!(
-            "note: the floor holds variances of {states} of {all} states, {variances} in all (--floor {:e})",
-            arguments.floor
-        );
-    }
-    if let Some(from) = best.fell {
-        let to = best.objective();
-        eprintln!(
-            "note: the likelihood fell from {from} to {to}: {precision} is too inexact for this model and these sequences"
-        );
-    }
-    let status = match trained.status {
-        Status::Converged => "converged",
-        Status::Iterations => "not converged",
-        Status::Interrupted => "interrupted",
-        Status::Fell => "not converged",
-    };
-    if arguments.json {
-        let mut object = json!({
-            "status": status, "iterations": iterations, "log_likelihood": log, "aic": aic, "bic": bic,
-            "log_likelihoods": numbers(&best.log_likelihoods), "best": trained.best, "models": trained.runs.len(),
-            "all": trained.runs.iter().map(|run| run.log_likelihood()).collect::<Vec<_>>(),
-            "seconds": seconds, "device": device, "precision": precision, "floor": arguments.floor, "floored": held,
-            "fell": best.fell,
-        });
-        given.describe(&mut object);
-        print_json(&mut out, &object)?;
-    } else {
-        // The model has the standard output.
-        let mut report: Box<dyn Write> = if streamed { Box::new(io::stderr()) } else { Box::new(&mut out) };
-        let starts = match trained.runs.len() {
-            1 => String::new(),
-            models => format!(", the best of {models} models"),
+        let trained = so_far.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let finished = match trained {
+            // The thread that trains holds the lock of the standard output.
+            Some(trained) => output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out)),
+            None => Err(Error::Solve(SolveError::Interrupted)),
         };
-        writeln!(report, "Status           {status} after {iterations} iterations{starts}")?;
-        writeln!(report, "ln P(O)          {:.6} at first, {log:.6} at last", best.log_likelihoods[0])?;
-        writeln!(report, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-        writeln!(report, "Time             {seconds:.3} s on {device}, {precision}")?;
+        process::exit(match finished {
+            Ok(_) => 130,
+            Err(error) => {
+                error.report();
+                if matches!(error, Error::Solve(SolveError::Interrupted)) { 130 } else { 2 }
+            }
+        });
     }
-    written?;
-    drawn?;
-    Ok(match trained.status {
-        Status::Converged => Outcome::Success,
-        Status::Iterations | Status::Fell => Outcome::Negative,
-        Status::Interrupted => Outcome::Interrupted,
-    })
+}
+
+/// What was asked for, and what is said of it.
+struct Job<'a> {
+    arguments: &'a Arguments,
+    given: &'a Given,
+    /// Of the model.
+    format: Option<Format>,
+    /// Of the plot.
+    drawn: Option<plot::Format>,
+    device: String,
+    precision: Precision,
+    begun: Instant,
+}
+
+impl Job<'_> {
+    /// Writes, prints.
+    fn finish(&self, trained: &Trained, mut out: impl Write) -> Result<Outcome, Error> {
+        let &Self { arguments, given, format, drawn, ref device, precision, begun } = self;
+        let (seconds, sequences) = (begun.elapsed().as_secs_f64(), given.sequences());
+        let streamed = arguments.out == Some(ModelFile::Standard);
+        let best = trained.best();
+        let (iterations, log) = (best.log_likelihoods.len() - 1, best.log_likelihood());
+        // Neither a full disk nor a closed pipe may cost the other results.
+        let written = match (&arguments.out, format) {
+            (Some(file), Some(format)) => write(file, format, &best.model, &mut out),
+            _ => Ok(()),
+        };
+        let drawn = match (&arguments.plot, drawn) {
+            (Some(path), Some(format)) => {
+                let title = format!("{}: ln P(O) = {log:.6} after {iterations} iterations", arguments.input.name());
+                draw_training(&title, trained, format)
+                    .map_err(Error::from)
+                    .and_then(|picture| write_whole(path, |out| out.write_all(&picture)))
+            }
+            _ => Ok(()),
+        };
+        let (aic, bic) = (aic(&best.model, log), bic(&best.model, sequences, log));
+        let held = match iterations {
+            0 => Held::default(),
+            _ => Held::new(&best.model, &Spread::new(sequences).floors(arguments.floor)),
+        };
+        if held.states > 0 {
+            let Held { states, variances } = held;
+            let all = best.model.states();
+            eprintln!(
+                "note: the floor holds variances of {states} of {all} states, {variances} in all (--floor {:e})",
+                arguments.floor
+            );
+        }
+        if let Some(from) = best.fell {
+            let to = best.objective();
+            eprintln!(
+                "note: the likelihood fell from {from} to {to}: {precision} is too inexact for this model and these sequences"
+            );
+        }
+        let status = match trained.status {
+            Status::Converged => "converged",
+            Status::Iterations => "not converged",
+            Status::Interrupted => "interrupted",
+            Status::Fell => "not converged",
+        };
+        if arguments.json {
+            let mut object = json!({
+                "status": status, "iterations": iterations, "log_likelihood": log, "aic": aic, "bic": bic,
+                "log_likelihoods": numbers(&best.log_likelihoods), "best": trained.best, "models": trained.runs.len(),
+                "all": trained.runs.iter().map(|run| run.log_likelihood()).collect::<Vec<_>>(),
+                "seconds": seconds, "device": device, "precision": precision, "floor": arguments.floor, "floored": held,
+                "fell": best.fell,
+            });
+            given.describe(&mut object);
+            print_json(&mut out, &object)?;
+        } else {
+            // The model has the standard output.
+            let mut report: Box<dyn Write> = if streamed { Box::new(io::stderr()) } else { Box::new(&mut out) };
+            let starts = match trained.runs.len() {
+                1 => String::new(),
+                models => format!(", the best of {models} models"),
+            };
+            writeln!(report, "Status           {status} after {iterations} iterations{starts}")?;
+            writeln!(report, "ln P(O)          {:.6} at first, {log:.6} at last", best.log_likelihoods[0])?;
+            writeln!(report, "AIC, BIC         {aic:.3}, {bic:.3}")?;
+            writeln!(report, "Time             {seconds:.3} s on {device}, {precision}")?;
+        }
+        written?;
+        drawn?;
+        Ok(match trained.status {
+            Status::Converged => Outcome::Success,
+            Status::Iterations | Status::Fell => Outcome::Negative,
+            Status::Interrupted => Outcome::Interrupted,
+        })
+    }
 }

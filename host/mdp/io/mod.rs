@@ -30,7 +30,7 @@ use self::binary::of_file;
 use super::model::Mdp;
 use super::validate::Invalid;
 use crate::input::{self, Input, plain_name};
-use crate::output::atomic_write;
+use crate::output::{atomic_write, room};
 
 pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
 
@@ -172,6 +172,19 @@ impl Format {
             _ => {}
         }
         files
+    }
+
+    /// Bytes that a model takes at least.
+    fn least(self, mdp: &Mdp) -> u64 {
+        mdp.transitions.nnz() as u64
+            * match self {
+                // A column of 4 bytes and a value of 8.
+                Self::Safetensors | Self::Npz | Self::Petsc => 12,
+                // A state, a probability, and what stands between.
+                Self::Json | Self::Prism | Self::Storm | Self::Drn => 4,
+                // Of dense tables, and of what is compressed, that is not told by entries.
+                Self::Xml | Self::Text | Self::Gymnasium | Self::Umb => 0,
+            }
     }
 
     /// γ of a model in a format that has no place for it: 1 in those of model checkers, and in those of Jóhannsson's thesis
@@ -369,6 +382,9 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 /// # Errors
 /// Those of the file system.
 pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
+    let failed = |source| Error::Write { file: path.display().to_string(), source };
+    // Of all files of the model, so that there are not some of one and some of another.
+    room(path, format.least(mdp)).map_err(failed)?;
     let written = match format {
         Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
         Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),
@@ -377,7 +393,7 @@ pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
         Format::Petsc => return petsc::write(path, mdp),
         _ => atomic_write(path, |out| write_to(out, format, mdp)),
     };
-    written.map_err(|source| Error::Write { file: path.display().to_string(), source })
+    written.map_err(failed)
 }
 
 /// Writes a model to a stream.

@@ -426,6 +426,6 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
     out.flush()
 }
 
-fn whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+fn whole(path: &Path, write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     atomic_write(path, write).map_err(|source| Error::Write { file: path.display().to_string(), source })
 }

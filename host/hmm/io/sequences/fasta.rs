@@ -11,12 +11,15 @@ use super::missing::{HINT, Missing};
 use super::records::Read;
 use super::{Alphabet, Builder, numbered};
 use crate::hmm::io::Error;
-use crate::hmm::model::{Hmm, name};
+use crate::hmm::model::{Emissions, Hmm, name};
 use crate::hmm::sequences::{Observations, Sequences};
 use crate::mdp::io::lines::{Put, no_place, quoted};
 
 /// Letters of a line.
 const LINE: usize = 60;
+
+/// Why vectors are not written.
+const VECTORS: &str = "FASTA has no place for vectors";
 
 /// Letters of DNA.
 const BASES: [&str; 4] = ["A", "C", "G", "T"];
@@ -190,19 +193,30 @@ fn unexpected(builder: &Builder, line: u64, byte: u8, letter: &Letter) -> Error 
     )
 }
 
-/// Writes sequences.
-pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
-    let bases = BASES.map(str::to_owned);
+/// The letters of a model's symbols.
+fn letters(model: &Hmm) -> io::Result<Vec<String>> {
+    let Emissions::Categorical { symbols, .. } = model.emissions else { return Err(no_place(VECTORS.to_owned())) };
     let names = match &model.names.symbols[..] {
-        [] => &bases[..],
-        names => names,
+        [] => BASES.map(str::to_owned).into_iter().collect(),
+        names => names.to_vec(),
     };
-    let Observations::Symbols(symbols) = &sequences.observations else {
-        return Err(no_place("FASTA has no place for vectors".to_owned()));
-    };
-    if names.iter().any(|name| name.len() != 1) || symbols.iter().any(|&symbol| symbol as usize >= names.len()) {
+    if names.iter().any(|name| name.len() != 1) || symbols as usize > names.len() {
         return Err(no_place("FASTA needs symbols with names of one letter each".to_owned()));
     }
+    Ok(names)
+}
+
+/// Whether sequences of a model can be written.
+pub fn holds(model: &Hmm) -> io::Result<()> {
+    letters(model).map(drop)
+}
+
+/// Writes sequences.
+pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
+    let names = &letters(model)?[..];
+    let Observations::Symbols(symbols) = &sequences.observations else {
+        return Err(no_place(VECTORS.to_owned()));
+    };
     for sequence in 0..sequences.len() {
         writeln!(out, ">{}", sequence + 1)?;
         for line in symbols[sequences.range(sequence)].chunks(LINE) {

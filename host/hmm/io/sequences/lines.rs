@@ -69,6 +69,9 @@ pub fn word(name: &str) -> Cow<'_, str> {
     if plain { name.into() } else { format!("\"{}\"", name.replace('"', "\"\"")).into() }
 }
 
+/// Why others are not written.
+pub const NO_PLACE: &str = "vectors are written to .csv and .npy, not to lines";
+
 /// Writes sequences.
 pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
     for sequence in 0..sequences.len() {
@@ -78,7 +81,7 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
                 Observations::Symbols(symbols) => out.text(&word(&name(&model.names.symbols, symbols[at])))?,
                 Observations::Vectors { dimensions: 1, values } => out.real(values[at])?,
                 Observations::Vectors { .. } => {
-                    return Err(no_place("vectors are written to .csv and .npy, not to lines".to_owned()));
+                    return Err(no_place(NO_PLACE.to_owned()));
                 }
             }
         }

@@ -24,7 +24,7 @@ use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
 use crate::input::{Input, plain_name};
 use crate::mdp::io::BUFFER;
-use crate::mdp::io::lines::{integer, quoted, real};
+use crate::mdp::io::lines::{integer, no_place, quoted, real};
 use crate::output::atomic_write;
 
 /// A format of sequences.
@@ -163,11 +163,6 @@ fn parse(
         let message = format!("columns, ids, separators and headers are those of tables, and this is {format}");
         return Err(Error::Content { file: file.to_owned(), message });
     }
-    let text_format = matches!(format, Format::Lines | Format::Csv | Format::Fasta | Format::Umdhmm);
-    if text_format && (text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff])) {
-        let message = "is in UTF-16, expected UTF-8".to_owned();
-        return Err(Error::Content { file: file.to_owned(), message });
-    }
     let alphabet = Alphabet::new(model, options.missing);
     let read = match format {
         Format::Npy => npy::read(text, file, lengths, &alphabet)?,
@@ -177,6 +172,20 @@ fn parse(
         Format::Umdhmm => umdhmm::read(text, file)?,
     };
     read.settled(options.missing, file, model)
+}
+
+/// Whether a format has a place for sequences of a model, of which there are several or one.
+///
+/// # Errors
+/// If it has none, with what it has a place for.
+pub fn holds(format: Format, model: &Hmm, several: bool) -> io::Result<()> {
+    match (format, &model.emissions) {
+        (Format::Fasta, _) => fasta::holds(model),
+        (Format::Umdhmm, Emissions::Categorical { .. }) if !several => Ok(()),
+        (Format::Umdhmm, _) => Err(no_place(umdhmm::NO_PLACE.to_owned())),
+        (Format::Lines, Emissions::Gaussian { dimensions: 2.., .. }) => Err(no_place(lines::NO_PLACE.to_owned())),
+        _ => Ok(()),
+    }
 }
 
 /// Writes sequences to `path`, whole or not at all; with the names of the model's symbols, where it has such. NumPy's array
@@ -209,6 +218,7 @@ pub fn write(
 /// # Errors
 /// Those of `writer`, and if the format has no place for what is to be written.
 pub fn write_to(writer: impl Write, format: Format, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
+    holds(format, model, sequences.len() > 1)?;
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
         Format::Npy => npy::write(&mut out, sequences)?,

@@ -24,6 +24,9 @@ pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
     }
 }
 
+/// Why others are not written.
+pub const NO_PLACE: &str = "UMDHMM's format has one sequence of symbols";
+
 /// Writes a sequence.
 pub fn write(out: &mut impl Write, sequences: &Sequences) -> io::Result<()> {
     match &sequences.observations {
@@ -35,6 +38,6 @@ pub fn write(out: &mut impl Write, sequences: &Sequences) -> io::Result<()> {
             }
             out.text("\n")
         }
-        _ => Err(no_place("UMDHMM's format has one sequence of symbols".to_owned())),
+        _ => Err(no_place(NO_PLACE.to_owned())),
     }
 }
