@@ -1,7 +1,7 @@
 //! The recursions of hidden Markov models on every device, against those on the CPU.
 
 use warpkov::backend::Precise;
-use warpkov::backend::cpu::hmm::Batch as OnCpu;
+use warpkov::backend::cpu::hmm::{Batch as OnCpu, Exact};
 use warpkov::backend::device::hmm::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::maximise::Pseudocounts;
@@ -15,6 +15,7 @@ use warpkov_kernels::lessons::wide_tensor_product;
 
 use crate::check::{close, of, same};
 use crate::random::Random;
+use crate::wide;
 use crate::{Outcome, Suite, With};
 
 pub fn add<W: With>(suite: &mut Suite<W>) {
@@ -40,6 +41,8 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_orders_of_magnitude::f64", orders_of_magnitude::<f64, _>);
     suite.add("hmm_out_of_range_trained::f32", out_of_range_trained::<f32, _>);
     suite.add("hmm_out_of_range_trained::f64", out_of_range_trained::<f64, _>);
+    suite.add("hmm_taken_again::f32", taken_again::<f32, _>);
+    suite.add("hmm_taken_again::f64", taken_again::<f64, _>);
     suite.add("hmm_scan::f32", scan::<f32, _>);
     suite.add("hmm_scan::f64", scan::<f64, _>);
     suite.add("hmm_scan_ties::f32", scan_ties::<f32, _>);
@@ -608,6 +611,108 @@ fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outco
             let observations = Observations::Vectors { dimensions: 2, values };
             let sequences = Sequences { offsets: offsets(lengths.iter().copied()), observations };
             agree_everywhere::<T, D>(device, scale, &models, &sequences, "vectors")?;
+        }
+    }
+    Ok(())
+}
+
+/// The model with a state more that every other one goes to with probability 1e-300: all sequences of two steps are in doubt. What it
+/// emits is what state 0 does.
+fn with_doubt(model: &Hmm) -> Hmm {
+    let n = model.start.len();
+    let mut transitions: Vec<f64> =
+        model.transitions.chunks_exact(n).flat_map(|row| row.iter().copied().chain([1e-300])).collect();
+    // Once there, anything may follow.
+    transitions.extend(vec![1.0 / (n + 1) as f64; n + 1]);
+    let again = |x: &[f64]| [x, &x[..x.len() / n]].concat();
+    let emissions = match &model.emissions {
+        Emissions::Categorical { symbols, probs } => {
+            Emissions::Categorical { symbols: *symbols, probs: again(probs) }
+        }
+        Emissions::Gaussian { dimensions, means, covariances } => Emissions::Gaussian {
+            dimensions: *dimensions,
+            means: again(means),
+            covariances: match covariances {
+                Covariances::Diagonal(x) => Covariances::Diagonal(again(x)),
+                Covariances::Full(x) => Covariances::Full(again(x)),
+            },
+        },
+    };
+    let end = model.end.as_ref().map(|end| [&end[..], &[0.0]].concat());
+    Hmm { start: [&model.start[..], &[0.0]].concat(), transitions, end, emissions, names: Names::default() }
+}
+
+/// Sequences in doubt are taken again in f64, whatever the precision is, as the definitions say, as the host has it, and in little memory
+/// or in pieces with the same bits.
+fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+    for seed in 0..if scale > 1 { 150 } else { 12 } {
+        let (model, sequences) = wide::random_case(seed);
+        let model = with_doubt(&model);
+        let n = model.start.len();
+        let truths: Vec<_> = (0..sequences.len()).map(|m| wide::truth(&model, &sequences, m)).collect();
+        let all: Vec<u32> = (0..sequences.len() as u32).collect();
+        let exact = Exact::new(&model).expect(&sequences, &all);
+        let mut whole: Option<(Vec<f64>, Vec<f64>, Expected)> = None;
+        for (how, limits) in [
+            ("whole", Limits::default()),
+            ("little memory", Limits { trellis: 600 * n, ..Limits::default() }),
+            ("pieces", Limits { pieces: Some(5), ..Limits::default() }),
+        ] {
+            let what = |what: &str| format!("seed {seed}, {how}, N = {n}: {what}");
+            let mut batch = Batch::<T, D>::new(device, &sequences, limits)?;
+            batch.set_models(std::slice::from_ref(&model))?;
+            let (logs, gamma) = (batch.log_likelihoods()?.remove(0), batch.posteriors()?.remove(0));
+            let expected = batch.expect()?.remove(0);
+            let mut pairs = vec![0.0; n * n];
+            let mut loosest: f64 = 0.0;
+            for (m, truth) in truths.iter().enumerate() {
+                let range = sequences.range(m);
+                // One step is never in doubt for lack of range in A.
+                let unit = if T::WIDE || range.len() > 1 { 1e-12 } else { 1e-4 };
+                let steps = range.len() as f64;
+                if truth.log.is_finite() {
+                    let tolerance = unit * truth.log.abs().max(steps);
+                    close(&what("ln P(O)"), &logs[m..=m], &[truth.log], tolerance, 0.0)?;
+                } else {
+                    same(&what("ln P(O)"), &logs[m..=m], &[truth.log])?;
+                }
+                let tolerance = unit + 1e-14 * truth.steepest * steps;
+                let found = &gamma[range.start * n..range.end * n];
+                close(&what("γ"), found, &truth.gamma, tolerance, 0.0)?;
+                pairs.iter_mut().zip(&truth.pairs).for_each(|(sum, pairs)| *sum += pairs);
+                loosest = loosest.max(tolerance * steps * sequences.len() as f64);
+            }
+            close(&what("ξ"), &expected.transitions, &pairs, loosest, 0.0)?;
+            close(&what("ξ of the host"), &expected.transitions, &exact.transitions, loosest, 0.0)?;
+            close(&what("starts"), &expected.start, &exact.start, loosest, 0.0)?;
+            close(&what("ends"), &expected.end, &exact.end, loosest, 0.0)?;
+            match (&expected.emissions, &exact.emissions) {
+                (Statistics::Categorical(got), Statistics::Categorical(expected)) => {
+                    close(&what("emissions"), got, expected, loosest, 0.0)?;
+                }
+                (
+                    Statistics::Gaussian { weights, sums, squares },
+                    Statistics::Gaussian { weights: of_weights, sums: of_sums, squares: of_squares },
+                ) => {
+                    // Observations may be far from means.
+                    let far = |x: &[f64]| loosest * x.iter().fold(1.0, |most: f64, x| most.max(x.abs())) * 1e3;
+                    close(&what("weights"), weights, of_weights, loosest, 0.0)?;
+                    close(&what("sums"), sums, of_sums, far(of_sums), 0.0)?;
+                    close(&what("squares"), squares, of_squares, far(of_squares), 0.0)?;
+                }
+                other => return Err(format!("statistics of two kinds: {other:?}").into()),
+            }
+            let Some((of_logs, of_gamma, of_expected)) = &whole else {
+                whole = Some((logs, gamma, expected));
+                continue;
+            };
+            for m in (0..sequences.len()).filter(|&m| sequences.range(m).len() > 1) {
+                let range = sequences.range(m);
+                let range = range.start * n..range.end * n;
+                same(&what("the bits of ln P(O)"), &logs[m..=m], &of_logs[m..=m])?;
+                same(&what("the bits of γ"), &gamma[range.clone()], &of_gamma[range])?;
+            }
+            close(&what("ξ as before"), &expected.transitions, &of_expected.transitions, loosest, 0.0)?;
         }
     }
     Ok(())

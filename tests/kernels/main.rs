@@ -25,6 +25,8 @@ mod random;
 mod streamed;
 mod values;
 mod vector;
+#[path = "../wide/mod.rs"]
+mod wide;
 
 use std::process::ExitCode;
 use std::rc::Rc;

@@ -34,7 +34,7 @@ pub fn settled(x: u32) -> u32 {
     x
 }
 
-/// eˣ for x ≤ 0 to within 2 ulp, and 0 where that is below the least normal number.
+/// eˣ for x ≤ 1 to within 2 ulp, and 0 where that is below the least normal number.
 ///
 /// x = k ln 2 + r with |r| ≤ ½ ln 2, and the series of eʳ to its 13th power, whose rest is below 5·10⁻¹⁸.
 #[inline(always)]

@@ -11,6 +11,54 @@ use crate::hmm::{normal, power};
 /// Threads of a block of [`densities`].
 pub const THREADS: u32 = 128;
 
+/// Normal densities by several models, of what was observed.
+#[derive(Clone, Copy)]
+pub(super) struct Densities {
+    pub stride: usize,
+    pub dimensions: usize,
+    pub full: u32,
+    pub x: Global<f64>,
+    pub mean: Global<f64>,
+    pub inverse: Global<f64>,
+    pub constant: Global<f64>,
+}
+
+impl Densities {
+    /// Element k of x − μⱼ, x a row of what was observed.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn from_mean(self, model: usize, row: usize, j: usize, k: usize) -> f64 {
+        let d = self.dimensions;
+        self.x.get(row * d + k) - self.mean.get((model * d + k) * self.stride + j)
+    }
+
+    /// ln 𝒩(x; μⱼ, Σⱼ).
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn log(self, model: usize, row: usize, j: usize) -> f64 {
+        let (n, d) = (self.stride, self.dimensions);
+        let from_mean = |k: usize| self.from_mean(model, row, j, k);
+        let mut square = 0.0;
+        let mut k = 0;
+        while k < d {
+            let z = if self.full == 0 {
+                from_mean(k) * self.inverse.get((model * d + k) * n + j)
+            } else {
+                let mut z = 0.0;
+                let mut e = 0;
+                while e <= k {
+                    z = self.inverse.get(((model * d + k) * d + e) * n + j).fma(from_mean(e), z);
+                    e += 1;
+                }
+                z
+            };
+            square = z.fma(z, square);
+            k += 1;
+        }
+        self.constant.get(model * n + j) - 0.5 * square
+    }
+}
+
 /// Densities of each row, divided by the largest, whose logarithm is `shift[row]`, and normal numbers; and their logarithms themselves.
 ///
 /// `inverse` is L⁻¹\[d\]\[e\]\[j\] where `full` is not 0, e ≤ d counts; otherwise 1/σ\[d\]\[j\].
@@ -33,29 +81,10 @@ pub fn densities<T: Real>(
 ) {
     let all = crate::shared_array!(density_largest: f64; 1);
     let (row, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
-    let (n, d) = (stride as usize, dimensions as usize);
+    let n = stride as usize;
     let place = model * thread::grid_dim_x() as usize + row;
-    let of = |j: usize| {
-        let from_mean = |k: usize| x.get(row * d + k) - mean.get((model * d + k) * n + j);
-        let mut square = 0.0;
-        let mut k = 0;
-        while k < d {
-            let z = if full == 0 {
-                from_mean(k) * inverse.get((model * d + k) * n + j)
-            } else {
-                let mut z = 0.0;
-                let mut e = 0;
-                while e <= k {
-                    z = inverse.get(((model * d + k) * d + e) * n + j).fma(from_mean(e), z);
-                    e += 1;
-                }
-                z
-            };
-            square = z.fma(z, square);
-            k += 1;
-        }
-        constant.get(model * n + j) - 0.5 * square
-    };
+    let densities = Densities { stride: n, dimensions: dimensions as usize, full, x, mean, inverse, constant };
+    let of = |j: usize| densities.log(model, row, j);
     let mut largest = f64::NEG_INFINITY;
     let mut j = thread::thread_idx_x() as usize;
     while j < n {
@@ -105,6 +134,22 @@ pub const fn moments_len(dimensions: usize, full: bool) -> usize {
     1 + dimensions + if full { dimensions * dimensions } else { dimensions }
 }
 
+/// What γ of an observation adds to moment f of a state.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: impl Fn(usize) -> f64) -> f64 {
+    let d = dimensions;
+    if f == 0 {
+        g
+    } else if f <= d {
+        g * from_mean(f - 1)
+    } else if full == 0 {
+        g * from_mean(f - 1 - d) * from_mean(f - 1 - d)
+    } else {
+        g * (from_mean((f - 1 - d) / d) * from_mean((f - 1 - d) % d))
+    }
+}
+
 /// Moments in parts: of the rows `split`·z … of a window, `parts[z][f][j]`, to which it is added where `more` is not 0.
 ///
 /// *Thread mapping*: the grid's x is a piece of the moments of all states, a thread each; its y the model, its z the part.
@@ -138,15 +183,7 @@ pub fn moments<T: Real>(
     let mut row = z * split;
     while row < (z * split + split).min(rows) {
         let g = gamma.get((model * window as usize + row as usize) * n + j).to_f64();
-        sum += if f == 0 {
-            g
-        } else if f <= d {
-            g * from_mean(row, f - 1)
-        } else if full == 0 {
-            g * from_mean(row, f - 1 - d) * from_mean(row, f - 1 - d)
-        } else {
-            g * (from_mean(row, (f - 1 - d) / d) * from_mean(row, (f - 1 - d) % d))
-        };
+        sum += moment(g, f, d, full, |k| from_mean(row, k));
         row += 1;
     }
     let at = (model * thread::grid_dim_z() as usize + z as usize) * len + l;

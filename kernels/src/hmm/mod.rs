@@ -40,8 +40,8 @@
 //! *The rest follows.* γₜ(j) = pₜ(j) ûₜ(j) ≤ 1 bounds û by 2^−`sound`, so nothing overflows; and what vanishes of β̂ or û takes with it
 //! what it is of γ, less than 2⁻⁴² in f32.
 //!
-//! β̂ of a sequence in doubt is 0, so γ is, and it adds nothing to any sum; the host takes it again with an exponent for each number,
-//! and adds its counts.
+//! β̂ of a sequence in doubt is 0, so γ is, and it adds nothing to any sum. It is taken again with an exponent for each number, by
+//! [`wide`], and the host adds its counts.
 //!
 //! | module | N | what |
 //! | --- | --- | --- |
@@ -51,6 +51,7 @@
 //! | [`scan`] | ≤ 64 | few and long sequences in pieces, by products of matrices |
 //! | [`counts`] | any | Σ ξ as one product over all rows, and sums over rows |
 //! | [`maximise`] | any | the model that the counts make most likely |
+//! | [`wide`] | ≤ 1024 | sequences in doubt, again |
 //! | [`slices`] | any | the step in its parts, each a kernel: to read, and to compare |
 //!
 //! Source: L. R. Rabiner, "A Tutorial on Hidden Markov Models and Selected Applications in Speech Recognition", 1989, with
@@ -91,6 +92,7 @@ pub mod slices;
 pub mod step;
 pub mod trace;
 pub mod viterbi;
+pub mod wide;
 
 use crate::device::{Global, GlobalMut, Real, Word, math, warp};
 

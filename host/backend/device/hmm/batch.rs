@@ -16,6 +16,7 @@ use super::launch::{Launch, OnDevice, PARTS, Wanted, Work};
 use super::model::{Models, Way, symbols};
 use super::packing::{Lists, Packing, Window};
 use super::pieces::Pieces;
+use super::wide::{self, Again, Asked, Doubtful};
 use crate::backend::Precise;
 use crate::backend::cpu::hmm::Exact;
 use crate::backend::device::pomdp::buffers::Scratch;
@@ -65,7 +66,8 @@ impl Default for Limits {
 
 /// M sequences on a device, and the models that they are looked at by; in precision `T`. Both stay there.
 ///
-/// Sequences that the device's range of numbers is [in doubt](warpkov_kernels::hmm) of are [taken again](Exact) on the host.
+/// Sequences that the device's range of numbers is [in doubt](warpkov_kernels::hmm) of are taken again there in
+/// [numbers without limits](warpkov_kernels::hmm::wide), in `f64`; those of models with more than 1024 states [on the host](Exact).
 ///
 /// What is said of a sequence has the same bits in any batch and within any memory. Where sequences are cut into pieces, sums are in
 /// another order: last bits are others then, for each number of steps of a piece.
@@ -571,37 +573,46 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
-    /// Takes sequences in doubt again, whose logarithm is NaN: `again` is told of each model that has such, its place and which they are, in
-    /// ascending order, and gives their ln P(O).
-    fn settle(
-        &mut self,
-        logs: &mut [Vec<f64>],
-        mut again: impl FnMut(usize, &Exact<'_>, &[u32]) -> Vec<f64>,
-    ) -> Result<(), D::Error> {
-        if !logs.iter().flatten().any(|log| log.is_nan()) {
+    /// Takes sequences in doubt again, whose logarithm is NaN.
+    fn settle(&mut self, logs: &mut [Vec<f64>], mut asked: Asked<'_>) -> Result<(), D::Error> {
+        let of_model = |(model, logs): (usize, &Vec<f64>)| {
+            let which: Vec<u32> = (0..logs.len() as u32).filter(|&at| logs[at as usize].is_nan()).collect();
+            (!which.is_empty()).then_some(Doubtful { model, which })
+        };
+        let doubtful: Vec<Doubtful> = logs.iter().enumerate().filter_map(of_model).collect();
+        if doubtful.is_empty() {
             return Ok(());
         }
         self.refresh()?;
         let Some(set) = &self.set else { return Ok(()) };
-        for (k, (logs, model)) in logs.iter_mut().zip(&set.hosts).enumerate() {
-            let which: Vec<u32> = (0..logs.len() as u32).filter(|&at| logs[at as usize].is_nan()).collect();
-            if !which.is_empty() {
-                let found = again(k, &Exact::new(model), &which);
-                which.iter().zip(found).for_each(|(&at, log)| logs[at as usize] = log);
-            }
+        let found = if set.states <= wide::STATES {
+            let again = Again {
+                device: self.device,
+                sequences: self.sequences,
+                packing: &self.packing,
+                pieces: self.pieces.as_ref(),
+                base: &self.base,
+                symbol: &self.symbols,
+                vectors: &self.vectors,
+                gaussians: set.gaussians.as_ref(),
+                models: &set.hosts,
+                stride: set.stride,
+                trellis: self.limits.trellis,
+            };
+            again.take(&mut self.work.wide, &doubtful, &mut asked)?
+        } else {
+            doubtful.iter().map(|of| on_host(&set.hosts[of.model], self.sequences, of, &mut asked)).collect()
+        };
+        for (Doubtful { model, which }, found) in doubtful.iter().zip(found) {
+            which.iter().zip(found).for_each(|(&at, log)| logs[*model][at as usize] = log);
         }
         Ok(())
     }
 
     /// ln P(O) by the recursion that has counted, and what it has left out.
     fn settle_counts(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
-        let (mut logs, sequences, mut missing) = (self.read_likelihoods()?, self.sequences, Vec::new());
-        self.settle(&mut logs, |k, exact, which| {
-            let expected = exact.expect(sequences, which);
-            let logs = expected.log_likelihoods.clone();
-            missing.push((k, expected));
-            logs
-        })?;
+        let (mut logs, mut missing) = (self.read_likelihoods()?, Vec::new());
+        self.settle(&mut logs, Asked::Counts(&mut missing))?;
         if let Some(set) = &mut self.set {
             set.missing = missing;
         }
@@ -670,6 +681,21 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             }
         };
         Ok(found.chunks_exact(2 * m).zip(shifts.chunks_exact(packed)).map(of_model).collect())
+    }
+}
+
+/// ln P(O) of sequences in doubt, and what is asked, by the host.
+fn on_host(model: &Hmm, sequences: &Sequences, doubtful: &Doubtful, asked: &mut Asked<'_>) -> Vec<f64> {
+    let exact = Exact::new(model);
+    match asked {
+        Asked::Nothing => exact.log_likelihoods(sequences, &doubtful.which),
+        Asked::Posteriors(all) => exact.posteriors(sequences, &doubtful.which, &mut all[doubtful.model]),
+        Asked::Counts(missing) => {
+            let expected = exact.expect(sequences, &doubtful.which);
+            let logs = expected.log_likelihoods.clone();
+            missing.push((doubtful.model, expected));
+            logs
+        }
     }
 }
 
@@ -757,8 +783,8 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
         self.score()?;
-        let (mut logs, sequences) = (self.read_likelihoods()?, self.sequences);
-        self.settle(&mut logs, |_, exact, which| exact.log_likelihoods(sequences, which))?;
+        let mut logs = self.read_likelihoods()?;
+        self.settle(&mut logs, Asked::Nothing)?;
         Ok(logs)
     }
 
@@ -793,7 +819,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
                 }
             }
         }
-        self.settle(&mut logs, |k, exact, which| exact.posteriors(sequences, which, &mut all[k]))?;
+        self.settle(&mut logs, Asked::Posteriors(&mut all))?;
         Ok(all)
     }
 

@@ -24,8 +24,8 @@ pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
 
 /// The emissions of models on a device, states side by side.
 pub struct Gaussians<D: Device> {
-    dimensions: usize,
-    full: bool,
+    pub dimensions: usize,
+    pub full: bool,
     mean: D::Buffer<f64>,
     inverse: D::Buffer<f64>,
     constant: D::Buffer<f64>,
@@ -131,6 +131,11 @@ impl<D: Device> Gaussians<D> {
             sum_shifts(device, shape, packing.rows(), lengths, base, &this.shift, &mut this.shifts)?;
         }
         Ok(Some((this, tables)))
+    }
+
+    /// μ, L⁻¹ and c, as [`densities`] wants them.
+    pub fn tables(&self) -> [&D::Buffer<f64>; 3] {
+        [&self.mean, &self.inverse, &self.constant]
     }
 
     /// Moments of a state.

@@ -15,6 +15,7 @@ use warpkov_kernels::launch::{Device, Dim3, Shape};
 use super::model::{Models, Way};
 use super::packing::{Packing, Window};
 use super::pieces::Pieces;
+use super::wide;
 use crate::backend::Precise;
 use crate::backend::device::pomdp::buffers::Scratch;
 
@@ -64,6 +65,8 @@ pub(super) struct Work<T: Precise, D: Device> {
     pub lasts: Scratch<u32, D>,
     pub firsts: Scratch<u32, D>,
     pub bounds: Scratch<u32, D>,
+    /// Of sequences in doubt.
+    pub wide: wide::Work<D>,
 }
 
 impl<T: Precise, D: Device> Work<T, D> {
@@ -96,6 +99,7 @@ impl<T: Precise, D: Device> Work<T, D> {
             lasts: Scratch::new(device)?,
             firsts: Scratch::new(device)?,
             bounds: Scratch::new(device)?,
+            wide: wide::Work::new(device)?,
         })
     }
 }

@@ -6,6 +6,7 @@ mod launch;
 mod model;
 mod packing;
 mod pieces;
+mod wide;
 
 pub use batch::{Batch, Limits};
 pub use pieces::{STEPS, Scan};

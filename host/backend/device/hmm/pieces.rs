@@ -1,7 +1,6 @@
 //! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
 
 use std::fmt;
-use std::ops::Range;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -126,11 +125,15 @@ impl<D: Device> Pieces<D> {
         self.link.len() - 1
     }
 
+    /// The pieces of a sequence, in the order of time.
+    pub fn of(&self, sequence: usize) -> &[u32] {
+        &self.chain[self.link[sequence] as usize..self.link[sequence + 1] as usize]
+    }
+
     /// Sums of what was found of pieces, over those of each sequence, in the order of time.
     pub fn sums(&self, of_pieces: &[f64]) -> Vec<f64> {
-        let range = |pair: &[u32]| -> Range<usize> { pair[0] as usize..pair[1] as usize };
-        let sum = |pair: &[u32]| self.chain[range(pair)].iter().map(|&m| of_pieces[m as usize]).sum();
-        self.link.windows(2).map(sum).collect()
+        let sum = |sequence| self.of(sequence).iter().map(|&m| of_pieces[m as usize]).sum();
+        (0..self.sequences()).map(sum).collect()
     }
 }
 

@@ -1,0 +1,484 @@
+//! The recursions in numbers without limits of range, for sequences that the others are [in doubt](super) of.
+//!
+//! Every number is m · 2ᵉ with 1 ≤ m < 2 and an exponent of its own: a whole number, kept as an f64, which neither overflows nor
+//! vanishes for densities of e^−10³⁰⁰. Zero is 0 · 2^−∞. In memory a number is a pair m, e. Nothing is scaled, hence
+//!
+//! > αₜ(j) = bⱼ(oₜ) Σᵢ αₜ₋₁(i) Aᵢⱼ,  wₜ(j) = bⱼ(oₜ) βₜ(j),  βₜ(i) = Σⱼ Aᵢⱼ wₜ₊₁(j),  P(O) = Σᵢ αₜ(i) βₜ(i) at any t
+//!
+//! A sum takes the largest exponent of its terms, so that what it drops is below 2⁻¹⁰⁰⁰ of itself. γₜ and ξₜ are divided by the sum at t, so
+//! that they sum to 1 whatever has been rounded before.
+//!
+//! A model's matrix is one of its entries that are not 0: a left-right model has two of them a state, and a step takes no more.
+
+use crate::device::{Global, GlobalMut, Real, Shared, kernel, math, shared, thread, warp};
+use crate::hmm::gaussian::{Densities, moment, moments_len};
+use crate::hmm::power;
+
+/// States at most: what a block's shared memory holds.
+pub const STATES: u32 = 1024;
+
+/// Threads of a block for so many states.
+#[must_use]
+pub const fn threads(states: u32) -> u32 {
+    let all = states.next_multiple_of(32);
+    if all < 256 { all } else { 256 }
+}
+
+/// Dynamic shared memory of a block in bytes.
+#[must_use]
+pub const fn wide_shared(states: u32) -> u32 {
+    ROWS * 2 * 8 * states
+}
+
+/// Rows in shared memory: two of α, two of w, one of γ.
+const ROWS: u32 = 5;
+
+/// What is wanted of sequences beside ln P(O).
+pub mod wanted {
+    /// Nothing.
+    pub const NOTHING: u32 = 0;
+    /// γ.
+    pub const POSTERIORS: u32 = 1;
+    /// Expected counts.
+    pub const COUNTS: u32 = 2;
+}
+
+/// Numbers that say where a sequence is.
+pub const PLACES: usize = 5;
+
+/// Exponents from which on mantissas mean nothing.
+const DIGITS: f64 = power(40);
+
+/// Counts of a block: Σ ξ of the entries of A, `width` for each state; those of starts and of ends; and those of `emitted` symbols or moments.
+#[must_use]
+pub const fn counts_len(states: usize, width: usize, emitted: usize) -> usize {
+    (width + 2 + emitted) * states
+}
+
+/// The pair m, e of a number that is not negative.
+#[must_use]
+pub fn pair(x: f64) -> [f64; 2] {
+    let x = if x < power(-1022) { Number::normal(x * power(100), -100.0) } else { Number::normal(x, 0.0) };
+    [x.m, x.e]
+}
+
+/// 2ᵏ of a whole k below 1024; 0 of one below −1022, and of what is no number.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn pow2(k: f64) -> f64 {
+    /// Its last bit is worth 1.
+    const WHOLE: f64 = 6_755_399_441_055_744.0;
+    let low = (k.max(-1023.0) + (WHOLE + 1023.0)).to_bits() as u32;
+    f64::from_bits(u64::from(low) << 52)
+}
+
+/// m · 2ᵉ.
+#[derive(Clone, Copy)]
+struct Number {
+    m: f64,
+    e: f64,
+}
+
+impl Number {
+    const ZERO: Self = Self { m: 0.0, e: f64::NEG_INFINITY };
+
+    /// m · 2ᵉ of a normal m > 0, or of 0.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn normal(m: f64, e: f64) -> Self {
+        const FRACTION: u64 = (1 << 52) - 1;
+        if m > 0.0 {
+            let bits = m.to_bits();
+            let exponent = (bits >> 52) as i32 - 1023;
+            Self { m: f64::from_bits(bits & FRACTION | 1.0_f64.to_bits()), e: e + f64::from(exponent) }
+        } else {
+            Self::ZERO
+        }
+    }
+
+    /// eˣ; 0 of what is no number.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn exp(x: f64) -> Self {
+        // ln 2 in two parts, the first of 33 bits.
+        const HIGH: f64 = 0.693_147_180_369_123_8;
+        const LOW: f64 = 1.908_214_929_270_587_7e-10;
+        const ROUND: f64 = 6_755_399_441_055_744.0;
+        let e = x * core::f64::consts::LOG2_E;
+        let size = if e < 0.0 { -e } else { e };
+        // From 2⁵² on it is whole.
+        let e = if size < power(52) { (e + ROUND) - ROUND } else { e };
+        let rest = if size < power(20) {
+            math::fma(-e, LOW, math::fma(-e, HIGH, x))
+        } else {
+            // No digit is left behind the point.
+            math::fma(-e, core::f64::consts::LN_2, x).max(-1.0).min(1.0)
+        };
+        if size < f64::INFINITY { Self::normal(math::exp(rest), e) } else { Self::ZERO }
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn times(self, other: Self) -> Self {
+        // Both are below 2.
+        let (m, e) = (self.m * other.m, self.e + other.e);
+        if m >= 2.0 { Self { m: 0.5 * m, e: e + 1.0 } } else { Self { m, e } }
+    }
+
+    /// The sum, whose m is not below 2: many such sums may be made.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn plus(self, other: Self) -> Self {
+        let e = self.e.max(other.e);
+        Self { m: self.m * pow2(self.e - e) + other.m * pow2(other.e - e), e }
+    }
+
+    /// self / other; 0 where that is subnormal, or other is 0.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn over(self, other: Self) -> f64 {
+        if other.m > 0.0 { self.m / other.m * pow2((self.e - other.e).min(1000.0)) } else { 0.0 }
+    }
+
+    /// Whether it differs from the other by rounding of what a sequence takes, at most; of numbers with digits left.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn agrees(self, other: Self) -> bool {
+        let off = self.over(other) - 1.0;
+        self.e >= DIGITS || self.e <= -DIGITS || off < 1e-3 && off > -1e-3
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn of(view: Global<f64>, at: usize) -> Self {
+        Self { m: view.get(2 * at), e: view.get(2 * at + 1) }
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn kept(view: GlobalMut<f64>, at: usize) -> Self {
+        Self { m: view.get(2 * at), e: view.get(2 * at + 1) }
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn keep(self, view: GlobalMut<f64>, at: usize) {
+        view.set(2 * at, self.m);
+        view.set(2 * at + 1, self.e);
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn shared(row: Shared<f64>, j: u32) -> Self {
+        let [m, e] = row.get2(2 * j);
+        Self { m, e }
+    }
+
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn share(self, row: Shared<f64>, j: u32) {
+        row.set(2 * j, self.m);
+        row.set(2 * j + 1, self.e);
+    }
+
+    /// Σ over the threads of the block.
+    ///
+    /// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread. *Shared memory*: 64 words. *Barriers*: two, or
+    /// none in a block of one warp. *Deterministic*: yes, the tree is fixed.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn total(self) -> Self {
+        let partial = crate::shared_array!(wide_partial: f64; 64);
+        let mut sum = self;
+        let mut distance = 16;
+        while distance > 0 {
+            let m = warp::shuffle_xor(warp::FULL, sum.m, distance);
+            let e = warp::shuffle_xor(warp::FULL, sum.e, distance);
+            sum = sum.plus(Self { m, e });
+            distance /= 2;
+        }
+        let warps = thread::block_dim_x() / warp::SIZE;
+        if warps > 1 {
+            if warp::lane_id() == 0 {
+                sum.share(partial, warp::warp_id());
+            }
+            thread::sync_threads();
+            sum = Self::shared(partial, 0);
+            let mut other = 1;
+            while other < warps {
+                sum = sum.plus(Self::shared(partial, other));
+                other += 1;
+            }
+            thread::sync_threads();
+        }
+        Self::normal(sum.m, sum.e)
+    }
+}
+
+/// The entries of a matrix that a sum over a row or a column is made of: `width` for each, the k-th ones of all side by side; those that are
+/// missing are 0.
+#[derive(Clone, Copy)]
+struct Sparse {
+    /// The first of this model.
+    first: usize,
+    states: usize,
+    width: u32,
+    index: Global<u32>,
+    values: Global<f64>,
+}
+
+impl Sparse {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn at(self, k: u32, j: u32) -> usize {
+        self.first + k as usize * self.states + j as usize
+    }
+
+    /// Σᵢ xᵢ Aᵢⱼ, i the indices of j.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn sum(self, x: Shared<f64>, j: u32) -> Number {
+        let (mut largest, mut k) = (f64::NEG_INFINITY, 0);
+        while k < self.width {
+            let at = self.at(k, j);
+            largest = largest.max(x.get(2 * self.index.get(at) + 1) + self.values.get(2 * at + 1));
+            k += 1;
+        }
+        let mut sum = 0.0;
+        k = 0;
+        while k < self.width {
+            let at = self.at(k, j);
+            let (x, a) = (Number::shared(x, self.index.get(at)), Number::of(self.values, at));
+            sum = (x.m * a.m).fma(pow2(x.e + a.e - largest), sum);
+            k += 1;
+        }
+        Number::normal(sum, largest)
+    }
+}
+
+/// Sequences taken again: P(O) of each, and what is [`wanted`].
+///
+/// Results: `likelihoods[2i]`, `likelihoods[2i + 1]` are m and e of P(O) of sequence i; m is NaN where Σᵢ αₜ(i) βₜ(i) is not the same at all
+/// t, which is an error of this program. γₜ(j) at `gamma[(p + t)·N + j]`, p its fifth place. Counts are added to those of the block,
+/// [`counts_len`] of them in `parts`, which begin with 0: Σ ξ where `onward` has the entries of A; starts; ends; symbols, or moments as
+/// [`moments`](super::gaussian::moments) has them.
+///
+/// `first[k]` … `first[k + 1] − 1` are the sequences by model k, which is model `models[k]` of the Gaussian ones. Of sequence i, `places` has where
+/// its pieces begin in `chain`, T, the first of its rows in `alpha`, the steps of a stretch, and its first row of `gamma`. Pieces are of
+/// `until` steps; where sequences are not cut, `until` is larger than any T. α is kept of the steps of a stretch, and of the last step of
+/// all stretches but the last, behind them: from these it is computed again, stretch by stretch, the same bits. A stretch is all of T where nothing is wanted, for
+/// which nothing is kept.
+///
+/// `onward` has the j with Aᵢⱼ > 0 for each i, `into` the i for each j.
+///
+/// *Thread mapping*: a block for every `grid_dim_x`-th sequence of a model, the grid's y; a thread for every `block_dim_x`-th state.
+/// *Shared memory*: [`wide_shared`], dynamic, and 64 words. *Barriers*: one a step and direction, one more for each stretch but the first and for moments; and
+/// four where a block has several warps. *Deterministic*: yes, and the bits of P(O) and γ of a sequence depend neither on others nor on
+/// stretches. *Safety*: blocks have [`threads`]; `symbol` has a row for each step of each sequence, below `symbols` or below the rows of `x`;
+/// indices are below `states`, and so are there `alpha`, `gamma` and `parts` as wanted.
+#[kernel(WANTED = [0, 1, 2])]
+pub fn take_again<const WANTED: u32>(
+    states: u32,
+    symbols: u32,
+    until: u32,
+    first: Global<u32>,
+    models: Global<u32>,
+    places: Global<u32>,
+    chain: Global<u32>,
+    base: Global<u32>,
+    symbol: Global<u32>,
+    start: Global<f64>,
+    end: Global<f64>,
+    table: Global<f64>,
+    into_width: u32,
+    into_index: Global<u32>,
+    into_values: Global<f64>,
+    onward_width: u32,
+    onward_index: Global<u32>,
+    onward_values: Global<f64>,
+    stride: u32,
+    dimensions: u32,
+    full: u32,
+    x: Global<f64>,
+    mean: Global<f64>,
+    inverse: Global<f64>,
+    constant: Global<f64>,
+    alpha: GlobalMut<f64>,
+    likelihoods: GlobalMut<f64>,
+    gamma: GlobalMut<f64>,
+    parts: GlobalMut<f64>,
+) {
+    let memory = shared::dynamic_shared_mem::<f64>();
+    let row = |r: u32| memory.split(r * 2 * states).1.split(2 * states).0;
+    let shown = row(4);
+    let (n, model) = (states as usize, thread::block_idx_y() as usize);
+    let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
+    let matrix = |width: u32, index: Global<u32>, values: Global<f64>| Sparse {
+        first: model * width as usize * n,
+        states: n,
+        width,
+        index,
+        values,
+    };
+    let into = matrix(into_width, into_index, into_values);
+    let onward = matrix(onward_width, onward_index, onward_values);
+    let own = models.get(model) as usize;
+    let densities = Densities { stride: stride as usize, dimensions: dimensions as usize, full, x, mean, inverse, constant };
+    let emit = |v: u32, j: u32| {
+        if dimensions > 0 {
+            Number::exp(densities.log(own, v as usize, j as usize))
+        } else {
+            Number::of(table, (model * symbols as usize + v as usize) * n + j as usize)
+        }
+    };
+    let emitted = if dimensions > 0 { moments_len(dimensions as usize, full != 0) } else { symbols as usize };
+    let block = model * thread::grid_dim_x() as usize + thread::block_idx_x() as usize;
+    let counts = block * counts_len(n, onward_width as usize, emitted);
+    let add = |at: usize, x: f64| parts.set(counts + at, parts.get(counts + at) + x);
+    let (of_start, of_end) = (onward_width as usize * n, (onward_width as usize + 1) * n);
+    let of_emitted = of_end + n;
+
+    let mut item = first.get(model) + thread::block_idx_x();
+    while item < first.get(model + 1) {
+        let place = |k: usize| places.get(PLACES * item as usize + k);
+        let (link, length, origin, stretch) = (place(0), place(1), place(2) as usize, place(3));
+        let first_shown = place(4) as usize;
+        let load = |t: u32| {
+            if t < length {
+                let m = chain.get((link + t / until) as usize);
+                symbol.get((base.get((t % until) as usize) + m) as usize)
+            } else {
+                0
+            }
+        };
+        let stretches = length.div_ceil(stretch);
+        // α of a step of the stretch, and of the last step of a stretch.
+        let trellis = |t: u32, j: u32| (origin + (t % stretch) as usize) * n + j as usize;
+        let last_of = |s: u32, j: u32| (origin + (stretch + s) as usize) * n + j as usize;
+        let (mut half, mut other) = (0, 0);
+        let (mut prob, mut off) = (Number::ZERO, false);
+        let visits = if WANTED == wanted::NOTHING { stretches } else { 2 * stretches - 1 };
+        let mut visit = 0;
+        while visit < visits {
+            // Up to the last stretch, then down to the first.
+            let s = if visit < stretches { visit } else { 2 * stretches - 2 - visit };
+            let (from, to) = (s * stretch, length.min((s + 1) * stretch));
+            if s > 0 {
+                let mut j = thread;
+                while j < states {
+                    Number::kept(alpha, last_of(s - 1, j)).share(row(half ^ 1), j);
+                    j += threads;
+                }
+                thread::sync_threads();
+            }
+            let (mut t, mut v) = (from, load(from));
+            while t < to {
+                // On its way during this step.
+                let next = load(t + 1);
+                let mut j = thread;
+                while j < states {
+                    let b = emit(v, j);
+                    let p = if t == 0 {
+                        Number::of(start, model * n + j as usize)
+                    } else {
+                        into.sum(row(half ^ 1), j)
+                    };
+                    let now = p.times(b);
+                    now.share(row(half), j);
+                    if WANTED != wanted::NOTHING {
+                        now.keep(alpha, trellis(t, j));
+                        if t + 1 == to && to < length {
+                            now.keep(alpha, last_of(s, j));
+                        }
+                    }
+                    j += threads;
+                }
+                thread::sync_threads();
+                (half, v) = (half ^ 1, next);
+                t += 1;
+            }
+            if visit + 1 == stretches {
+                let mut sum = Number::ZERO;
+                let mut j = thread;
+                while j < states {
+                    let last = Number::shared(row(half ^ 1), j);
+                    sum = sum.plus(last.times(Number::of(end, model * n + j as usize)));
+                    j += threads;
+                }
+                prob = sum.total();
+            }
+            if visit + 1 >= stretches && WANTED != wanted::NOTHING {
+                v = load(to - 1);
+                while t > from {
+                    t -= 1;
+                    let before = load(t.wrapping_sub(1));
+                    let (behind, now) = (row(2 + other), row(2 + (other ^ 1)));
+                    let mut sum = Number::ZERO;
+                    let mut j = thread;
+                    while j < states {
+                        let beta = if t + 1 == length {
+                            Number::of(end, model * n + j as usize)
+                        } else {
+                            onward.sum(behind, j)
+                        };
+                        beta.times(emit(v, j)).share(now, j);
+                        let both = Number::kept(alpha, trellis(t, j)).times(beta);
+                        both.share(shown, j);
+                        sum = sum.plus(both);
+                        j += threads;
+                    }
+                    let sum = sum.total();
+                    off = off || !sum.agrees(prob);
+                    let mut j = thread;
+                    while j < states {
+                        let g = Number::shared(shown, j).over(sum);
+                        if WANTED == wanted::POSTERIORS {
+                            gamma.set((first_shown + t as usize) * n + j as usize, g);
+                        } else {
+                            if t == 0 {
+                                add(of_start + j as usize, g);
+                            }
+                            if t + 1 == length {
+                                add(of_end + j as usize, g);
+                            }
+                            if dimensions == 0 {
+                                add(of_emitted + v as usize * n + j as usize, g);
+                            } else {
+                                shown.set(2 * j, g);
+                            }
+                            let left = Number::kept(alpha, trellis(t, j));
+                            if t + 1 < length && left.m > 0.0 && sum.m > 0.0 {
+                                let (m, e) = (left.m / sum.m, left.e - sum.e);
+                                let mut k = 0;
+                                while k < onward_width {
+                                    let at = onward.at(k, j);
+                                    let a = Number::of(onward_values, at);
+                                    let w = Number::shared(behind, onward_index.get(at));
+                                    let xi = m * a.m * w.m * pow2((e + a.e + w.e).min(1000.0));
+                                    if xi > 0.0 {
+                                        add(k as usize * n + j as usize, xi.min(1.0));
+                                    }
+                                    k += 1;
+                                }
+                            }
+                        }
+                        j += threads;
+                    }
+                    if WANTED == wanted::COUNTS && dimensions > 0 {
+                        thread::sync_threads();
+                        let mut l = thread as usize;
+                        while l < emitted * n {
+                            let (f, j) = (l / n, l % n);
+                            let g = shown.get(2 * j as u32);
+                            if g > 0.0 {
+                                let from_mean = |k: usize| densities.from_mean(own, v as usize, j, k);
+                                add(of_emitted + l, moment(g, f, dimensions as usize, full, from_mean));
+                            }
+                            l += threads as usize;
+                        }
+                    }
+                    thread::sync_threads();
+                    (other, v) = (other ^ 1, before);
+                }
+            }
+            visit += 1;
+        }
+        if thread == 0 {
+            likelihoods.set(2 * item as usize, if off { f64::NAN } else { prob.m });
+            likelihoods.set(2 * item as usize + 1, prob.e);
+        }
+        item += thread::grid_dim_x();
+    }
+}
