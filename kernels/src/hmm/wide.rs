@@ -12,7 +12,7 @@
 
 use crate::device::{Global, GlobalMut, Real, Shared, kernel, math, shared, thread, warp};
 use crate::hmm::gaussian::{Densities, moment, moments_len};
-use crate::hmm::power;
+use crate::hmm::{Ahead, power};
 
 /// States at most: what a block's shared memory holds.
 pub const STATES: u32 = 1024;
@@ -250,24 +250,25 @@ impl Sparse {
 
 /// Sequences taken again: P(O) of each, and what is [`wanted`].
 ///
-/// Results: `likelihoods[2i]`, `likelihoods[2i + 1]` are m and e of P(O) of sequence i; m is NaN where Σᵢ αₜ(i) βₜ(i) is not the same at all
-/// t, which is an error of this program. γₜ(j) at `gamma[(p + t)·N + j]`, p its fifth place. Counts are added to those of the block,
-/// [`counts_len`] of them in `parts`, which begin with 0: Σ ξ where `onward` has the entries of A; starts; ends; symbols, or moments as
+/// Results: `likelihoods[2i]` and `likelihoods[2i + 1]` are m and e of P(O) of sequence i; m is NaN where Σᵢ αₜ(i) βₜ(i) is not the same at
+/// all t, which is an error of this program. γₜ(j) is at `gamma[(p + t)·N + j]`, p the fifth of its places. Counts are added to those of the
+/// block in `parts`, [`counts_len`] of them: Σ ξ, where `onward` has the entries of A; starts; ends; symbols, or moments as
 /// [`moments`](super::gaussian::moments) has them.
 ///
-/// `first[k]` … `first[k + 1] − 1` are the sequences by model k, which is model `models[k]` of the Gaussian ones. Of sequence i, `places` has where
-/// its pieces begin in `chain`, T, the first of its rows in `alpha`, the steps of a stretch, and its first row of `gamma`. Pieces are of
-/// `until` steps; where sequences are not cut, `until` is larger than any T. α is kept of the steps of a stretch, and of the last step of
-/// all stretches but the last, behind them: from these it is computed again, stretch by stretch, the same bits. A stretch is all of T where nothing is wanted, for
-/// which nothing is kept.
+/// Sequences `first[k]` … `first[k + 1] − 1` are by model k, whose normal densities are those of model `models[k]`. A sequence has five
+/// `places`: where its pieces begin in `chain`; T; its first row of `alpha`; the steps of a stretch; its first row of `gamma`. Pieces have
+/// `until` steps; where sequences are not cut, `until` is larger than any T.
 ///
-/// `onward` has the j with Aᵢⱼ > 0 for each i, `into` the i for each j.
+/// α is kept of the steps of one stretch; behind them, of the last step of every stretch but the last. From these it is computed again,
+/// stretch by stretch, with the same bits. Where nothing but P(O) is wanted no α is kept, and a stretch is all of T.
+///
+/// `into` has the i with Aᵢⱼ > 0 for each j, `onward` the j for each i.
 ///
 /// *Thread mapping*: a block for every `grid_dim_x`-th sequence of a model, the grid's y; a thread for every `block_dim_x`-th state.
-/// *Shared memory*: [`wide_shared`], dynamic, and 64 words. *Barriers*: one a step and direction, one more for each stretch but the first and for moments; and
-/// four where a block has several warps. *Deterministic*: yes, and the bits of P(O) and γ of a sequence depend neither on others nor on
-/// stretches. *Safety*: blocks have [`threads`]; `symbol` has a row for each step of each sequence, below `symbols` or below the rows of `x`;
-/// indices are below `states`, and so are there `alpha`, `gamma` and `parts` as wanted.
+/// *Shared memory*: [`wide_shared`], dynamic, and 64 words. *Barriers*: one for each step and direction, one for each stretch, one for the
+/// moments of each step; in blocks of several warps two more for each step back. *Deterministic*: yes, and the bits of P(O) and γ of a
+/// sequence depend neither on others nor on stretches. *Safety*: blocks have [`threads`]; `symbol` has a row for each step of each sequence, and names rows of `table` or of
+/// `x`; indices are below `states`; `alpha`, `gamma` and `parts` have room for what is wanted.
 #[kernel(WANTED = [0, 1, 2])]
 pub fn take_again<const WANTED: u32>(
     states: u32,
@@ -315,7 +316,8 @@ pub fn take_again<const WANTED: u32>(
     let into = matrix(into_width, into_index, into_values);
     let onward = matrix(onward_width, onward_index, onward_values);
     let own = models.get(model) as usize;
-    let densities = Densities { stride: stride as usize, dimensions: dimensions as usize, full, x, mean, inverse, constant };
+    let densities =
+        Densities { stride: stride as usize, dimensions: dimensions as usize, full, x, mean, inverse, constant };
     let emit = |v: u32, j: u32| {
         if dimensions > 0 {
             Number::exp(densities.log(own, v as usize, j as usize))
@@ -363,18 +365,14 @@ pub fn take_again<const WANTED: u32>(
                 }
                 thread::sync_threads();
             }
-            let (mut t, mut v) = (from, load(from));
+            let mut ahead = Ahead::<32>::new(from, true, load);
+            let mut t = from;
             while t < to {
-                // On its way during this step.
-                let next = load(t + 1);
+                let v = ahead.get(t);
                 let mut j = thread;
                 while j < states {
                     let b = emit(v, j);
-                    let p = if t == 0 {
-                        Number::of(start, model * n + j as usize)
-                    } else {
-                        into.sum(row(half ^ 1), j)
-                    };
+                    let p = if t == 0 { Number::of(start, model * n + j as usize) } else { into.sum(row(half ^ 1), j) };
                     let now = p.times(b);
                     now.share(row(half), j);
                     if WANTED != wanted::NOTHING {
@@ -386,8 +384,9 @@ pub fn take_again<const WANTED: u32>(
                     j += threads;
                 }
                 thread::sync_threads();
-                (half, v) = (half ^ 1, next);
+                half ^= 1;
                 t += 1;
+                ahead.go_to(t, true, load);
             }
             if visit + 1 == stretches {
                 let mut sum = Number::ZERO;
@@ -400,21 +399,23 @@ pub fn take_again<const WANTED: u32>(
                 prob = sum.total();
             }
             if visit + 1 >= stretches && WANTED != wanted::NOTHING {
-                v = load(to - 1);
+                let mut ahead = Ahead::<32>::new(to - 1, false, load);
                 while t > from {
                     t -= 1;
-                    let before = load(t.wrapping_sub(1));
+                    let v = ahead.get(t);
                     let (behind, now) = (row(2 + other), row(2 + (other ^ 1)));
                     let mut sum = Number::ZERO;
                     let mut j = thread;
                     while j < states {
+                        // On their way during the sum.
+                        let (left, b) = (Number::kept(alpha, trellis(t, j)), emit(v, j));
                         let beta = if t + 1 == length {
                             Number::of(end, model * n + j as usize)
                         } else {
                             onward.sum(behind, j)
                         };
-                        beta.times(emit(v, j)).share(now, j);
-                        let both = Number::kept(alpha, trellis(t, j)).times(beta);
+                        b.times(beta).share(now, j);
+                        let both = left.times(beta);
                         both.share(shown, j);
                         sum = sum.plus(both);
                         j += threads;
@@ -470,7 +471,8 @@ pub fn take_again<const WANTED: u32>(
                         }
                     }
                     thread::sync_threads();
-                    (other, v) = (other ^ 1, before);
+                    other ^= 1;
+                    ahead.go_to(t.wrapping_sub(1), false, load);
                 }
             }
             visit += 1;

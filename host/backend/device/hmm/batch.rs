@@ -597,7 +597,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 gaussians: set.gaussians.as_ref(),
                 models: &set.hosts,
                 stride: set.stride,
-                trellis: self.limits.trellis,
+                trellis: self.limits.trellis.min(wide::TRELLIS),
             };
             again.take(&mut self.work.wide, &doubtful, &mut asked)?
         } else {

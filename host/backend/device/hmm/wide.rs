@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
+use rayon::prelude::*;
 use warpkov_kernels::hmm::counts::{sum_parts, sum_threads};
 use warpkov_kernels::hmm::gaussian::moments_len;
 use warpkov_kernels::hmm::wide::{self, PLACES, counts_len, pair, take_again, wanted, wide_shared};
@@ -23,6 +24,9 @@ pub const STATES: u32 = wide::STATES;
 /// Blocks that have counts of their own at most, and what these may take, in bytes.
 const PARTS: usize = 4096;
 const SUMS: usize = 256 << 20;
+
+/// Bytes for α and γ at most, beside those of the batch: for thousands of sequences at one time.
+pub const TRELLIS: usize = 2 << 30;
 
 /// Which sequences are in doubt by a model, in ascending order.
 pub struct Doubtful {
@@ -253,11 +257,15 @@ impl<D: Device> Again<'_, D> {
                 let mut found = vec![0.0; round.shown * n];
                 device.download(gamma, &mut found)?;
                 let mut rest = &found[..];
+                let mut shown: Vec<(&Item, &[f64])> = Vec::with_capacity(items.len());
                 for item in items {
                     let (gamma, behind) = rest.split_at(item.steps * n);
-                    let first = self.sequences.range(item.sequence as usize).start * n;
-                    all[doubtful[item.slot].model][first..][..gamma.len()].copy_from_slice(gamma);
+                    shown.push((item, gamma));
                     rest = behind;
+                }
+                shown.sort_by_key(|(item, _)| (item.slot, item.sequence));
+                for shown in shown.chunk_by(|(a, _), (b, _)| a.slot == b.slot) {
+                    self.show(shown, &mut all[doubtful[shown[0].0.slot].model], n);
                 }
             }
         }
@@ -276,6 +284,18 @@ impl<D: Device> Again<'_, D> {
             }
         }
         Ok(logs)
+    }
+
+    /// Copies γ of ascending sequences to their places in that of all.
+    fn show(&self, shown: &[(&Item, &[f64])], all: &mut [f64], n: usize) {
+        let (mut rest, mut before, mut targets) = (all, 0, Vec::with_capacity(shown.len()));
+        for (item, gamma) in shown {
+            let first = self.sequences.range(item.sequence as usize).start * n;
+            let (target, behind) = rest.split_at_mut(first - before).1.split_at_mut(gamma.len());
+            targets.push((target, *gamma));
+            (rest, before) = (behind, first + gamma.len());
+        }
+        targets.into_par_iter().for_each(|(target, gamma)| target.copy_from_slice(gamma));
     }
 
     /// Sequences by model, the longest first.
@@ -348,7 +368,9 @@ impl<D: Device> Again<'_, D> {
         let symbols = super::model::symbols(model);
         let emissions = match self.gaussians {
             Some(gaussians) => gaussians.statistics(emitted, n, n),
-            None => Statistics::Categorical((0..n * symbols).map(|at| emitted[at % symbols * n + at / symbols]).collect()),
+            None => {
+                Statistics::Categorical((0..n * symbols).map(|at| emitted[at % symbols * n + at / symbols]).collect())
+            }
         };
         Expected { log_likelihoods, start: start.to_vec(), transitions, end: end.to_vec(), emissions }
     }
