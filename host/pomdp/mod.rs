@@ -4,6 +4,7 @@ pub mod alpha;
 pub mod backup;
 pub mod belief;
 pub mod bench;
+pub mod game;
 pub mod generate;
 pub mod io;
 pub mod lookahead;

@@ -223,6 +223,17 @@ impl Pomdp {
         parts.into_values().map(known).collect()
     }
 
+    /// The states of each part x that is always seen, ascending, in the order of x, without parts that no state has: one part of
+    /// all states, where none is seen.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Vec<u32>> {
+        let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for state in 0..self.states() {
+            parts.entry(self.seen.get(state as usize).copied().unwrap_or_default()).or_default().push(state);
+        }
+        parts.into_values().collect()
+    }
+
     /// Whether no action leads out of a state.
     #[must_use]
     pub fn is_absorbing(&self, state: u32) -> bool {

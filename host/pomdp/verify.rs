@@ -9,10 +9,9 @@
 //!
 //! as the right side is at most HV + δ in every belief. Whoever looks for g plays a game against one who picks the belief in
 //! which α is too high, and the best g against a belief w is the backup of w. The first g is that of the
-//! [policy graph](PolicyGraph). Then g and w are found by turns (McMahan, Gordon and Blum, *Planning in the presence of cost
-//! functions controlled by an adversary*, ICML, 2003): w is the belief that is the worst for all mixtures of the g so far, by a
-//! linear program, and the best g against it is the next. The least δ of a mixture counts. Where no g is new it is what is
-//! missing; before, it is an upper bound on that: a vector can be fine although no round shows it.
+//! [policy graph](PolicyGraph), and then those that are best against the belief that is the worst for all mixtures of the g so far
+//! ([`game`](super::game)). The least δ of a mixture counts. Where no g is better than the mixture it is what is missing; before,
+//! it is an upper bound on that.
 //!
 //! *Attained.* The policy graph is a finite controller. Its values are the solution of
 //!
@@ -21,12 +20,11 @@
 //! whatever Γ claims, and V\*(b₀) is at least what its first node has at b₀. If u is at most its own step L u, so are L u, LL u, …,
 //! which rise to α'; that holds of u = α − δ/(1 − γ) where α is at most L α + δ, so that the iteration comes from below.
 
-use std::collections::BTreeMap;
-
 use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
+use super::game::least_loss;
 use super::io::PolicyGraph;
 use super::model::Pomdp;
 use super::projection::Projection;
@@ -34,13 +32,6 @@ use crate::backend::cpu::{Assembler, Vectors};
 
 /// How much less than α' the iteration may end with, of the largest value.
 const REST: f64 = 1e-9;
-
-/// What is as good as 0 in a table of numbers about 1.
-const EXACT: f64 = 1e-12;
-
-/// Steps of the simplex method by the steepest column, and in all.
-const STEEP: usize = 1000;
-const STEPS: usize = 3000;
 
 /// What is known of a set of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -84,7 +75,7 @@ pub fn verify(
 ) -> Option<Certificate> {
     let graph = PolicyGraph::new(model, policy)?;
     let (vectors, assembler) = (Vectors::new(policy), Assembler::new(model, &model.expected_rewards()));
-    let parts = parts(model);
+    let parts = model.parts();
     let claims = Claims { model, policy, graph: &graph, vectors: &vectors, assembler: &assembler, parts: &parts, stop };
     let search = |projection: &mut Projection, vector: usize| claims.residual(projection, vector, tolerance, rounds);
     let residuals: Vec<f64> = (0..policy.len()).into_par_iter().map_init(Projection::default, search).collect();
@@ -102,79 +93,6 @@ pub fn verify(
         attained: claims.attained(),
         nodes: graph.reached.iter().filter(|&&reached| reached).count(),
     })
-}
-
-/// The value of a game in which one picks a state s, and the other one of `payoffs`, of which the first gets the entry s: the mixture of
-/// `payoffs` that gives away least, and the distribution over states against which none gives away less. `None` if the steps of
-/// the simplex method do not come to an end.
-///
-/// With M = c − payoff > 0 it is the linear program max Σ y(s) subject to Σₛ M(k, s) y(s) ≤ 1 for all k, y ≥ 0: the distribution is
-/// y/Σy, and its dual solution is the mixture, scaled alike (Dantzig, *Linear Programming and Extensions*, 1963, chapter 13).
-fn worst(payoffs: &[Vec<f64>]) -> Option<(Vec<f64>, Belief)> {
-    let (rows, states) = (payoffs.len(), payoffs.first()?.len());
-    let bounds = [f64::INFINITY, f64::NEG_INFINITY];
-    let range = payoffs.iter().flatten().fold(bounds, |[low, high]: [f64; 2], &x: &f64| [low.min(x), high.max(x)]);
-    let width = (range[1] - range[0]).max(f64::MIN_POSITIVE);
-    // Entries from 1 to 2; then a slack for each row, and the right side.
-    let columns = states + rows + 1;
-    let row = |(number, payoff): (usize, &Vec<f64>)| {
-        let mut row: Vec<f64> = payoff.iter().map(|x| 1.0 + (range[1] - x) / width).collect();
-        row.resize(columns, 0.0);
-        row[states + number] = 1.0;
-        row[columns - 1] = 1.0;
-        row
-    };
-    let mut table: Vec<Vec<f64>> = payoffs.iter().enumerate().map(row).collect();
-    let mut costs = vec![0.0_f64; columns];
-    costs[..states].fill(-1.0);
-    let mut basis: Vec<usize> = (states..states + rows).collect();
-    for step in 0.. {
-        // The steepest column; the first one where that may cycle.
-        let entering = if step < STEEP {
-            let least = (0..columns - 1).min_by(|&a, &b| costs[a].total_cmp(&costs[b]))?;
-            (costs[least] < -EXACT).then_some(least)
-        } else {
-            (0..columns - 1).find(|&column| costs[column] < -EXACT)
-        };
-        let Some(column) = entering else { break };
-        let ratio = |row: usize| table[row][columns - 1] / table[row][column];
-        let bounded = (0..rows).filter(|&row| table[row][column] > EXACT);
-        let pivot = bounded.min_by(|&a, &b| ratio(a).total_cmp(&ratio(b)).then(basis[a].cmp(&basis[b])))?;
-        if step == STEPS {
-            return None;
-        }
-        let scale = table[pivot][column];
-        table[pivot].iter_mut().for_each(|entry| *entry /= scale);
-        basis[pivot] = column;
-        let own = std::mem::take(&mut table[pivot]);
-        let others = table.iter_mut().filter(|row| !row.is_empty()).chain(std::iter::once(&mut costs));
-        for row in others {
-            let factor = row[column];
-            if factor != 0.0 {
-                row.iter_mut().zip(&own).for_each(|(entry, own)| *entry -= factor * own);
-            }
-        }
-        table[pivot] = own;
-    }
-    let mut belief = vec![0.0; states];
-    for (row, &column) in basis.iter().enumerate().filter(|(_, column)| **column < states) {
-        belief[column] = table[row][columns - 1].max(0.0);
-    }
-    let shares = |weights: &[f64]| {
-        let sum: f64 = weights.iter().sum();
-        weights.iter().map(|weight| weight / sum).collect::<Vec<f64>>()
-    };
-    let prices: Vec<f64> = costs[states..columns - 1].iter().map(|price| price.max(0.0)).collect();
-    Some((shares(&prices), Belief::dense(&shares(&belief))))
-}
-
-/// The states with the same part that is always seen: all, where there is none.
-fn parts(model: &Pomdp) -> Vec<Vec<u32>> {
-    let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for state in 0..model.states() {
-        parts.entry(model.seen.get(state as usize).copied().unwrap_or_default()).or_default().push(state);
-    }
-    parts.into_values().collect()
 }
 
 struct Claims<'a> {
@@ -212,34 +130,17 @@ impl Claims<'_> {
         rounds: u32,
     ) -> f64 {
         let (alpha, action) = (self.policy.vector(vector), self.policy.actions[vector]);
-        let (mut least, mut next) = (f64::INFINITY, self.followers(vector));
-        // What each g lacks in each state.
-        let mut missing: Vec<Vec<f64>> = Vec::new();
-        for _ in 0..rounds.max(1) {
-            let backup = self.assembler.vector(self.policy, action, &next);
-            let own: Vec<f64> = part.iter().map(|&state| alpha[state as usize] - backup[state as usize]).collect();
-            let most = |missing: &[f64]| missing.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            least = least.min(most(&own));
-            if least <= tolerance || !own.iter().all(|missing| missing.is_finite()) || (self.stop)() {
-                break;
-            }
-            missing.push(own);
-            let Some((mixture, mut belief)) = worst(&missing) else { break };
-            belief.states.iter_mut().for_each(|state| *state = part[*state as usize]);
-            let mut mixed = vec![0.0; part.len()];
-            for (share, missing) in mixture.iter().zip(&missing) {
-                mixed.iter_mut().zip(missing).for_each(|(mixed, missing)| *mixed += share * missing);
-            }
-            least = least.min(most(&mixed));
-            if least <= tolerance {
-                break;
-            }
-            let new = self.response(projection, action, &belief);
-            if new == next {
-                break;
-            }
-            next = new;
-        }
+        // What a g lacks in each state.
+        let missing = |next: &[u32]| -> Vec<f64> {
+            let backup = self.assembler.vector(self.policy, action, next);
+            part.iter().map(|&state| alpha[state as usize] - backup[state as usize]).collect()
+        };
+        let first = missing(&self.followers(vector));
+        let least = least_loss(first, tolerance, rounds, self.stop, |belief| {
+            let states = belief.iter().map(|(place, _)| part[*place]).collect();
+            let probs = belief.iter().map(|(_, prob)| *prob).collect();
+            missing(&self.response(projection, action, &Belief { states, probs }))
+        });
         least.max(0.0)
     }
 
@@ -290,30 +191,6 @@ impl Claims<'_> {
                 };
                 return starts.map(value).sum();
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn games_have_their_values() {
-        // Matching pennies, and stone, scissors, paper with a stake of 3 on stone.
-        for (payoffs, mixture, belief) in [
-            (vec![vec![1.0, -1.0], vec![-1.0, 1.0]], vec![0.5, 0.5], vec![0.5, 0.5]),
-            (vec![vec![2.0, 5.0], vec![3.0, 4.0]], vec![0.0, 1.0], vec![0.0, 1.0]),
-            (
-                vec![vec![0.0, -1.0, 3.0], vec![1.0, 0.0, -1.0], vec![-3.0, 1.0, 0.0]],
-                vec![0.2, 0.6, 0.2],
-                vec![0.2, 0.6, 0.2],
-            ),
-        ] {
-            let (found, against) = worst(&payoffs).unwrap();
-            let against = against.to_dense(belief.len() as u32);
-            let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
-            assert!(near(&found, &mixture) && near(&against, &belief), "{found:?} {against:?}");
         }
     }
 }

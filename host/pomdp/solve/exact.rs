@@ -2,6 +2,7 @@
 //! what bounds are tested against.
 
 use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::game::Game;
 use crate::pomdp::model::Pomdp;
 
 /// What a vector must be better by somewhere to be kept, in parts of the largest value.
@@ -85,45 +86,19 @@ fn pruned(mut vectors: Vec<Alpha>, margin: f64) -> Vec<Alpha> {
     kept
 }
 
-/// A belief b where b·α is above b·β for all β by more than `margin`, if there is one.
-///
-/// That is the value of a game: max over b, min over β, of b·(α − β). With every payoff raised above 0 it is 1/Σy of the
-/// linear program max Σ y subject to Σ_β payoff(s, β) y(β) ≤ 1 for all s, y ≥ 0, and b its dual solution, scaled (Dantzig,
-/// *Linear Programming and Extensions*, 1963, chapter 13).
+/// A belief b where b·α is above b·β for all β by more than `margin`, if there is one: where the [game](Game) in which β loses
+/// α(s) − β(s) in state s has a value above it.
 fn witness(alpha: &[f64], others: &[Alpha], margin: f64) -> Option<Vec<f64>> {
     let states = alpha.len();
     if others.is_empty() {
         return Some(vec![1.0 / states as f64; states]);
     }
-    let payoffs = || others.iter().flat_map(|(_, beta)| alpha.iter().zip(beta).map(|(a, b)| a - b));
-    let raise = 1.0 - payoffs().fold(f64::INFINITY, f64::min);
-    // Rows: one for each state and the objective; columns: one for each β, one slack for each state, the right side.
-    let columns = others.len() + states + 1;
-    let mut table = vec![vec![0.0; columns]; states + 1];
-    for s in 0..states {
-        for (column, (_, beta)) in others.iter().enumerate() {
-            table[s][column] = alpha[s] - beta[s] + raise;
-        }
-        table[s][others.len() + s] = 1.0;
-        table[s][columns - 1] = 1.0;
-    }
-    table[states][..others.len()].fill(-1.0);
-    // Bland's rule does not cycle.
-    while let Some(column) = (0..columns - 1).find(|&column| table[states][column] < -1e-12) {
-        let ratio = |row: usize| table[row][columns - 1] / table[row][column];
-        let rows = (0..states).filter(|&row| table[row][column] > 1e-12);
-        let pivot = rows.min_by(|&a, &b| ratio(a).total_cmp(&ratio(b)))?;
-        let scale = table[pivot][column];
-        table[pivot].iter_mut().for_each(|entry| *entry /= scale);
-        let own = table[pivot].clone();
-        for (_, row) in table.iter_mut().enumerate().filter(|(row, _)| *row != pivot) {
-            let factor = row[column];
-            row.iter_mut().zip(&own).for_each(|(entry, own)| *entry -= factor * own);
-        }
-    }
-    let sum = table[states][columns - 1];
-    let value = 1.0 / sum - raise;
-    let belief = table[states][others.len()..columns - 1].iter().map(|price| (price / sum).max(0.0)).collect();
+    let mut game = Game::default();
+    others.iter().for_each(|(_, beta)| game.push(alpha.iter().zip(beta).map(|(a, b)| a - b).collect()));
+    game.solve();
+    let value = game.losses().into_iter().fold(f64::NEG_INFINITY, f64::max);
+    let mut belief = vec![0.0; states];
+    game.belief().into_iter().for_each(|(state, prob)| belief[state] = prob);
     (value > margin).then_some(belief)
 }
 
