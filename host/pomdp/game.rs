@@ -26,9 +26,6 @@ const STALLED: usize = 8;
 /// Steps of one solution at most, of which far fewer are met.
 const STEPS: usize = 20_000;
 
-/// The digits to which a value that is above what is asked for is found: it is known to this part of it.
-const KNOWN: f64 = 1e-3;
-
 /// A game to which strategies are added one by one.
 #[derive(Default)]
 pub struct Game {
@@ -209,12 +206,13 @@ impl Game {
 /// The least that a mixture loses in its worst state, of all mixtures of strategies that `reply` finds: the losses of one that
 /// loses least against a belief, given by its states, ascending, and their probabilities. `first` are the losses of one of them.
 ///
-/// The search ends where a mixture loses no more than `enough`, where it is certain that none does and the value is known to three
-/// digits, where no reply is better than the mixture, after `rounds` replies, or where `stop` says so; what a mixture was found to
-/// lose is returned at any time. Infinite losses end it, too.
+/// The search ends where a mixture loses no more than `enough`, where it is certain that none does and the value is known to this
+/// `part` of it (of 1 the question is only whether), where no reply is better than the mixture, after `rounds` replies, or where
+/// `stop` says so; what a mixture was found to lose is returned at any time. Infinite losses end it, too.
 pub fn least_loss(
     first: Vec<f64>,
     enough: f64,
+    part: f64,
     rounds: u32,
     stop: &(dyn Fn() -> bool + Sync),
     mut reply: impl FnMut(&[(usize, f64)]) -> Vec<f64>,
@@ -246,7 +244,7 @@ pub fn least_loss(
             let product = prob * losses[state];
             (certain, size) = (certain + product, size + product.abs());
         }
-        if certain > enough && certain >= (1.0 - KNOWN) * least || certain >= mixed - ROUNDING * size {
+        if (certain > enough && certain >= (1.0 - part) * least) || certain >= mixed - ROUNDING * size {
             break;
         }
     }
@@ -504,7 +502,7 @@ mod tests {
                 payoffs.iter_mut().for_each(|losses| losses[0] = losses[1]);
             }
             let errors = errors(&payoffs);
-            if !errors.iter().all(|error| (-1e-14..1e-13).contains(error)) { eprintln!("BAD {index} {errors:?} {states} {count}"); }
+            assert!(errors.iter().all(|error| (-1e-14..1e-13).contains(error)), "game {index}: {errors:?} {payoffs:?}");
         }
     }
 
@@ -542,11 +540,14 @@ mod tests {
                 let loss = |losses: &&Vec<f64>| belief.iter().map(|&(s, prob)| prob * losses[s]).sum::<f64>();
                 payoffs.iter().min_by(|a, b| loss(a).total_cmp(&loss(b))).unwrap().clone()
             };
-            let found = least_loss(payoffs[0].clone(), expected + 1e-13, 200, &|| false, reply);
+            let found = least_loss(payoffs[0].clone(), expected + 1e-13, 1e-3, 200, &|| false, reply);
             assert!((found - expected).abs() < 2e-13, "game {index}: {found} {expected}");
             // Less than there is cannot be had.
-            let found = least_loss(payoffs[0].clone(), expected - 1.0, 200, &|| false, reply);
+            let found = least_loss(payoffs[0].clone(), expected - 1.0, 1e-3, 200, &|| false, reply);
             assert!(found >= expected - 1e-13 && found <= expected + 2e-3 * found.abs(), "game {index}: {found} {expected}");
+            // Whether there is.
+            let found = least_loss(payoffs[0].clone(), expected - 1e-9, 1.0, 200, &|| false, reply);
+            assert!(found >= expected - 1e-13, "game {index}: {found} {expected}");
         }
     }
 }

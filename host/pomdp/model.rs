@@ -50,7 +50,7 @@ pub struct Pomdp {
     /// b₀, where the process starts.
     pub start: Belief,
     /// x(s), the part of each state that is always seen, also at the start (mixed observability: Ong, Png, Hsu and Lee,
-    /// *International Journal of Robotics Research* 29, 2010); empty where there is none.
+    /// *International Journal of Robotics Research* 29, 2010), each below |S|; empty where there is none.
     pub seen: Vec<u32>,
     /// What states, actions and observations are called.
     pub names: Names,
@@ -131,6 +131,16 @@ pub enum Invalid {
         found: usize,
         /// |S|.
         expected: usize,
+    },
+    /// A part that is seen has a number that is too large.
+    #[error("the seen part of state {state} is {part}, expected a number below {count}, that of the states")]
+    SeenPart {
+        /// The state.
+        state: usize,
+        /// Its part.
+        part: u32,
+        /// |S|.
+        count: usize,
     },
     /// A part that is said to be seen is not.
     #[error(
@@ -355,6 +365,9 @@ impl Pomdp {
         }
         if self.seen.len() != states {
             return Err(Invalid::SeenStates { found: self.seen.len(), expected: states });
+        }
+        if let Some(state) = self.seen.iter().position(|&part| part as usize >= states) {
+            return Err(Invalid::SeenPart { state, part: self.seen[state], count: states });
         }
         for action in 0..self.actions() as usize {
             let mut told: Vec<Option<usize>> = vec![None; self.observation_count as usize];

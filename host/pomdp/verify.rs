@@ -33,6 +33,9 @@ use crate::backend::cpu::{Assembler, Vectors};
 /// How much less than α' the iteration may end with, of the largest value.
 const REST: f64 = 1e-9;
 
+/// The part of δ to which it is found where it is above the tolerance.
+const DIGITS: f64 = 1e-3;
+
 /// What is known of a set of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Certificate {
@@ -136,7 +139,7 @@ impl Claims<'_> {
             part.iter().map(|&state| alpha[state as usize] - backup[state as usize]).collect()
         };
         let first = missing(&self.followers(vector));
-        let least = least_loss(first, tolerance, rounds, self.stop, |belief| {
+        let least = least_loss(first, tolerance, DIGITS, rounds, self.stop, |belief| {
             let states = belief.iter().map(|(place, _)| part[*place]).collect();
             let probs = belief.iter().map(|(_, prob)| *prob).collect();
             missing(&self.response(projection, action, &Belief { states, probs }))

@@ -280,7 +280,7 @@ pub fn read_vectors_from(
 fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let vectors = match format {
         Format::Alpha => alpha::read(text, file.clone())?,
-        Format::PolicyXml => policy_xml::read(text, file.clone(), model.map_or(&[], |model| &model.seen))?,
+        Format::PolicyXml => policy_xml::read(text, file.clone(), model)?,
         format => return Err(other_kind(file, format, Kind::Vectors)),
     };
     if let Some(model) = model {
@@ -405,10 +405,7 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
     let Policy { vectors, model, name, stages } = policy;
     match (format, model) {
         (Format::Alpha, _) => alpha::write(&mut out, vectors)?,
-        (Format::PolicyXml, model) => {
-            let (seen, sign) = model.map_or((&[][..], 1.0), |model| (&model.seen, model.process.objective.sign()));
-            policy_xml::write(&mut out, vectors, seen, sign, name)?;
-        }
+        (Format::PolicyXml, model) => policy_xml::write(&mut out, vectors, model, name)?,
         (Format::Pg | Format::Dot, Some(model)) => {
             let graph = match stages {
                 [] => PolicyGraph::new(model, vectors),

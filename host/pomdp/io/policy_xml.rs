@@ -3,7 +3,7 @@
 //!
 //! A model may have a part x of its states that is always seen. Then `numObsValue` counts the values of x, `obsValue` is the one
 //! that a vector is for, and `vectorLength` counts the states with the same x. A vector here is one for all states: the k-th
-//! vectors of an action for all x make one. Where an x has fewer of them, it has numbers below all of its own, which are never the best.
+//! vectors of an action for all x make one. Where an x has fewer of them, it has numbers that are worse than all of its own, and never the best.
 
 use std::io::{self, Write};
 
@@ -15,28 +15,21 @@ use super::place::Fault;
 use super::xml::{self, Element};
 use crate::mdp::io::lines::Put;
 use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::model::Pomdp;
 
-/// Reads vectors of a model, of which `seen` is what is always seen of each state, if anything.
-pub fn read(text: &[u8], file: String, seen: &[u32]) -> Result<AlphaVectors, Error> {
-    vectors(text, &Parts::of(seen)).map_err(|fault| fault.error(file, text))
+/// Reads vectors of a model, if there is one, in its sign.
+pub fn read(text: &[u8], file: String, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
+    let (parts, sign) = model.map_or((Vec::new(), 1.0), |model| (parts(model), model.process.objective.sign()));
+    vectors(text, &parts, sign).map_err(|fault| fault.error(file, text))
 }
 
-/// The states of each part that is seen.
-struct Parts(Vec<Vec<u32>>);
-
-impl Parts {
-    fn of(seen: &[u32]) -> Self {
-        let count = seen.iter().max().map_or(0, |most| *most as usize + 1);
-        let mut parts = vec![Vec::new(); count];
-        seen.iter().zip(0..).for_each(|(&part, state)| parts[part as usize].push(state));
-        Self(parts)
-    }
-
-    /// How many states each of them has, if all have as many: those of a model whose states are all combinations.
-    fn length(&self) -> Option<usize> {
-        let length = self.0.first()?.len();
-        (length > 0 && self.0.iter().all(|states| states.len() == length)).then_some(length)
-    }
+/// The states of each x, if all have as many and there is every number below that of the parts: those of a model whose states are all
+/// combinations. None otherwise.
+fn parts(model: &Pomdp) -> Vec<Vec<u32>> {
+    let parts = model.parts();
+    let all = model.seen.iter().all(|&x| (x as usize) < parts.len());
+    let even = parts.windows(2).all(|pair| pair[0].len() == pair[1].len());
+    if all && even { parts } else { Vec::new() }
 }
 
 /// A vector for one value of x, or for all states.
@@ -45,7 +38,7 @@ struct Plane {
     values: Vec<f64>,
 }
 
-fn vectors(text: &[u8], parts: &Parts) -> Result<AlphaVectors, Fault> {
+fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, Fault> {
     let policy = xml::parse(text)?;
     if policy.name != "Policy" {
         return Err(Fault::new(policy.at, format!("found <{}>, expected <Policy>", policy.name)));
@@ -56,10 +49,10 @@ fn vectors(text: &[u8], parts: &Parts) -> Result<AlphaVectors, Fault> {
     let list = policy.required("AlphaVector")?;
     let length = list.integer("vectorLength")?;
     let seen = list.attribute("numObsValue").map_or(Ok(1), |_| list.integer("numObsValue"))?;
-    if seen != 1 && (seen as usize != parts.0.len() || parts.length() != Some(length as usize)) {
-        let expected = match parts.length() {
-            Some(own) => format!("{} values of {own} states each as in the model, or 1", parts.0.len()),
-            None => "1, as nothing of the model's states is always seen".to_owned(),
+    if seen != 1 && (seen as usize != parts.len() || parts.first().map(Vec::len) != Some(length as usize)) {
+        let expected = match parts {
+            [first, _, ..] => format!("{} values of {} states each as in the model, or 1", parts.len(), first.len()),
+            _ => "1, as nothing of the model's states is always seen".to_owned(),
         };
         let message = format!("vectors of {seen} values that are seen, with {length} states each; expected {expected}");
         return Err(Fault::new(list.at, message));
@@ -92,7 +85,7 @@ fn vectors(text: &[u8], parts: &Parts) -> Result<AlphaVectors, Fault> {
     if let Some(place) = planes.iter().position(Vec::is_empty) {
         return Err(Fault::new(list.at, format!("<AlphaVector> has no vector with obsValue {place}")));
     }
-    Ok(joined(planes, parts, seen * length))
+    Ok(joined(planes, parts, sign))
 }
 
 /// The numbers of a vector; `None` of an element that is none.
@@ -126,28 +119,29 @@ fn numbers(vector: &Element, length: usize) -> Result<Option<Vec<f64>>, Fault> {
     Ok(Some(values))
 }
 
-/// Vectors for all states, made of those for each x.
-fn joined(planes: Vec<Vec<Plane>>, parts: &Parts, states: u32) -> AlphaVectors {
-    // Below all that x has in a state, so that only its own vectors are ever the best.
-    let mut below = vec![0.0; states as usize];
-    for (planes, own) in planes.iter().zip(&parts.0) {
+/// Vectors for all states, made of those for each x. `sign` is −1 where they are costs.
+fn joined(planes: Vec<Vec<Plane>>, parts: &[Vec<u32>], sign: f64) -> AlphaVectors {
+    let states: usize = parts.iter().map(Vec::len).sum();
+    // Worse than all that x has in a state, so that only its own vectors are ever the best.
+    let mut worse = vec![0.0; states];
+    for (planes, own) in planes.iter().zip(parts) {
         let all = planes.iter().flat_map(|plane| &plane.values);
         let largest = all.fold(1.0, |most: f64, value| most.max(value.abs()));
         for (i, &state) in own.iter().enumerate() {
-            let least = planes.iter().map(|plane| plane.values[i]).fold(f64::INFINITY, f64::min);
-            below[state as usize] = least - largest;
+            let least = planes.iter().map(|plane| sign * plane.values[i]).fold(f64::INFINITY, f64::min);
+            worse[state as usize] = sign * (least - largest);
         }
     }
     let mut actions: Vec<u32> = planes.iter().flatten().map(|plane| plane.action).collect();
     actions.sort_unstable();
     actions.dedup();
-    let mut vectors = AlphaVectors::new(states);
+    let mut vectors = AlphaVectors::new(states as u32);
     for action in actions {
         let mut own: Vec<_> =
             planes.iter().map(|planes| planes.iter().filter(|plane| plane.action == action)).collect();
         loop {
-            let (mut values, mut any) = (below.clone(), false);
-            for (planes, own) in own.iter_mut().zip(&parts.0) {
+            let (mut values, mut any) = (worse.clone(), false);
+            for (planes, own) in own.iter_mut().zip(parts) {
                 if let Some(plane) = planes.next() {
                     any = true;
                     own.iter().zip(&plane.values).for_each(|(&state, &value)| values[state as usize] = value);
@@ -162,29 +156,30 @@ fn joined(planes: Vec<Vec<Plane>>, parts: &Parts, states: u32) -> AlphaVectors {
     vectors
 }
 
-/// Writes vectors of the model that is called `model`, of which `seen` is what is always seen of each state, if anything. They
-/// are written for each x then, without those that another one exceeds in all of its states. `sign` is −1 where they are costs.
-pub fn write(out: &mut impl Write, vectors: &AlphaVectors, seen: &[u32], sign: f64, model: &str) -> io::Result<()> {
-    let mut parts = Parts::of(seen);
-    if parts.length().is_none() || seen.len() != vectors.states as usize {
-        parts = Parts(vec![(0..vectors.states).collect()]);
+/// Writes vectors of a model, if there is one, in its sign; `name` is what it is called. Where it has an x they are written for each
+/// of its values, without those that another one exceeds in all of its states.
+pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>, name: &str) -> io::Result<()> {
+    let own = model.filter(|model| model.states() == vectors.states);
+    let (mut parts, sign) = own.map_or((Vec::new(), 1.0), |model| (parts(model), model.process.objective.sign()));
+    if parts.is_empty() {
+        parts.push((0..vectors.states).collect());
     }
-    let kept: Vec<Vec<usize>> = match &parts.0[..] {
+    let kept: Vec<Vec<usize>> = match &parts[..] {
         // As they are.
         [_] => vec![(0..vectors.len()).collect()],
         parts => parts.par_iter().map(|states| undominated(vectors, states, sign)).collect(),
     };
-    let model: String = model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     writeln!(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Policy version=\"0.1\" type=\"value\" model=\"{}\">\n\
          <AlphaVector vectorLength=\"{}\" numObsValue=\"{}\" numVectors=\"{}\">",
-        escape(&model),
-        parts.length().unwrap_or_default(),
-        parts.0.len(),
+        escape(&name),
+        parts[0].len(),
+        parts.len(),
         kept.iter().map(Vec::len).sum::<usize>()
     )?;
-    for (part, (states, kept)) in parts.0.iter().zip(&kept).enumerate() {
+    for (part, (states, kept)) in parts.iter().zip(&kept).enumerate() {
         for &i in kept {
             write!(out, "<Vector action=\"{}\" obsValue=\"{part}\">", vectors.actions[i])?;
             // SARSOP's programs read a number up to the next blank: without one, the last takes the tag with it.

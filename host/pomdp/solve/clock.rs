@@ -12,6 +12,10 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// How much later than the last recorded round the next one is.
 const SPACING: f64 = 1.05;
 
+/// The part of the time that may be spent after its end, and as many seconds at least.
+const AFTER: f64 = 0.02;
+const LEAST: f64 = 0.2;
+
 /// Where a run stands, in what is maximised.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
@@ -109,6 +113,16 @@ impl<'a> Clock<'a> {
             self.rounds.push(round);
         }
         true
+    }
+
+    /// Whether what is done after the end takes long: longer than a part of the time, where that is limited. It is over at once where the
+    /// observer breaks.
+    pub fn overdue(&mut self) -> bool {
+        let round = self.round();
+        let most = |time: f64| time + (AFTER * time).max(LEAST);
+        self.status == Some(Status::Interrupted)
+            || self.limits.time.is_some_and(|time| round.seconds >= most(time.as_secs_f64()))
+            || (self.observe)(&round).is_break()
     }
 
     /// Where the run stood at the last look, now.

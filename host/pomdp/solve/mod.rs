@@ -37,6 +37,7 @@ pub mod expand;
 pub mod graph;
 pub mod horizon;
 pub mod options;
+pub mod reduce;
 pub mod report;
 pub mod scheme;
 pub mod search;
@@ -207,9 +208,9 @@ impl Run<'_> {
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
         let standing = trials::run(&mut walkers, &mut search, expansion, options, worth(model, options.limits.gap))?;
-        let (_, clock) = search.into_vectors();
+        let mut clock = search.into_clock();
         let [slack, _] = walkers.slack(largest(model));
-        let vectors = walkers.into_vectors(slack)?;
+        let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
         // By the vectors as they are returned.
         let attained = vectors.best(&model.start).map_or(f64::NEG_INFINITY, |(_, value)| value);
         let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
@@ -267,7 +268,7 @@ impl Run<'_> {
         search.prune();
         let standing = search.standing();
         let (vectors, clock) = search.into_vectors();
-        let end = clock.end(standing);
+        let end = clock.end(Standing { vectors: vectors.len(), ..standing });
         Ok(self.solution(vectors, end, expansion, scheme))
     }
 

@@ -7,6 +7,7 @@ use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::clock::{Clock, Standing};
 use super::graph::{Child, Edge, Graph, MERGED, NONE, Nodes};
 use super::options::Status;
+use super::reduce::reduced;
 use super::support::Supports;
 use crate::backend::cpu::{Assembler, Vectors};
 use crate::mdp::SolveError;
@@ -122,7 +123,7 @@ impl<'m, 'o> Search<'m, 'o> {
         let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
         let magnitude = largest / (1.0 - model.gamma());
         let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12), &mut || clock.late())?;
-        let factors = qmdp::qmdp(model, &rewards, &seen);
+        let factors = qmdp::qmdp(model, &rewards, &seen, &mut || clock.late());
         let assembler = Assembler::new(model, &rewards);
         let blind = blind::blind(model, &rewards, &assembler, precision / 10.0, &mut || clock.late());
         let starts = model.starts();
@@ -594,10 +595,13 @@ impl<'m, 'o> Search<'m, 'o> {
         if self.sawtooth.bytes() > limit(POINTS) {
             self.sawtooth.shrink(limit(POINTS / 2.0));
         }
-        let vectors = self.vectors.needed() + self.supports.bytes();
-        if vectors > limit(VECTORS) {
-            let part = VECTORS / 2.0 * memory / vectors as f64;
-            self.prune_to(((self.alpha().len() as f64 * part) as usize).max(self.kept + 1));
+        // Half of them at a time, as what they go on with need not become less by as much.
+        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS) {
+            let count = self.alpha().len();
+            self.prune_to((count / 2).max(self.kept + self.starts.len()));
+            if self.alpha().len() == count {
+                break;
+            }
         }
         let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
         self.points = self.graph.shrink(self.starts.len(), &self.points, limit(LEFT).saturating_sub(taken));
@@ -646,13 +650,21 @@ impl<'m, 'o> Search<'m, 'o> {
         successors
     }
 
-    /// Γ and what it goes on with, and when the run ended.
+    /// Of Γ and what it goes on with [what is needed](reduced), and when the run ended.
     #[must_use]
     pub fn into_vectors(self) -> (AlphaVectors, Clock<'o>) {
-        let Self { vectors, supports, clock, graph, sawtooth, .. } = self;
+        let Self { model, vectors, supports, mut clock, graph, sawtooth, .. } = self;
         // There may not be room for all.
         drop((graph, sawtooth));
-        (supports.join(vectors.into_alpha()).0, clock)
+        let active = vectors.alpha().len();
+        let (all, next) = supports.join(vectors.into_alpha());
+        (reduced(model, &all, &next, active, &mut || clock.overdue()), clock)
+    }
+
+    /// When the run ended.
+    #[must_use]
+    pub fn into_clock(self) -> Clock<'o> {
+        self.clock
     }
 
     /// Bytes of beliefs and vectors.

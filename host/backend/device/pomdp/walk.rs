@@ -14,6 +14,7 @@ use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backup::{Backup, Improved, Plans, Trials, Walked, Walks};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
+use crate::pomdp::solve::reduce::reduced;
 use crate::pomdp::solve::support::Supports;
 
 /// Batches at most whose beliefs say which vectors are needed.
@@ -97,14 +98,21 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         })
     }
 
-    /// Γ and what it goes on with, each entry less by `slack`: by what rounding may have added, so that what is left is supported.
-    /// If α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
+    /// Of Γ and what it goes on with [what is needed](reduced), as far as there is time, each entry less by `slack`: by what rounding may
+    /// have added, so that what is left is supported. If α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn into_vectors(mut self, slack: f64) -> Result<AlphaVectors, D::Error> {
+    pub fn into_vectors(
+        mut self,
+        model: &Pomdp,
+        slack: f64,
+        late: &mut dyn FnMut() -> bool,
+    ) -> Result<AlphaVectors, D::Error> {
         self.backups.download_into(&mut self.mirror)?;
-        let (mut vectors, _) = self.supports.join(self.mirror);
+        let active = self.mirror.len();
+        let (all, next) = self.supports.join(self.mirror);
+        let mut vectors = reduced(model, &all, &next, active, late);
         vectors.values.iter_mut().for_each(|value| *value -= slack);
         Ok(vectors)
     }
