@@ -561,6 +561,69 @@ fn numbers_of_xml_stand_between_blanks() {
     assert!(error.contains("<AlphaVector> has 1 vectors, expected 2 as numVectors says"), "{error}");
 }
 
+/// Two parts of two states each, x of which is seen.
+fn seen(objective: &str) -> String {
+    let rows = "\"indptr\":[0,2,4,6,8,10,12,14,16],\"indices\":[0,2,1,3,0,2,1,3,0,2,1,3,0,2,1,3],\
+                \"data\":[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]";
+    let observed = "\"indptr\":[0,1,2,3,4,5,6,7,8],\"indices\":[0,0,1,1,0,0,1,1],\"data\":[1,1,1,1,1,1,1,1]";
+    format!(
+        "{{\"S\":4,\"A\":2,\"O\":2,\"gamma\":0.5,\"objective\":\"{objective}\",\"P\":{{{rows}}},\"Z\":{{{observed}}},\
+         \"action_rewards\":[1,2,3,4,5,6,7,8],\"seen\":[0,0,1,1]}}"
+    )
+}
+
+/// Planes for each x, of which one has fewer, in both senses: what is worse than all others for rewards is not for costs.
+#[test]
+fn planes_of_what_is_seen_are_read_back() {
+    for (objective, sign) in [("maximize", 1.0), ("minimize", -1.0)] {
+        let model = formats::read_from(seen(objective).as_bytes(), "m", None).unwrap();
+        assert_eq!(model.parts(), [[0, 1], [2, 3]]);
+        let mut policy = AlphaVectors::new(4);
+        // In the last two states the second one exceeds the others, in the first two none does.
+        for (action, vector) in [(0, [3.0, 0.0, 1.0, 1.0]), (1, [0.0, 3.0, 2.0, 2.0]), (1, [2.0, 2.0, -5.0, 1.5])] {
+            policy.push(action, &vector.map(|value| sign * value));
+        }
+        let mut text = Vec::new();
+        let written = Policy { vectors: &policy, model: Some(&model), name: "m", stages: &[] };
+        formats::write_policy_to(&mut text, Format::PolicyXml, written).unwrap();
+        assert!(String::from_utf8_lossy(&text).contains("vectorLength=\"2\" numObsValue=\"2\" numVectors=\"4\""));
+        let read = formats::read_vectors_from(&text[..], "m", None, Some(&model)).unwrap().times(sign);
+        let policy = policy.times(sign);
+        for start in [0, 2] {
+            for part in 0..=10 {
+                let first = f64::from(part) / 10.0;
+                let belief = Belief { states: vec![start, start + 1], probs: vec![first, 1.0 - first] };
+                let [found, expected] = [&read, &policy].map(|policy| {
+                    let (best, value) = policy.best(&belief).unwrap();
+                    (policy.actions[best], value)
+                });
+                assert_eq!(found, expected, "{objective} {belief:?}");
+            }
+        }
+    }
+}
+
+/// The number of a part is below that of the states, and what it is grouped by takes no more memory than they do.
+#[test]
+fn parts_that_are_seen_are_few() {
+    let text = seen("maximize").replace("[0,0,1,1]}", "[0,0,4294967295,4294967295]}");
+    let error = formats::read_from(text.as_bytes(), "m", None).err().unwrap().to_string();
+    assert!(error.contains("the seen part of state 2 is 4294967295, expected a number below 4"), "{error}");
+    // Numbers need not follow each other. SARSOP's have to.
+    let model = formats::read_from(text.replace("4294967295", "3").as_bytes(), "m", None).unwrap();
+    assert_eq!(model.parts(), [[0, 1], [2, 3]]);
+    let mut policy = AlphaVectors::new(4);
+    policy.push(1, &[1.0, 2.0, 3.0, 4.0]);
+    let mut text = Vec::new();
+    let written = Policy { vectors: &policy, model: Some(&model), name: "m", stages: &[] };
+    formats::write_policy_to(&mut text, Format::PolicyXml, written).unwrap();
+    assert!(String::from_utf8_lossy(&text).contains("vectorLength=\"4\" numObsValue=\"1\" numVectors=\"1\""));
+    assert_eq!(formats::read_vectors_from(&text[..], "m", None, Some(&model)).unwrap(), policy);
+    let none = String::from_utf8_lossy(&text).replace("numObsValue=\"1\"", "numObsValue=\"0\"");
+    let error = formats::read_vectors_from(none.as_bytes(), "m", None, Some(&model)).unwrap_err().to_string();
+    assert!(error.contains("vectors of 0 values that are seen"), "{error}");
+}
+
 /// Content that leaves no doubt counts more than a name.
 #[test]
 fn content_is_recognised_under_another_name() {

@@ -21,6 +21,7 @@ use warpkov::pomdp::simulate::{Options, Simulator};
 use warpkov::pomdp::solve::bounds::{blind, fib, mdp, qmdp};
 use warpkov::pomdp::solve::exact::incremental_pruning;
 use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions, Status};
+use warpkov::pomdp::solve::reduce::reduced;
 use warpkov::pomdp::solve::solve_with;
 use warpkov::pomdp::verify::verify;
 
@@ -218,10 +219,7 @@ fn is_attained(model: &Pomdp, solution: &Solution, episodes: u32, what: &str) {
     let found = verify(&maximized, &vectors, 1e-7, 300, &|| false).unwrap();
     assert!(found.supported == found.vectors, "{what}: {found:?}");
     let size = 1.0 + found.value.abs();
-    assert!(
-        found.value >= attained - 1e-9 * size && found.certified >= attained - 1e-3,
-        "{what}: {found:?}, {end:?}"
-    );
+    assert!(found.value >= attained - 1e-9 * size && found.certified >= attained - 1e-3, "{what}: {found:?}, {end:?}");
     assert!(found.attained <= other + 1e-6, "{what}: {found:?}, {end:?}");
     if episodes > 0 {
         let options = Options { episodes, ..Options::default() };
@@ -291,14 +289,80 @@ fn gaps_go_on_shrinking_with_little_discounting() {
     assert!(ends.windows(2).all(|pair| pair[1].upper < pair[0].upper), "{ends:?}");
 }
 
-/// Whenever a run is interrupted, in its first bounds or later, there is a policy, and what is said of it holds.
+/// What plans of the start need of vectors that were backed up one after the other is supported, and says the same at the start.
+#[test]
+fn reduced_sets_are_policies() {
+    let mut random = Random::new(41);
+    let mut counts = [0, 0];
+    for index in 0..40 {
+        let mut model = model(&mut random).to_maximize();
+        model.process.gamma = 1.0 - 0.1_f64.powf(2.0 * random.unit() + 0.2);
+        let (states, count) = (model.states(), model.observation_count as usize);
+        let rewards = model.expected_rewards();
+        let mut all = blind::blind(&model, &rewards, &Assembler::new(&model, &rewards), 1e-12, &mut || false);
+        let mut next: Vec<u32> = (0..all.len() as u32).flat_map(|vector| vec![vector; count]).collect();
+        let mut backend = PointBased::new(&model);
+        for _ in 0..30 {
+            let drawn = distributions(&mut random, 3, states);
+            let belief = |row| Belief { states: drawn.row(row).0.to_vec(), probs: drawn.row(row).1.to_vec() };
+            let beliefs = [belief(0), belief(1), belief(2), model.start.clone()];
+            let Ok(()) = backend.set_vectors(&all);
+            let Ok(backed) = backend.backup(&beliefs);
+            all.values.extend(backed.vectors.values);
+            all.actions.extend(backed.vectors.actions);
+            next.extend(backed.next);
+        }
+        let value = all.best(&model.start).unwrap().1;
+        let [few, many] = [false, true].map(|late| reduced(&model, &all, &next, all.len(), &mut || late));
+        for kept in [&few, &many] {
+            let found = verify(&model, kept, 1e-9, 200, &|| false).unwrap();
+            assert!(found.supported == kept.len() && found.value == value, "model {index}: {found:?}, {value}");
+        }
+        counts = [counts[0] + few.len(), counts[1] + many.len()];
+    }
+    assert!(3 * counts[0] < 2 * counts[1], "{counts:?}");
+}
+
+/// Once it is late there is the value of the next state at its best, whatever the state.
+#[test]
+fn qmdp_looks_at_the_clock() {
+    let states = 1 << 19;
+    let rows = |width: u64| Csr {
+        row_ptr: (0..=width).collect::<Vec<_>>().into(),
+        col: (0..width as u32).collect::<Vec<_>>().into(),
+        val: vec![1.0; width as usize].into(),
+    };
+    let process = Mdp {
+        states,
+        choices: Choices::Uniform(1),
+        gamma: 0.5,
+        transitions: rows(u64::from(states)),
+        ..Mdp::default()
+    };
+    let model = Pomdp { process, observation_count: 1, ..Pomdp::default() };
+    let values: Vec<f64> = (0..states).map(f64::from).collect();
+    let rewards = vec![1.0; states as usize];
+    let mut looks = 0;
+    let found = qmdp::qmdp(&model, &rewards, &values, &mut || {
+        looks += 1;
+        true
+    });
+    let last = 1.0 + 0.5 * values[states as usize - 1];
+    assert_eq!(
+        (looks, found[0], found[1], found[states as usize / 2], found.len()),
+        (1, 1.0, 1.5, last, states as usize)
+    );
+}
+
+/// Whenever a run is interrupted, in its first bounds or later, there is a policy, and what is said of it holds. It ends at once.
 #[test]
 fn interrupted_runs_have_policies() {
     let model = Maintenance { parts: 2, ..Maintenance::default() }.generate().unwrap();
     let known = *solve(&model, &options(1e-3, 60)).end();
     for looks in [0, 1, 2, 5, 20, 100, 400, 1600] {
-        let mut left = looks;
+        let (mut left, mut backups) = (looks, 0);
         let solution = solve_with(&model, &options(1e-3, 60), &mut |round| {
+            backups = round.backups;
             assert!(round.lower <= known.upper && round.upper >= known.lower, "{round:?}");
             if left == 0 {
                 return ControlFlow::Break(());
@@ -308,6 +372,7 @@ fn interrupted_runs_have_policies() {
         });
         let solution = solution.unwrap();
         assert_eq!(solution.status, Status::Interrupted);
+        assert!(solution.end().backups <= backups + 2, "{looks}: {backups}, {:?}", solution.end());
         assert!(solution.end().lower <= known.upper && solution.end().upper >= known.lower);
         is_attained(&model, &solution, 0, &format!("{looks} looks"));
     }

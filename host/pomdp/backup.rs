@@ -130,6 +130,13 @@ pub trait Trials: Backup {
     /// Those of the device.
     fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), Self::Error>;
 
+    /// Gives up what takes memory until no more than so many bytes are taken, as far as that goes: points of the upper bound that were
+    /// of no use for the longest time, and vectors as [`prune`](Self::prune) does.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), Self::Error>;
+
     /// |Γ|, without what is kept aside.
     fn count(&self) -> usize;
 

@@ -197,7 +197,8 @@ impl Game {
                 bounds.push((Place::State(state), slack.max(0.0), ROUNDING * room, pivot));
             }
         }
-        let least = bounds.iter().map(|(_, left, rounding, pivot)| (left + rounding) / pivot).fold(f64::INFINITY, f64::min);
+        let least =
+            bounds.iter().map(|(_, left, rounding, pivot)| (left + rounding) / pivot).fold(f64::INFINITY, f64::min);
         let first = bounds.iter().filter(|(_, left, _, pivot)| left / pivot <= least);
         first.max_by(|a, b| a.3.total_cmp(&b.3)).map(|bound| bound.0)
     }
@@ -307,37 +308,45 @@ impl Elimination {
     /// A⁻¹ b.
     fn solve(&self, right: &[f64]) -> Vec<f64> {
         let size = self.size;
-        self.refined(right, |row, column| row * size + column, |right| {
-            let mut x: Vec<f64> = self.order.iter().map(|&row| right[row]).collect();
-            for row in 0..size {
-                let sum: f64 = (0..row).map(|column| self.factors[row * size + column] * x[column]).sum();
-                x[row] -= sum;
-            }
-            for row in (0..size).rev() {
-                let sum: f64 = (row + 1..size).map(|column| self.factors[row * size + column] * x[column]).sum();
-                x[row] = (x[row] - sum) / self.factors[row * size + row];
-            }
-            x
-        })
+        self.refined(
+            right,
+            |row, column| row * size + column,
+            |right| {
+                let mut x: Vec<f64> = self.order.iter().map(|&row| right[row]).collect();
+                for row in 0..size {
+                    let sum: f64 = (0..row).map(|column| self.factors[row * size + column] * x[column]).sum();
+                    x[row] -= sum;
+                }
+                for row in (0..size).rev() {
+                    let sum: f64 = (row + 1..size).map(|column| self.factors[row * size + column] * x[column]).sum();
+                    x[row] = (x[row] - sum) / self.factors[row * size + row];
+                }
+                x
+            },
+        )
     }
 
     /// A⁻ᵀ b.
     fn solve_transposed(&self, right: &[f64]) -> Vec<f64> {
         let size = self.size;
-        self.refined(right, |row, column| column * size + row, |right| {
-            let mut x = right.to_vec();
-            for row in 0..size {
-                let sum: f64 = (0..row).map(|column| self.factors[column * size + row] * x[column]).sum();
-                x[row] = (x[row] - sum) / self.factors[row * size + row];
-            }
-            for row in (0..size).rev() {
-                let sum: f64 = (row + 1..size).map(|column| self.factors[column * size + row] * x[column]).sum();
-                x[row] -= sum;
-            }
-            let mut placed = vec![0.0; size];
-            self.order.iter().zip(&x).for_each(|(&row, &x)| placed[row] = x);
-            placed
-        })
+        self.refined(
+            right,
+            |row, column| column * size + row,
+            |right| {
+                let mut x = right.to_vec();
+                for row in 0..size {
+                    let sum: f64 = (0..row).map(|column| self.factors[column * size + row] * x[column]).sum();
+                    x[row] = (x[row] - sum) / self.factors[row * size + row];
+                }
+                for row in (0..size).rev() {
+                    let sum: f64 = (row + 1..size).map(|column| self.factors[column * size + row] * x[column]).sum();
+                    x[row] -= sum;
+                }
+                let mut placed = vec![0.0; size];
+                self.order.iter().zip(&x).for_each(|(&row, &x)| placed[row] = x);
+                placed
+            },
+        )
     }
 
     /// A solution, corrected twice by what it leaves.
@@ -467,7 +476,12 @@ mod tests {
                 let share = |place| found.iter().find(|found| found.0 == place).map_or(0.0, |found| found.1);
                 expected.iter().enumerate().all(|(place, expected)| (share(place) - expected).abs() < 1e-15)
             };
-            assert!(near(&game.mixture, &mixture) && near(&game.belief, &belief), "{:?} {:?}", game.mixture, game.belief);
+            assert!(
+                near(&game.mixture, &mixture) && near(&game.belief, &belief),
+                "{:?} {:?}",
+                game.mixture,
+                game.belief
+            );
         }
     }
 
@@ -491,10 +505,17 @@ mod tests {
                 };
                 let stretch = 10_f64.powf(-spread * random.unit());
                 let mut losses: Vec<f64> = (0..states).map(|_| scale * stretch * loss(&mut random)).collect();
-                if random.below(4) == 0 && let Some(other) = payoffs.last() {
+                if random.below(4) == 0
+                    && let Some(other) = payoffs.last()
+                {
                     // A strategy that is another one but for one state.
                     let state = random.below(states as u64) as usize;
-                    losses = other.iter().zip(&losses).enumerate().map(|(s, (a, b))| if s == state { *b } else { *a }).collect();
+                    losses = other
+                        .iter()
+                        .zip(&losses)
+                        .enumerate()
+                        .map(|(s, (a, b))| if s == state { *b } else { *a })
+                        .collect();
                 }
                 payoffs.push(losses);
             }
@@ -516,7 +537,9 @@ mod tests {
                 (0..count).map(|_| (0..states).map(|_| 1e-6 * (2.0 * random.unit() - 1.0)).collect()).collect();
             let expected = value(&payoffs);
             // States in which all are far better off, and strategies that are far worse.
-            payoffs.iter_mut().for_each(|losses| losses.extend([-1e9 * random.unit() - 1.0, -1e3 * random.unit() - 1.0]));
+            payoffs
+                .iter_mut()
+                .for_each(|losses| losses.extend([-1e9 * random.unit() - 1.0, -1e3 * random.unit() - 1.0]));
             payoffs.insert(1, (0..states + 2).map(|_| 1e7 * (1.0 + random.unit())).collect());
             let mut game = Game::default();
             payoffs.into_iter().for_each(|losses| game.push(losses));
@@ -533,8 +556,9 @@ mod tests {
         let mut random = Random(ChaCha8Rng::seed_from_u64(7));
         for index in 0..60 {
             let (states, count) = (2 + random.below(8) as usize, 30);
-            let payoffs: Vec<Vec<f64>> =
-                (0..count).map(|_| (0..states).map(|_| random.below(6) as f64 - 2.5 * random.unit()).collect()).collect();
+            let payoffs: Vec<Vec<f64>> = (0..count)
+                .map(|_| (0..states).map(|_| random.below(6) as f64 - 2.5 * random.unit()).collect())
+                .collect();
             let expected = value(&payoffs).to_f64().value();
             let reply = |belief: &[(usize, f64)]| {
                 let loss = |losses: &&Vec<f64>| belief.iter().map(|&(s, prob)| prob * losses[s]).sum::<f64>();
@@ -544,7 +568,10 @@ mod tests {
             assert!((found - expected).abs() < 2e-13, "game {index}: {found} {expected}");
             // Less than there is cannot be had.
             let found = least_loss(payoffs[0].clone(), expected - 1.0, 1e-3, 200, &|| false, reply);
-            assert!(found >= expected - 1e-13 && found <= expected + 2e-3 * found.abs(), "game {index}: {found} {expected}");
+            assert!(
+                found >= expected - 1e-13 && found <= expected + 2e-3 * found.abs(),
+                "game {index}: {found} {expected}"
+            );
             // Whether there is.
             let found = least_loss(payoffs[0].clone(), expected - 1e-9, 1.0, 200, &|| false, reply);
             assert!(found >= expected - 1e-13, "game {index}: {found} {expected}");

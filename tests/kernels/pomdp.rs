@@ -476,7 +476,8 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let model = random.pomdp(states, actions, observations, 3, 2);
         let rewards = model.expected_rewards();
         let seen = mdp::mdp(&model, &rewards, 1e-9, &mut || false)?;
-        let informed = fib::fib(&model, &rewards, qmdp::qmdp(&model, &rewards, &seen, &mut || false), 1e-3, &mut || false);
+        let informed =
+            fib::fib(&model, &rewards, qmdp::qmdp(&model, &rewards, &seen, &mut || false), 1e-3, &mut || false);
         let backups = Backups::<T, D>::new(device, &model, None, Limits::default())?;
         let mut tested = Walkers::new(device, &model, backups, &informed)?;
         tested.set_vectors(&AlphaVectors { actions: vec![0], ..random.vectors(1, states) })?;

@@ -13,8 +13,8 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 const SPACING: f64 = 1.05;
 
 /// The part of the time that may be spent after its end, and as many seconds at least.
-const AFTER: f64 = 0.02;
-const LEAST: f64 = 0.2;
+const AFTER: f64 = 0.03;
+const LEAST: f64 = 0.3;
 
 /// Where a run stands, in what is maximised.
 #[derive(Clone, Copy, Debug)]

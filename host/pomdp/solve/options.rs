@@ -113,8 +113,8 @@ pub struct Limits {
     pub target: Option<f64>,
     /// After this time, if it is given; the whole solve counts.
     pub time: Option<Duration>,
-    /// Bytes that beliefs and vectors may take: on the CPU what was not met for longest is given up before they take more, and the
-    /// run ends where that is not enough; on a device it ends. `None` is [`MEMORY`], or half of what is free on a GPU.
+    /// Bytes that beliefs and vectors may take: what was of no use for longest is given up before they take more, and the run ends
+    /// where that is not enough. `None` is [`MEMORY`], or half of what is free on a GPU.
     pub memory: Option<u64>,
     /// After this many expansions, if it is given.
     pub iterations: Option<u64>,

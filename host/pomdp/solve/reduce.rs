@@ -22,8 +22,8 @@ use crate::pomdp::model::Pomdp;
 /// Replies of a game at most.
 const ROUNDS: u32 = 64;
 
-/// Products of all games: some seconds of one core.
-const PRODUCTS: usize = 1 << 33;
+/// Products of all games: a few seconds of one core.
+const PRODUCTS: usize = 1 << 31;
 
 /// Those vectors of `all` that are needed; `next` is g(o) of vector i at i·|Ω| + o, and the first `active` are Γ. The model is one to
 /// be maximised. Once it is `late`, or that has taken long, whatever is gone on with stays.
@@ -41,6 +41,7 @@ pub fn reduced(
         all,
         faces: faces(model),
         vectors: Vectors::new(&AlphaVectors::new(all.states)),
+        corners: vec![f64::NEG_INFINITY; all.states as usize],
         stays: vec![false; all.len()],
         products: 0,
         late,
@@ -85,6 +86,8 @@ struct Kept<'a> {
     /// F(a, o) at a·|Ω| + o.
     faces: Vec<Vec<u32>>,
     vectors: Vectors,
+    /// V_K in each state.
+    corners: Vec<f64>,
     stays: Vec<bool>,
     products: usize,
     late: &'a mut dyn FnMut() -> bool,
@@ -96,7 +99,9 @@ impl Kept<'_> {
     fn add(&mut self, vector: usize) -> bool {
         let new = !std::mem::replace(&mut self.stays[vector], true);
         if new {
-            self.vectors.push(self.all.actions[vector], self.all.vector(vector));
+            let own = self.all.vector(vector);
+            self.vectors.push(self.all.actions[vector], own);
+            self.corners.iter_mut().zip(own).for_each(|(most, own)| *most = most.max(*own));
         }
         new
     }
@@ -107,18 +112,22 @@ impl Kept<'_> {
         if self.stays[vector] || face.is_empty() {
             return true;
         }
+        let own = self.all.vector(vector);
         self.no_time = self.no_time || self.products > PRODUCTS || (self.late)();
-        if self.no_time {
+        if self.no_time || face.iter().any(|&s| own[s as usize] > self.corners[s as usize]) {
             return false;
         }
-        let (own, vectors, products) = (self.all.vector(vector), &self.vectors, &mut self.products);
+        let (vectors, products) = (&self.vectors, &mut self.products);
         let mut losses = |belief: &Belief| {
             *products += vectors.alpha().len() * belief.states.len();
             let best = vectors.best_from(belief, 0).map_or(0, |best| best.0);
             let other = vectors.alpha().vector(best as usize);
-            face.iter().map(|&s| own[s as usize] - other[s as usize]).collect()
+            face.iter().map(|&s| own[s as usize] - other[s as usize]).collect::<Vec<f64>>()
         };
         let first = losses(&Belief::uniform(face.clone()));
+        if first.iter().sum::<f64>() > 0.0 {
+            return false;
+        }
         let least = least_loss(first, 0.0, 1.0, ROUNDS, &|| false, |belief| {
             let states = belief.iter().map(|(place, _)| face[*place]).collect();
             losses(&Belief { states, probs: belief.iter().map(|(_, prob)| *prob).collect() })

@@ -47,7 +47,7 @@ pub fn path(search: &mut Search, walk: &[u32], worth: f64) -> f64 {
     {
         for parent in search.graph.nodes[node as usize].parents.clone() {
             if left == 0 || step(search, &mut risen, parent) {
-                break;
+                return progress;
             }
             left -= 1;
         }

@@ -24,6 +24,10 @@ const FIRST: u32 = 16;
 /// The part of the memory that beliefs may take is one by this.
 const BELIEFS: u64 = 4;
 
+/// The part of the memory that may be taken before something is given up, and what is taken after that.
+const FULL: f64 = 0.9;
+const LEFT: f64 = 0.6;
+
 /// The longest walks, in parts of those after which little is left.
 const DEEPER: u32 = 4;
 
@@ -65,6 +69,7 @@ where
     let mut horizon = steps(search.model.gamma());
     let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
     let error = ROUGH * largest / (1.0 - search.model.gamma());
+    let part = |part: f64| (part * memory as f64) as u64;
     let mut standing = search.standing();
     let first = standing;
     while !search.clock.over(standing) {
@@ -83,8 +88,11 @@ where
             standing.backups += improved.beliefs as u64;
             search.clock.iterations += 1;
             // What is not needed on the way to b₀ may be all that is too much.
-            if backend.count() > most_vectors || first.bytes + backend.bytes() >= memory {
+            if backend.count() > most_vectors {
                 backend.prune(kept, most_vectors - most_vectors / 4, batch)?;
+            }
+            if first.bytes + backend.bytes() >= part(FULL) {
+                backend.shrink(kept, part(LEFT).saturating_sub(first.bytes), batch)?;
             }
             (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
             if batch > 0 && search.clock.over(standing) {

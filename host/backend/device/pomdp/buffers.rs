@@ -212,10 +212,10 @@ impl<T: Precise, D: Device> Vectors<T, D> {
     pub fn append(&mut self, device: &D, added: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
         let old = self.rows.count;
         if old + added > self.rows.capacity {
-            // Twice as much, so that vectors move seldom.
+            // More than are needed, so that vectors move seldom.
             let grown = Layout::empty(device)?;
             let before = std::mem::replace(&mut self.rows, grown);
-            self.rows.reserve(device, (old + added).max(2 * old), self.states as usize)?;
+            self.rows.reserve(device, (old + added).max(old + old / 4), self.states as usize)?;
             self.place(device, 0, old, &before.buffer)?;
         }
         self.place(device, old, added, source)?;
@@ -232,6 +232,10 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         unsafe {
             pick_vectors(device, shape, self.states, count, &device.upload(picked)?, &self.rows.buffer, &mut kept)?
         };
+        if count <= self.rows.capacity / 2 {
+            *self = Self::new(device, self.states)?;
+            self.rows.reserve(device, count, self.states as usize)?;
+        }
         self.clear();
         self.place(device, 0, count, &kept)?;
         self.rows.count = count;

@@ -118,7 +118,11 @@ impl<T: Precise, D: Device> Points<T, D> {
     }
 
     fn bytes(&self) -> usize {
-        self.state.len() * (4 + size_of::<T>()) + self.drop.len() * (4 + 4 + size_of::<T>() + 8 + 4)
+        Self::bytes_of(self.drop.len(), self.state.len())
+    }
+
+    fn bytes_of(points: usize, entries: usize) -> usize {
+        entries * (4 + size_of::<T>()) + points * (4 + 4 + size_of::<T>() + 8 + 4)
     }
 
     /// Adds points, for which there is room.
@@ -208,6 +212,26 @@ impl<T: Precise, D: Device> Upper<T, D> {
             rows.clamp(1, self.row.len() / self.states as usize) as u32,
             self.states.next_multiple_of(32).min(MOST_THREADS),
         )
+    }
+
+    /// Leaves points of half so many bytes, those that were of use last, if they take more.
+    pub fn shrink(&mut self, device: &D, bytes: usize) -> Result<(), D::Error> {
+        if self.bytes() <= bytes {
+            return Ok(());
+        }
+        let mut kept = self.points.some(device, |_, _| true)?;
+        kept.sort_by_key(|point| (Reverse(point.used), point.row));
+        let mut taken = 0;
+        kept.retain(|point| {
+            taken += Points::<T, D>::bytes_of(1, point.entries as usize);
+            taken <= bytes / 2
+        });
+        kept.sort_by_key(|point| point.row);
+        let entries = kept.iter().map(|point| point.entries as usize).sum();
+        let mut left = Points::new(device, self.states, kept.len(), entries)?;
+        left.place(device, self.points.rows(), &kept)?;
+        (self.points, self.pruned) = (left, kept.len());
+        Ok(())
     }
 
     /// How many beliefs of a batch can be looked at together.

@@ -20,6 +20,9 @@ use crate::pomdp::solve::support::Supports;
 /// Batches at most whose beliefs say which vectors are needed.
 const ASKED: usize = 16;
 
+/// The part of the memory that points of the upper bound may take where there is not enough.
+const POINTS: f64 = 0.25;
+
 /// Walks, and what they need of a model.
 pub struct Walkers<'d, T: Precise, D: Device> {
     backups: Backups<'d, T, D>,
@@ -395,12 +398,24 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         self.backups.pick(&picked)
     }
 
+    fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), D::Error> {
+        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS) as usize)?;
+        // What vectors go on with need not become less by as much as they do.
+        let mut most = self.count();
+        while self.bytes() > bytes && most > kept + 1 {
+            most = (most / 2).max(kept + 1);
+            self.prune(kept, most, batch)?;
+        }
+        Ok(())
+    }
+
     fn count(&self) -> usize {
         self.backups.vector_actions().len()
     }
 
     fn bytes(&self) -> u64 {
-        (self.backups.vector_bytes() + self.upper.bytes() + self.supports.bytes()) as u64 + self.belief_bytes()
+        let mirror = self.mirror.values.capacity() * size_of::<f64>();
+        (self.backups.vector_bytes() + self.upper.bytes() + self.supports.bytes() + mirror) as u64 + self.belief_bytes()
     }
 
     /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it
