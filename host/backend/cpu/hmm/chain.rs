@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::emissions::{Emitter, log_table};
+use super::limits::Limits;
 use super::product::{MaxPlus, Panels, SumProduct, stride};
 use super::reach::Reach;
 use super::wide::Exact;
@@ -23,6 +24,8 @@ pub struct Chain<T> {
     /// Whether there are ends.
     pub ends: bool,
     pub reach: Reach,
+    /// Whether π and A are so far above 0 that every predicted probability is certain.
+    pub firm: bool,
     pub emitter: Emitter<T>,
     /// Made when they are first needed.
     logs: OnceLock<LogChain<T>>,
@@ -53,6 +56,8 @@ impl<T: Precise> Chain<T> {
             ending: padded(model.end.as_ref().unwrap_or(&ones), T::from_f64, T::ZERO),
             ends: model.end.is_some(),
             reach: Reach::new(model),
+            // Rows of α sum to 1 at least, and are rounded.
+            firm: model.start.iter().chain(&model.transitions).all(|prob| *prob >= 2.0 * Limits::of::<T>().least),
             emitter: Emitter::new(model),
             logs: OnceLock::new(),
             model: model.clone(),

@@ -1,7 +1,8 @@
 //! bⱼ(o) of all states, for one observation after another.
 
+use super::exp::exp;
 use super::limits::Limits;
-use super::product::stride;
+use super::product::{LANES, Registers, by_lanes, fold, stride};
 use super::sweeps::LogProduct;
 use crate::backend::Precise;
 use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
@@ -10,13 +11,10 @@ use crate::hmm::sequences::Observations;
 /// ln √(2π).
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
-/// Above this, eˣ is a normal number.
-const NORMAL: f64 = -700.0;
-
 /// Probabilities or densities, scaled so that the largest of an observation is not far from 2ᵏ, k that of the [limits](super::limits).
 pub enum Emitter<T> {
-    /// A row for each symbol, scaled by a power of two, and the logarithm of its scale.
-    Table { probs: Vec<T>, scales: Vec<f64> },
+    /// A row for each symbol, scaled by a power of two, and the exponent of its scale.
+    Table { probs: Vec<T>, scales: Vec<i32> },
     /// Normal densities, scaled by the largest.
     Densities(Densities),
 }
@@ -28,7 +26,14 @@ pub struct Row<T> {
     row: Vec<T>,
 }
 
-/// What densities are scaled by.
+/// What a row was scaled by, beside 2ᵏ: 2ᵉ of a table, eˣ of densities.
+#[derive(Clone, Copy)]
+pub struct Scaled {
+    pub exponent: i32,
+    pub log: f64,
+}
+
+/// What densities are to be scaled by.
 pub enum Scale<'a, T> {
     /// The largest of those states for which this is not 0.
     Largest(&'a [T]),
@@ -48,11 +53,11 @@ impl<T: Precise> Emitter<T> {
             Emissions::Categorical { symbols, probs } => {
                 let (n, stride) = (model.start.len(), stride(model.start.len()));
                 let symbols = *symbols as usize;
-                let (mut table, mut scales) = (vec![T::ZERO; symbols * stride], vec![0.0; symbols]);
+                let (mut table, mut scales) = (vec![T::ZERO; symbols * stride], vec![0; symbols]);
                 for symbol in 0..symbols {
                     let prob = |state: usize| probs[state * symbols + symbol];
                     let exponent = exponent((0..n).map(prob).fold(0.0, f64::max));
-                    scales[symbol] = f64::from(exponent) * std::f64::consts::LN_2;
+                    scales[symbol] = exponent;
                     // In two steps, as 2^1074 is no number.
                     let half = exponent / 2;
                     let (first, second) = (power(-half), power(half - exponent));
@@ -69,50 +74,48 @@ impl<T: Precise> Emitter<T> {
         }
     }
 
-    /// The row of the observation at a place, and the logarithm of what it is scaled by, and by 2ᵏ.
+    /// The row of the observation at a place, of `stride` numbers, and what it is scaled by.
     #[inline(always)]
-    pub fn row<'r>(
+    pub fn row<'r, S: Registers>(
         &'r self,
         seen: &Observations,
         at: usize,
         scale: Scale<'_, T>,
+        stride: usize,
         scratch: &'r mut Row<T>,
-    ) -> (&'r [T], f64) {
-        let stride = scratch.row.len();
+    ) -> (&'r [T], Scaled) {
         match (self, seen) {
             (Self::Table { probs, scales }, Observations::Symbols(symbols)) => {
                 let symbol = symbols[at] as usize;
-                (&probs[symbol * stride..][..stride], scales[symbol])
+                (&probs[symbol * stride..][..stride], Scaled { exponent: scales[symbol], log: 0.0 })
             }
             (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
                 let d = *dimensions as usize;
                 densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
-                let shift = match scale {
-                    Scale::Known(shift) => shift,
+                let log = match scale {
+                    Scale::Known(log) => log,
                     Scale::Largest(needed) => {
-                        let logs = scratch.exact.iter().zip(needed);
-                        let most =
-                            logs.fold(
-                                f64::NEG_INFINITY,
-                                |most, (&log, &needed)| {
-                                    if needed > T::ZERO && log > most { log } else { most }
-                                },
-                            );
+                        let most = largest(&scratch.exact, needed);
                         if most > f64::NEG_INFINITY { most } else { 0.0 }
                     }
                 };
-                let Limits { bias, unit, .. } = Limits::of::<T>();
-                let bias = f64::from(bias) * std::f64::consts::LN_2;
-                for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
-                    // Those of states that are not reached may be any, but numbers.
-                    let log = (log - shift).min(0.0);
-                    // A sum with the bias has fewer digits, which it has where it has to.
-                    *target = T::from_f64(if log > NORMAL { log.exp() / unit } else { (log + bias).exp() });
+                for (row, exact) in
+                    scratch.row.as_chunks_mut::<LANES>().0.iter_mut().zip(scratch.exact.as_chunks::<LANES>().0)
+                {
+                    let exact = *exact;
+                    let mut all = [T::ZERO; LANES];
+                    for lane in 0..LANES {
+                        let exact = exact[lane] - log;
+                        // Those of states that are not reached may be any, but numbers.
+                        let exact = if exact < 0.0 { exact } else { 0.0 };
+                        all[lane] = T::from_f64(exp::<S>(exact, Limits::of::<T>().bias));
+                    }
+                    *row = all;
                 }
-                (&scratch.row, shift)
+                (&scratch.row[..stride], Scaled { exponent: 0, log })
             }
             // Models are checked against what was observed.
-            _ => (&scratch.row, 0.0),
+            _ => (&scratch.row[..stride], Scaled { exponent: 0, log: 0.0 }),
         }
     }
 
@@ -147,6 +150,19 @@ impl<T: Precise> Emitter<T> {
             _ => &scratch.row,
         }
     }
+}
+
+/// The largest of those for which `needed` is not 0.
+#[inline(always)]
+fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
+    let mut most = [f64::NEG_INFINITY; LANES];
+    for (logs, needed) in logs.as_chunks::<LANES>().0.iter().zip(needed.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let log = if needed[lane] > T::ZERO { logs[lane] } else { f64::NEG_INFINITY };
+            most[lane] = if log > most[lane] { log } else { most[lane] };
+        }
+    }
+    fold(most, f64::max)
 }
 
 /// ln bⱼ(o), a row for each symbol; empty where vectors are emitted.
@@ -211,14 +227,17 @@ impl Densities {
         for row in &self.factors {
             scaled.fill(0.0);
             for (column, factor) in row {
-                let (x, means) = (x[*column], &self.means[column * stride..][..stride]);
-                for ((y, factor), mean) in scaled.iter_mut().zip(factor).zip(means) {
-                    *y += factor * (x - mean);
+                let (x, means) = (x[*column], self.means[column * stride..].as_chunks::<LANES>().0);
+                let factors = factor.as_chunks::<LANES>().0.iter().zip(means);
+                for (y, (factor, mean)) in scaled.as_chunks_mut::<LANES>().0.iter_mut().zip(factors) {
+                    let (mut all, factor, mean) = (*y, *factor, *mean);
+                    for lane in 0..LANES {
+                        all[lane] += factor[lane] * (x - mean[lane]);
+                    }
+                    *y = all;
                 }
             }
-            for (log, y) in logs.iter_mut().zip(&*scaled) {
-                *log -= 0.5 * y * y;
-            }
+            by_lanes(logs, scaled, |log, y| log - 0.5 * y * y);
         }
         // ∞ − ∞ is of a density below all numbers.
         logs.iter_mut().for_each(|log| *log = if log.is_nan() { f64::NEG_INFINITY } else { *log });

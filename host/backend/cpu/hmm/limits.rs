@@ -29,8 +29,6 @@ use crate::backend::Precise;
 pub struct Limits {
     /// k.
     pub bias: i32,
-    /// 2⁻ᵏ.
-    pub unit: f64,
     /// Of the predicted probability of a state.
     pub least: f64,
     /// δ.
@@ -49,7 +47,6 @@ impl Limits {
         if T::WIDE {
             Self {
                 bias: 500,
-                unit: power(-500),
                 least: power(-900),
                 lost: power(-970),
                 negligible: power(-55),
@@ -59,7 +56,6 @@ impl Limits {
         } else {
             Self {
                 bias: 60,
-                unit: power(-60),
                 least: power(-70),
                 lost: power(-105),
                 negligible: power(-27),
@@ -76,6 +72,6 @@ impl Limits {
 }
 
 /// 2ᵉ of a normal number.
-const fn power(exponent: i64) -> f64 {
+pub const fn power(exponent: i64) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use self::chain::Chain;
 use self::statistics::Sums;
-use self::sweeps::LogProduct;
+use self::sweeps::{ForwardBackward, LogProduct, Show};
 use super::super::Precise;
 use crate::hmm::maximise::{Pseudocounts, Spread, maximise};
 use crate::hmm::model::Hmm;
@@ -19,7 +19,9 @@ use crate::hmm::sequences::Sequences;
 
 mod chain;
 mod emissions;
+mod exp;
 mod limits;
+mod paths;
 mod product;
 mod reach;
 mod statistics;
@@ -200,11 +202,9 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             let mut all = vec![0.0; self.sequences.steps() * n];
             let parts = self.split(&mut all, n);
             let of_group = |(group, mut targets): (&Group, Vec<&mut [f64]>)| {
-                let show = |slot: usize, t: usize, gamma: &[T]| {
-                    let target = &mut targets[slot][t * n..][..n];
-                    target.iter_mut().zip(gamma).for_each(|(target, gamma)| *target = gamma.to_f64());
-                };
-                sweeps::forward_backward(chain, seen, group, &vec![false; group.size()], bytes, None, show)
+                let excluded = vec![false; group.size()];
+                let show = Keeping { n, targets: &mut targets };
+                ForwardBackward { chain, seen, group, excluded: &excluded, bytes, pairs: None, show }.logs()
             };
             let logs = each(few, self.groups.iter().zip(parts).collect(), of_group);
             let uncertain = uncertain(&self.in_order(logs));
@@ -222,7 +222,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             let mut states = vec![NO_STATE; self.sequences.steps()];
             let parts = self.split(&mut states, 1);
             let of_group = |(group, mut paths): (&Group, Vec<&mut [u32]>)| -> Vec<f64> {
-                sweeps::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
+                paths::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
                 let scores = group.members.iter().zip(&paths);
                 scores.map(|(&member, path)| self.score(chain, member, path)).collect()
             };
@@ -292,6 +292,20 @@ impl<T: Precise> Recursions for Batch<'_, T> {
 
     fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {
         Ok(self.models.iter().map(|chain| chain.model.clone()).collect())
+    }
+}
+
+/// Keeps γ, `n` numbers for each step of a slot.
+struct Keeping<'a, 'w> {
+    n: usize,
+    targets: &'a mut [&'w mut [f64]],
+}
+
+impl<T: Precise> Show<T> for Keeping<'_, '_> {
+    #[inline(always)]
+    fn show(&mut self, slot: usize, t: usize, gamma: &[T]) {
+        let target = &mut self.targets[slot][t * self.n..][..self.n];
+        target.iter_mut().zip(gamma).for_each(|(target, gamma)| *target = gamma.to_f64());
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Reach {
     /// A set for each symbol: the states that emit it; `None` where all emit all.
     emitting: Option<Vec<u64>>,
     ending: Vec<u64>,
+    /// Whether nothing of all that but an end is 0.
+    everywhere: bool,
 }
 
 impl Reach {
@@ -33,8 +35,10 @@ impl Reach {
             }
             _ => None,
         };
+        let everywhere = emitting.is_none() && model.start.iter().chain(&model.transitions).all(|prob| *prob > 0.0);
         Self {
             words,
+            everywhere,
             start: set(&|state| model.start[state] > 0.0),
             next: (0..n).flat_map(|i| set(&|j| model.transitions[i * n + j] > 0.0)).collect(),
             emitting,
@@ -42,8 +46,8 @@ impl Reach {
         }
     }
 
-    fn set(&self, sets: &[u64], at: usize) -> Vec<u64> {
-        sets[at * self.words..][..self.words].to_vec()
+    fn set<'s>(&self, sets: &'s [u64], at: usize) -> &'s [u64] {
+        &sets[at * self.words..][..self.words]
     }
 }
 
@@ -54,6 +58,8 @@ pub struct Frontier<T> {
     alive: Vec<u64>,
     /// Before the next.
     predicted: Vec<u64>,
+    /// Where the next is made.
+    spare: Vec<u64>,
     /// What each state's predicted probability has to be to be [certain](super::sweeps): some number where it is predicted, else 0.
     pub needed: Vec<T>,
 }
@@ -61,8 +67,12 @@ pub struct Frontier<T> {
 impl<T: Precise> Frontier<T> {
     /// Before the first observation.
     pub fn new(reach: &Reach, n: usize, least: T) -> Self {
-        let mut frontier =
-            Self { alive: vec![0; reach.words], predicted: reach.start.clone(), needed: vec![T::ZERO; stride(n)] };
+        let mut frontier = Self {
+            alive: if reach.everywhere { reach.start.clone() } else { vec![0; reach.words] },
+            predicted: reach.start.clone(),
+            spare: vec![0; reach.words],
+            needed: vec![T::ZERO; stride(n)],
+        };
         frontier.need(least);
         frontier
     }
@@ -77,13 +87,16 @@ impl<T: Precise> Frontier<T> {
     /// Goes on behind an observation, which is this symbol, or a vector. Whether it is possible.
     #[inline(always)]
     pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, least: T) -> bool {
+        if reach.everywhere {
+            return true;
+        }
         let same = match (&reach.emitting, symbol) {
             (Some(emitting), Some(symbol)) => {
-                let emitting = &emitting[symbol as usize * reach.words..][..reach.words];
+                let emitting = reach.set(emitting, symbol as usize);
                 let mut alive = self.predicted.iter().zip(emitting).map(|(predicted, emitting)| predicted & emitting);
                 alive.by_ref().zip(&self.alive).all(|(new, old)| new == *old)
             }
-            _ => self.alive == self.predicted,
+            _ => self.alive.iter().zip(&self.predicted).all(|(alive, predicted)| alive == predicted),
         };
         // What follows from the same states is the same.
         if !same {
@@ -98,18 +111,17 @@ impl<T: Precise> Frontier<T> {
             let emitting = reach.set(emitting, symbol as usize);
             self.alive.iter_mut().zip(emitting).for_each(|(alive, emitting)| *alive &= emitting);
         }
-        let mut predicted = vec![0; reach.words];
+        self.spare.fill(0);
         for (at, &word) in self.alive.iter().enumerate() {
             let mut left = word;
             while left > 0 {
-                let state = at * BITS + left.trailing_zeros() as usize;
-                let next = &reach.next[state * reach.words..][..reach.words];
-                predicted.iter_mut().zip(next).for_each(|(set, next)| *set |= next);
+                let next = reach.set(&reach.next, at * BITS + left.trailing_zeros() as usize);
+                self.spare.iter_mut().zip(next).for_each(|(set, next)| *set |= next);
                 left &= left - 1;
             }
         }
-        if predicted != self.predicted {
-            self.predicted = predicted;
+        if self.spare != self.predicted {
+            std::mem::swap(&mut self.spare, &mut self.predicted);
             self.need(least);
         }
     }

@@ -5,7 +5,8 @@ use rayon::prelude::*;
 use super::Group;
 use super::chain::Chain;
 use super::emissions::Emitter;
-use super::sweeps::forward_backward;
+use super::product::by_lanes;
+use super::sweeps::{ForwardBackward, Show};
 use crate::backend::Precise;
 use crate::hmm::model::{Covariances, Emissions, Hmm};
 use crate::hmm::recursions::{Expected, Statistics};
@@ -32,8 +33,9 @@ pub enum Counts {
 }
 
 /// sums += x.
+#[inline(always)]
 pub fn add<T: Precise>(sums: &mut [f64], x: &[T]) {
-    sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.to_f64());
+    by_lanes(sums, x, |sum, x| sum + x.to_f64());
 }
 
 impl Counts {
@@ -126,6 +128,29 @@ impl Counts {
     }
 }
 
+/// Adds γ to sums.
+struct Counting<'a, T> {
+    chain: &'a Chain<T>,
+    seen: &'a Observations,
+    group: &'a Group,
+    start: &'a mut [f64],
+    end: &'a mut [f64],
+    counts: &'a mut Counts,
+}
+
+impl<T: Precise> Show<T> for Counting<'_, T> {
+    #[inline(always)]
+    fn show(&mut self, slot: usize, t: usize, gamma: &[T]) {
+        if t == 0 {
+            add(self.start, gamma);
+        }
+        if t + 1 == self.group.lengths[slot] {
+            add(self.end, gamma);
+        }
+        self.counts.add(self.chain, self.seen, self.group.places[slot] + t, gamma);
+    }
+}
+
 impl Sums {
     pub fn new<T: Precise>(chain: &Chain<T>) -> Self {
         let stride = chain.stride;
@@ -147,16 +172,8 @@ impl Sums {
         bytes: usize,
     ) -> Vec<f64> {
         let Self { pairs, counts, start, end } = self;
-        let show = |slot: usize, t: usize, gamma: &[T]| {
-            if t == 0 {
-                add(start, gamma);
-            }
-            if t + 1 == group.lengths[slot] {
-                add(end, gamma);
-            }
-            counts.add(chain, seen, group.places[slot] + t, gamma);
-        };
-        forward_backward(chain, seen, group, excluded, bytes, Some(pairs), show)
+        let show = Counting { chain, seen, group, start, end, counts };
+        ForwardBackward { chain, seen, group, excluded, bytes, pairs: Some(pairs), show }.logs()
     }
 
     /// What they take, about.

@@ -1,0 +1,202 @@
+//! Viterbi's algorithm: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ) − maxᵢ δₜ₋₁(i). The last term keeps numbers near 0, where they have
+//! more digits behind the point; it is that of the step before, which no step waits for.
+
+use super::Group;
+use super::chain::{Chain, LogChain};
+use super::emissions::Row;
+use super::product::{LANES, MaxPlus, Registers, Work, by_lanes, fold, product, widest};
+use super::sweeps::{Rows, Step, Trellis};
+use crate::backend::Precise;
+use crate::hmm::recursions::NO_STATE;
+use crate::hmm::sequences::Observations;
+use crate::interrupt;
+
+/// The most probable path of each sequence of the group, to its place in `paths`.
+pub fn viterbi<T: Precise>(
+    chain: &Chain<T>,
+    logs: &LogChain<T>,
+    seen: &Observations,
+    group: &Group,
+    bytes: usize,
+    paths: &mut [&mut [u32]],
+) {
+    widest(Viterbi { chain, logs, seen, group, bytes, paths });
+}
+
+struct Viterbi<'a, 'p, T> {
+    chain: &'a Chain<T>,
+    logs: &'a LogChain<T>,
+    seen: &'a Observations,
+    group: &'a Group,
+    bytes: usize,
+    paths: &'a mut [&'p mut [u32]],
+}
+
+impl<T: Precise> Work for Viterbi<'_, '_, T> {
+    const WIDE: bool = false;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Registers>(mut self) {
+        if self.chain.stride == LANES {
+            for slot in 0..self.group.size() {
+                self.by_pointers(slot);
+            }
+        } else {
+            self.by_rows::<S>();
+        }
+    }
+}
+
+impl<T: Precise> Viterbi<'_, '_, T> {
+    /// Keeps δ, and finds on the way back which state each maximum came from.
+    #[inline(always)]
+    fn by_rows<S: Registers>(self) {
+        let Self { chain, logs, seen, group, bytes, paths } = self;
+        let stride = chain.stride;
+        let mut trellis = Trellis::<T, ()>::new(group, stride, bytes);
+        let mut ascent = Ascent { chain, logs, seen, group, scratch: Row::new(stride) };
+        let stretches = trellis.stretches();
+        for stretch in (0..stretches).chain((0..stretches - 1).rev()) {
+            let done = trellis.kept.len();
+            trellis.fill::<S>(stride, stretch, &mut ascent);
+            if done + 1 < stretches {
+                continue;
+            }
+            for t in trellis.steps(stretch).rev() {
+                for (slot, delta) in trellis.rows(t..t + 1).chunks_exact(stride).enumerate() {
+                    let path = &mut *paths[slot];
+                    path[t] = match path.get(t + 1) {
+                        None => best(delta, &logs.ending),
+                        Some(&NO_STATE) => NO_STATE,
+                        Some(&next) => best(delta, &logs.columns[next as usize * stride..][..stride]),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Of at most [`LANES`] states: keeps where maxima came from, a byte for each state, in place of δ.
+    #[inline(always)]
+    fn by_pointers(&mut self, slot: usize) {
+        let Self { chain, logs, seen, group, bytes, .. } = *self;
+        let (place, path) = (group.places[slot], &mut *self.paths[slot]);
+        let steps = path.len();
+        let length = if steps.saturating_mul(size_of::<u64>()) <= bytes { steps } else { steps.isqrt() + 1 };
+        let stretches = steps.div_ceil(length);
+        let transitions = logs.forward.panel::<LANES>(0);
+        let (mut scratch, mut pointers) = (Row::new(LANES), vec![0_u64; length]);
+        // δ before each stretch.
+        let mut kept = vec![std::array::from_fn(|lane| logs.start[lane])];
+        for stretch in (0..stretches).chain((0..stretches - 1).rev()) {
+            let range = stretch * length..steps.min((stretch + 1) * length);
+            let mut delta = kept[stretch];
+            for (t, pointers) in range.clone().zip(&mut pointers) {
+                if interrupt::requested() {
+                    return;
+                }
+                let mut highest = T::ZERO;
+                if t > 0 {
+                    highest = top(&delta);
+                    (delta, *pointers) = ascend(&delta, transitions);
+                }
+                let emitted = chain.emitter.log_row(&logs.emitted, seen, place + t, &mut scratch);
+                for (x, emitted) in delta.iter_mut().zip(emitted) {
+                    *x += *emitted - highest;
+                }
+            }
+            if range.end < steps && kept.len() < stretches {
+                kept.push(delta);
+                continue;
+            }
+            if range.end == steps {
+                path[steps - 1] = best(&delta, &logs.ending);
+                if path[steps - 1] == NO_STATE {
+                    return path.fill(NO_STATE);
+                }
+            }
+            for (t, pointers) in range.zip(&pointers).rev().filter(|(t, _)| *t > 0) {
+                path[t - 1] = (pointers >> (8 * path[t])) as u32 & 0xff;
+            }
+        }
+    }
+}
+
+/// maxᵢ (xᵢ + Aᵢⱼ), and the first i where it is, in byte j.
+#[inline(always)]
+fn ascend<T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) -> ([T; LANES], u64) {
+    let mut most = [T::NEG_INFINITY; LANES];
+    for (x, row) in x.iter().zip(transitions) {
+        for lane in 0..LANES {
+            let term = *x + row[lane];
+            most[lane] = if term > most[lane] { term } else { most[lane] };
+        }
+    }
+    // Off the chain of steps, each of which waits for the one before.
+    let mut from = [0_u64; LANES];
+    for (i, (x, row)) in x.iter().zip(transitions).enumerate().rev() {
+        for lane in 0..LANES {
+            from[lane] = if *x + row[lane] == most[lane] { i as u64 } else { from[lane] };
+        }
+    }
+    (most, from.iter().enumerate().fold(0, |all, (lane, from)| all | from << (8 * lane)))
+}
+
+/// δₜ from δₜ₋₁.
+struct Ascent<'a, T> {
+    chain: &'a Chain<T>,
+    logs: &'a LogChain<T>,
+    seen: &'a Observations,
+    group: &'a Group,
+    scratch: Row<T>,
+}
+
+impl<T: Precise> Step<T, ()> for Ascent<'_, T> {
+    #[inline(always)]
+    fn step<S: Registers>(&mut self, rows: Rows<'_, T, ()>) {
+        let Self { chain, logs, seen, group, scratch } = self;
+        let Rows { t, stride, before, now, .. } = rows;
+        let active = group.active(t);
+        if t == 0 {
+            now.chunks_exact_mut(stride).take(active).for_each(|row| row.copy_from_slice(&logs.start));
+        } else {
+            product::<S, MaxPlus, T>(active, stride, before, &logs.forward, now);
+        }
+        for (slot, row) in now.chunks_exact_mut(stride).take(active).enumerate() {
+            let top = if t == 0 { T::ZERO } else { top(&before[slot * stride..][..stride]) };
+            let emitted = chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, scratch);
+            by_lanes(row, emitted, |x, emitted| x + (emitted - top));
+        }
+    }
+}
+
+/// The largest number; 0 where all are −∞.
+#[inline(always)]
+fn top<T: Precise>(x: &[T]) -> T {
+    let mut most = [T::NEG_INFINITY; LANES];
+    for x in x.as_chunks::<LANES>().0 {
+        for lane in 0..LANES {
+            most[lane] = if x[lane] > most[lane] { x[lane] } else { most[lane] };
+        }
+    }
+    let most = fold(most, |a, b| if b > a { b } else { a });
+    if most > T::NEG_INFINITY { most } else { T::ZERO }
+}
+
+/// The first i at which xᵢ + yᵢ is largest; [`NO_STATE`] where it is −∞.
+#[inline(always)]
+fn best<T: Precise>(x: &[T], y: &[T]) -> u32 {
+    let mut most = [T::NEG_INFINITY; LANES];
+    for (x, y) in x.as_chunks::<LANES>().0.iter().zip(y.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let sum = x[lane] + y[lane];
+            most[lane] = if sum > most[lane] { sum } else { most[lane] };
+        }
+    }
+    let most = fold(most, |a, b| if b > a { b } else { a });
+    if most > T::NEG_INFINITY {
+        x.iter().zip(y).position(|(&x, &y)| x + y == most).map_or(NO_STATE, |state| state as u32)
+    } else {
+        NO_STATE
+    }
+}
