@@ -487,6 +487,27 @@ fn devices_agree() {
 }
 
 #[test]
+fn json_says_what_takes_time() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "hmm generate random --states 3 --symbols 4 --out model.json");
+    run(folder.path(), "hmm sample model.json --sequences 5 --length 20 --out data.txt");
+    for (command, writes) in [
+        ("score model.json data.txt --out scores.csv", true),
+        ("decode model.json data.txt", false),
+        ("posterior model.json data.txt", false),
+        ("train model.json data.txt --iterations 200 --tolerance 1e-3 --quiet --out trained.json", true),
+    ] {
+        let begun = std::time::Instant::now();
+        let object = parsed(&run(folder.path(), &format!("hmm {command} --device cpu --json")));
+        let all = begun.elapsed().as_secs_f64();
+        let phase = |name: &str| object["phases"][name].as_f64().unwrap();
+        let [read, start, solve, write] = ["read", "start", "solve", "write"].map(phase);
+        assert!(read > 0.0 && start >= 0.0 && solve > 0.0 && (write > 1e-6 || !writes), "{command}: {object}");
+        assert!(read + start + solve + write <= all, "{command}: {object}, {all}");
+    }
+}
+
+#[test]
 fn a_cpu_is_measured() {
     let bench = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));

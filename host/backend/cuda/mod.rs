@@ -8,7 +8,7 @@ mod driver;
 mod error;
 mod module;
 
-pub use device::{DeviceInfo, Gpu, GpuBuffer, Moment, Pinned, Background};
+pub use device::{Background, DeviceInfo, Gpu, GpuBuffer, Moment, Pinned};
 pub use error::CudaError;
 pub(crate) use error::size;
 pub use module::{ASSEMBLER, Baseline, DEVICE_COMPILER, Entry, NO_PTX, baselines};

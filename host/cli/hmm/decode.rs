@@ -10,7 +10,7 @@ use warpkov::hmm::model::{Hmm, name};
 use warpkov::hmm::recursions::{NO_STATE, posterior_path};
 use warpkov::mdp::io::write_npy;
 
-use super::file::{Data, Given, Input, List, list, numbers, only, print_json};
+use super::file::{Data, Given, Input, List, Phases, Watch, list, numbers, only, print_json};
 use super::{Error, Outcome};
 use crate::cli::file::{extension, room, write_whole, writes};
 
@@ -66,7 +66,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     if arguments.states.is_some() && !bed {
         return Err(Error::Usage("--states chooses what is written with --out to a .bed file".to_owned()));
     }
+    let mut watch = Watch::start();
     let given = arguments.data.read(&arguments.input)?;
+    let read = watch.lap();
     let (model, sequences) = (&given.model, given.sequences());
     if bed && given.records.skipped {
         let message = "positions in a .bed file are those of the sequences: with --missing skip they are not known";
@@ -84,6 +86,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         room(path, sequences.steps() as u64 * least)?;
     }
     let place = arguments.data.place(&given)?;
+    let start = watch.lap();
     let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
     let precision = arguments.data.precision(&place, &given);
     let (states, scores) = match arguments.by {
@@ -93,6 +96,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         }
         By::Posterior => (posterior_path(&only(recursions.posteriors()?), model.states()), None),
     };
+    let solve = watch.lap();
     given.note_impossible(|sequence| states[sequences.range(sequence).start] != NO_STATE);
     match target {
         Some((path, "npy")) => write_whole(path, |out| write_npy(out, &states))?,
@@ -106,7 +110,10 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             };
             let paths: Value = (0..sequences.len()).map(path).collect();
             let scores = scores.map(|scores| numbers(&scores));
-            let mut object = json!({ "paths": paths, "scores": scores, "device": device, "precision": precision });
+            // --out, which is another phase, has no --json.
+            let phases = Phases { read, start, solve, write: 0.0 };
+            let mut object =
+                json!({ "paths": paths, "scores": scores, "device": device, "precision": precision, "phases": phases });
             given.describe(&mut object);
             print_json(&mut out, &object)?;
         }

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use serde_json::Value;
 use warpkov::backend::device::hmm::{Limits, Scan};
 use warpkov::hmm::dispatch::{Dynamic, Place, Precision};
@@ -165,6 +167,36 @@ impl Given {
         if !notes.is_empty() {
             object["notes"] = notes.clone().into();
         }
+    }
+}
+
+/// Where the time of a command goes, in seconds; phases are called as those of `mdp solve`.
+#[derive(Debug, Serialize)]
+pub struct Phases {
+    /// Reading and checking model and sequences.
+    pub read: f64,
+    /// Until the device can be used.
+    pub start: f64,
+    /// The recursions, and on a device bringing sequences and models there.
+    pub solve: f64,
+    /// Writing files.
+    pub write: f64,
+}
+
+/// Takes the time of one phase after the other.
+#[derive(Clone, Copy)]
+pub struct Watch(Instant);
+
+impl Watch {
+    /// Begins with the first.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Seconds since the last phase ended: ends a phase, and begins the next.
+    pub fn lap(&mut self) -> f64 {
+        let begun = std::mem::replace(&mut self.0, Instant::now());
+        (self.0 - begun).as_secs_f64()
     }
 }
 

@@ -10,7 +10,7 @@ use warpkov::hmm::model::name;
 use warpkov::hmm::plot::draw_posteriors;
 use warpkov::mdp::io::write_npy_rows;
 
-use super::file::{Data, Given, Input, numbers, only, print_json};
+use super::file::{Data, Given, Input, Phases, Watch, numbers, only, print_json};
 use super::{Error, Outcome};
 use crate::cli::file::{extension, plot_format, room, write_whole, writes};
 
@@ -52,7 +52,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         None => None,
     };
     let format = arguments.plot.as_deref().map(plot_format).transpose()?;
+    let mut watch = Watch::start();
     let given = arguments.data.read(&arguments.input)?;
+    let read = watch.lap();
     let (model, sequences) = (&given.model, given.sequences());
     if arguments.sequence > sequences.len() as u64 {
         let (found, count) = (arguments.sequence, sequences.len());
@@ -63,9 +65,11 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         room(path, sequences.steps() as u64 * model.start.len() as u64 * least)?;
     }
     let place = arguments.data.place(&given)?;
+    let start = watch.lap();
     let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
     let precision = arguments.data.precision(&place, &given);
     let posteriors = only(recursions.posteriors()?);
+    let solve = watch.lap();
     let n = model.start.len();
     given.note_impossible(|sequence| posteriors[sequences.range(sequence).start * n..][..n].iter().any(|p| *p > 0.0));
     match target {
@@ -81,13 +85,14 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         let picture = draw_posteriors(&title, model, &posteriors[range.start * n..range.end * n], first, format)?;
         write_whole(path, |out| out.write_all(&picture))?;
     }
+    let phases = Phases { read, start, solve, write: watch.lap() };
     if arguments.json {
         let rows = |sequence: usize| -> Value {
             let range = sequences.range(sequence);
             posteriors[range.start * n..range.end * n].chunks_exact(n).map(numbers).collect()
         };
         let all: Value = (0..sequences.len()).map(rows).collect();
-        let mut object = json!({ "posteriors": all, "device": device, "precision": precision });
+        let mut object = json!({ "posteriors": all, "device": device, "precision": precision, "phases": phases });
         given.describe(&mut object);
         print_json(&mut out, &object)?;
     } else if target.is_none() {

@@ -9,7 +9,7 @@ use warpkov::hmm::io::sequences::field;
 use warpkov::hmm::train::{aic, bic};
 use warpkov::mdp::io::write_npy;
 
-use super::file::{Data, Input, number, numbers, only, print_json};
+use super::file::{Data, Input, Phases, Watch, number, numbers, only, print_json};
 use super::{Error, Outcome};
 use crate::cli::file::{extension, write_whole, writes};
 
@@ -42,12 +42,16 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         }
         None => None,
     };
+    let mut watch = Watch::start();
     let given = arguments.data.read(&arguments.input)?;
+    let read = watch.lap();
     let (model, sequences) = (&given.model, given.sequences());
     let place = arguments.data.place(&given)?;
+    let start = watch.lap();
     let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
     let precision = arguments.data.precision(&place, &given);
     let logs = only(recursions.log_likelihoods()?);
+    let solve = watch.lap();
     if let Some((path, format)) = target {
         write_whole(path, |out| match format {
             "npy" => write_npy(out, &logs),
@@ -59,6 +63,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             }
         })?;
     }
+    let phases = Phases { read, start, solve, write: watch.lap() };
     let total: f64 = logs.iter().sum();
     let (aic, bic) = (aic(model, total), bic(model, sequences, total));
     let (count, steps) = (sequences.len(), sequences.steps());
@@ -67,7 +72,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     if arguments.json {
         let mut object = json!({
             "sequences": count, "observations": steps, "log_likelihood": number(total), "aic": number(aic),
-            "bic": number(bic), "device": device, "precision": precision, "log_likelihoods": numbers(&logs),
+            "bic": number(bic), "device": device, "precision": precision, "phases": phases, "log_likelihoods": numbers(&logs),
         });
         given.describe(&mut object);
         print_json(&mut out, &object)?;

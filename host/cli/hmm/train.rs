@@ -21,7 +21,7 @@ use warpkov::hmm::train::{
 use warpkov::mdp::{SolveError, plot};
 use warpkov::{interrupt, output};
 
-use super::file::{Data, Given, Input, numbers, output_format, print_json, write};
+use super::file::{Data, Given, Input, Phases, Watch, numbers, output_format, print_json, write};
 use super::{Error, Outcome};
 use crate::cli::file::{ModelFile, plot_format, room, write_whole};
 use crate::cli::number;
@@ -131,7 +131,9 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
         let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
         return Err(Error::Usage(message.to_owned()));
     }
+    let mut watch = Watch::start();
     let given = arguments.data.read(&arguments.input)?;
+    let read = watch.lap();
     let sequences = given.sequences();
     let model = with_covariances(given.model.clone(), arguments.covariances)?;
     if let Some(format) = format {
@@ -141,6 +143,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
         }
     }
     let place = arguments.data.place(&given)?;
+    let start = watch.lap();
     let precision = arguments.data.precision(&place, &given);
     let count = arguments.restarts as usize + 1;
     let (mut recursions, device) = (arguments.data.recursions(&place, &model, count, sequences)?, place.name());
@@ -155,7 +158,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let random = |stream: u32| restart(&model, sequences, arguments.seed, stream.into());
     let random: Vec<Hmm> = (0..arguments.restarts).map(random).collect();
     let models = std::iter::once(model).chain(random).collect();
-    let job = Job { arguments, given: &given, format, drawn, device, precision, begun: Instant::now() };
+    let job = Job { arguments, given: &given, format, drawn, device, precision, read, start, watch };
     let so_far = Mutex::new(None);
     handle_interrupts();
     let progress = Steps::new(arguments.iterations as usize + 1, arguments.quiet);
@@ -168,7 +171,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let trained = thread::scope(|scope| {
         // Dropped when training has ended.
         let (_training, ended) = mpsc::channel();
-        scope.spawn(|| watch(&job, &so_far, ended));
+        scope.spawn(|| end_in_time(&job, &so_far, ended));
         train(&mut *recursions, models, &options, &mut observe)
     });
     let trained = trained.map_err(|error| match error {
@@ -185,7 +188,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
 const GRACE: Duration = Duration::from_millis(250);
 
 /// Ends the process with the model of the last round where an E step goes on after Ctrl-C: a kernel cannot be left off in the midst.
-fn watch(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) {
+fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) {
     let mut asked = None;
     while ended.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
         if !interrupt::requested() || asked.get_or_insert_with(Instant::now).elapsed() < GRACE {
@@ -217,14 +220,18 @@ struct Job<'a> {
     drawn: Option<plot::Format>,
     device: String,
     precision: Precision,
-    begun: Instant,
+    /// Seconds of phases.
+    read: f64,
+    start: f64,
+    /// From the end of these on.
+    watch: Watch,
 }
 
 impl Job<'_> {
     /// Writes, prints.
     fn finish(&self, trained: &Trained, mut out: impl Write) -> Result<Outcome, Error> {
-        let &Self { arguments, given, format, drawn, ref device, precision, begun } = self;
-        let (seconds, sequences) = (begun.elapsed().as_secs_f64(), given.sequences());
+        let &Self { arguments, given, format, drawn, ref device, precision, read, start, mut watch } = self;
+        let (solve, sequences) = (watch.lap(), given.sequences());
         let streamed = arguments.out == Some(ModelFile::Standard);
         let best = trained.best();
         let (iterations, log) = (best.log_likelihoods.len() - 1, best.log_likelihood());
@@ -242,6 +249,7 @@ impl Job<'_> {
             }
             _ => Ok(()),
         };
+        let phases = Phases { read, start, solve, write: watch.lap() };
         let (aic, bic) = (aic(&best.model, log), bic(&best.model, sequences, log));
         let held = match iterations {
             0 => Held::default(),
@@ -272,7 +280,7 @@ impl Job<'_> {
                 "status": status, "iterations": iterations, "log_likelihood": log, "aic": aic, "bic": bic,
                 "log_likelihoods": numbers(&best.log_likelihoods), "best": trained.best, "models": trained.runs.len(),
                 "all": trained.runs.iter().map(|run| run.log_likelihood()).collect::<Vec<_>>(),
-                "seconds": seconds, "device": device, "precision": precision, "floor": arguments.floor, "floored": held,
+                "seconds": solve, "phases": phases, "device": device, "precision": precision, "floor": arguments.floor, "floored": held,
                 "fell": best.fell,
             });
             given.describe(&mut object);
@@ -287,7 +295,9 @@ impl Job<'_> {
             writeln!(report, "Status           {status} after {iterations} iterations{starts}")?;
             writeln!(report, "ln P(O)          {:.6} at first, {log:.6} at last", best.log_likelihoods[0])?;
             writeln!(report, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-            writeln!(report, "Time             {seconds:.3} s on {device}, {precision}")?;
+            let Phases { read, write, .. } = phases;
+            writeln!(report, "Time             {solve:.3} s on {device}, {precision}")?;
+            writeln!(report, "  files          {read:.3} s to read, {write:.3} s to write")?;
         }
         written?;
         drawn?;

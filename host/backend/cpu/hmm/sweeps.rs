@@ -507,8 +507,12 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
             }
         }
         let mut logs = forward.logs();
-        let last = |&length: &usize| {
-            Behind { shift: 0.0, unit: 1.0, inverse: 1.0, ratio: 1.0, tolerance: limits.tolerance(length) }
+        let last = |&length: &usize| Behind {
+            shift: 0.0,
+            unit: 1.0,
+            inverse: 1.0,
+            ratio: 1.0,
+            tolerance: limits.tolerance(length),
         };
         let mut behind: Vec<Behind> = group.lengths.iter().map(last).collect();
         let backward = chain.backward();
