@@ -489,8 +489,8 @@ fn devices_agree() {
 #[test]
 fn json_says_what_takes_time() {
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), "hmm generate random --states 3 --symbols 4 --out model.json");
-    run(folder.path(), "hmm sample model.json --sequences 5 --length 20 --out data.txt");
+    run(folder.path(), "generate random --states 3 --symbols 4 --out model.json");
+    run(folder.path(), "sample model.json --sequences 5 --length 20 --out data.txt");
     for (command, writes) in [
         ("score model.json data.txt --out scores.csv", true),
         ("decode model.json data.txt", false),
@@ -498,7 +498,7 @@ fn json_says_what_takes_time() {
         ("train model.json data.txt --iterations 200 --tolerance 1e-3 --quiet --out trained.json", true),
     ] {
         let begun = std::time::Instant::now();
-        let object = parsed(&run(folder.path(), &format!("hmm {command} --device cpu --json")));
+        let object = parsed(&run(folder.path(), &format!("{command} --device cpu --json")));
         let all = begun.elapsed().as_secs_f64();
         let phase = |name: &str| object["phases"][name].as_f64().unwrap();
         let [read, start, solve, write] = ["read", "start", "solve", "write"].map(phase);

@@ -156,13 +156,18 @@ impl<T: Precise> Panels<T> {
     /// The matrix of `n` rows with these entries, padded with the semiring's zero.
     pub fn new<Q: Semiring<T>>(n: usize, entry: impl Fn(usize, usize) -> T) -> Self {
         let width = if n <= LANES { LANES } else { WIDTH };
-        let (mut entries, mut bands) = (Vec::with_capacity(n * stride(n)), Vec::new());
-        for first in (0..n).step_by(width) {
+        let mut entries = vec![Q::ZERO; n.next_multiple_of(width) * n];
+        let mut bands = Vec::with_capacity(n.div_ceil(width));
+        for (panel, rows) in entries.chunks_exact_mut(width * n).enumerate() {
+            let columns = panel * width..n.min((panel + 1) * width);
             let mut band = 0..0;
-            for i in 0..n {
-                let row = (first..first + width).map(|j| if j < n { entry(i, j) } else { Q::ZERO });
-                entries.extend(row);
-                if entries[entries.len() - width..].iter().any(|x| *x != Q::ZERO) {
+            for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+                let mut some = false;
+                for (target, j) in row.iter_mut().zip(columns.clone()) {
+                    *target = entry(i, j);
+                    some |= *target != Q::ZERO;
+                }
+                if some {
                     band = if band.is_empty() { i..i + 1 } else { band.start..i + 1 };
                 }
             }

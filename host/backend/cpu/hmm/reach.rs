@@ -40,7 +40,8 @@ impl Reach {
             words,
             everywhere,
             start: set(&|state| model.start[state] > 0.0),
-            next: (0..n).flat_map(|i| set(&|j| model.transitions[i * n + j] > 0.0)).collect(),
+            // Not asked for where all are reached from everywhere.
+            next: (0..if everywhere { 0 } else { n }).flat_map(|i| set(&|j| model.row(i)[j] > 0.0)).collect(),
             emitting,
             ending: set(&|state| model.end.as_ref().is_none_or(|end| end[state] > 0.0)),
         }
