@@ -169,8 +169,7 @@ struct Course<T> {
     /// ln P(O) = ln `sum` + `exponent` ln 2 + `log`.
     exponent: i64,
     log: f64,
-    /// Bounds d of the absolute errors of u α, where they are followed.
-    doubts: Vec<T>,
+    /// Whether errors are followed.
     doubtful: bool,
     /// ln P(O) of a sequence that is taken no further: −∞, or NaN where it is uncertain. Its rows are 0 from there on.
     out: Option<f64>,
@@ -185,14 +184,15 @@ impl<T: Precise> Course<T> {
         at: usize,
         last: bool,
         row: &mut [T],
-        scratch: &mut Scratch<T>,
+        scratch: &mut Row<T>,
+        errors: Errors<'_, T>,
     ) -> Mark {
         let (chain, limits) = (given.chain, Limits::of::<T>());
         let scale = Scale::Largest(&self.frontier.needed[..row.len()]);
-        let (emitted, scaled) = chain.emitter.row::<S>(given.seen, at, scale, row.len(), &mut scratch.emitted);
+        let (emitted, scaled) = chain.emitter.row::<S>(given.seen, at, scale, row.len(), scratch);
         let unit = T::from_f64(self.unit);
         let enough = chain.firm || enough(row, unit, &self.frontier.needed);
-        let wrong = if enough { 0.0 } else { self.doubt::<S>(chain, row, emitted, &mut scratch.errors) };
+        let wrong = if enough { 0.0 } else { self.doubt(chain.n, row, emitted, errors.now, errors.predicted) };
         self.doubtful = !enough;
         let sum = weigh(row, unit, emitted).to_f64();
         let certain = wrong <= limits.negligible * sum && sum >= limits.least_sum && sum < f64::INFINITY;
@@ -208,10 +208,10 @@ impl<T: Precise> Course<T> {
             self.log += scaled.log;
             if !enough {
                 let (unit, lost) = (T::from_f64(unit), T::from_f64(limits.lost));
-                self.doubts.iter_mut().for_each(|doubt| *doubt = *doubt * unit + lost);
+                errors.now.iter_mut().for_each(|error| *error = *error * unit + lost);
             }
             if chain.ends && last {
-                self.end(chain, row);
+                self.end(chain, row, errors.now);
             }
         }
         if self.out.is_some() {
@@ -220,21 +220,19 @@ impl<T: Precise> Course<T> {
         Mark { shift: scaled.log, unit: self.unit }
     }
 
-    /// Follows the errors of a row p / u: (d A) ∘ b̃ of the states that are not right relatively become its doubts. The sum of that.
+    /// Follows the errors of a row p / u: those of the states that are not right relatively go on to `now`, times b̃. The sum of that.
     #[inline(always)]
-    fn doubt<S: Registers>(&mut self, chain: &Chain<T>, row: &[T], emitted: &[T], errors: &mut [T]) -> f64 {
+    fn doubt(&self, n: usize, row: &[T], emitted: &[T], now: &mut [T], predicted: &mut [T]) -> f64 {
         let limits = Limits::of::<T>();
-        if self.doubtful {
-            product::<S, SumProduct, T>(1, row.len(), &self.doubts, &chain.forward, errors);
-        } else {
-            errors.fill(T::ZERO);
+        if !self.doubtful {
+            predicted.fill(T::ZERO);
         }
-        let [unit, more, negligible] = [self.unit, limits.lost * chain.n as f64, limits.negligible].map(T::from_f64);
+        let [unit, more, negligible] = [self.unit, limits.lost * n as f64, limits.negligible].map(T::from_f64);
         let mut sums = [T::ZERO; LANES];
-        let states = self.doubts.as_chunks_mut::<LANES>().0.iter_mut().zip(row.as_chunks::<LANES>().0);
-        let factors = errors.as_chunks::<LANES>().0.iter().zip(emitted.as_chunks::<LANES>().0);
+        let states = now.as_chunks_mut::<LANES>().0.iter_mut().zip(row.as_chunks::<LANES>().0);
+        let factors = predicted.as_chunks::<LANES>().0.iter().zip(emitted.as_chunks::<LANES>().0);
         let needed = self.frontier.needed.as_chunks::<LANES>().0;
-        for (((doubts, row), (errors, emitted)), needed) in states.zip(factors).zip(needed) {
+        for (((now, row), (errors, emitted)), needed) in states.zip(factors).zip(needed) {
             let (mut wrong, row, errors, emitted, needed) = ([T::ZERO; LANES], *row, *errors, *emitted, *needed);
             for lane in 0..LANES {
                 let error = errors[lane] + more;
@@ -243,16 +241,16 @@ impl<T: Precise> Course<T> {
                 wrong[lane] = if right | (needed[lane] == T::ZERO) { T::ZERO } else { error * emitted[lane] };
                 sums[lane] += wrong[lane];
             }
-            *doubts = wrong;
+            *now = wrong;
         }
         fold(sums, |a, b| a + b).to_f64()
     }
 
     /// Takes the factor of the end.
-    fn end(&mut self, chain: &Chain<T>, row: &[T]) {
+    fn end(&mut self, chain: &Chain<T>, row: &[T], errors: &[T]) {
         let limits = Limits::of::<T>();
         self.sum = dot(row, &chain.ending).to_f64() * self.unit;
-        let wrong = if self.doubtful { dot(&self.doubts, &chain.ending).to_f64() } else { 0.0 };
+        let wrong = if self.doubtful { dot(errors, &chain.ending).to_f64() } else { 0.0 };
         let certain = self.sum >= limits.least && wrong <= limits.negligible * self.sum;
         self.out = (!certain).then_some(f64::NAN);
     }
@@ -262,16 +260,12 @@ impl<T: Precise> Course<T> {
     }
 }
 
-/// What a step works in.
-struct Scratch<T> {
-    emitted: Row<T>,
-    errors: Vec<T>,
-}
-
-impl<T: Precise> Scratch<T> {
-    fn new(stride: usize) -> Self {
-        Self { emitted: Row::new(stride), errors: vec![T::ZERO; stride] }
-    }
+/// Bounds of the absolute errors of a sequence that is in doubt.
+struct Errors<'r, T> {
+    /// d, of u α.
+    now: &'r mut [T],
+    /// d A, of p.
+    predicted: &'r mut [T],
 }
 
 /// What the forward recursion is over.
@@ -286,7 +280,10 @@ struct Given<'a, T> {
 struct Forward<'a, T> {
     given: Given<'a, T>,
     courses: Vec<Course<T>>,
-    scratch: Scratch<T>,
+    /// d and d A, a row for each sequence.
+    doubts: Vec<T>,
+    errors: Vec<T>,
+    scratch: Row<T>,
 }
 
 impl<'a, T: Precise> Forward<'a, T> {
@@ -299,12 +296,12 @@ impl<'a, T: Precise> Forward<'a, T> {
             sum: 1.0,
             exponent: 0,
             log: 0.0,
-            doubts: vec![T::ZERO; chain.stride],
             doubtful: false,
             out: None,
         };
         let courses = excluded.iter().map(|&out| Course { out: out.then_some(f64::NAN), ..course.clone() }).collect();
-        Self { given, courses, scratch: Scratch::new(chain.stride) }
+        let none = vec![T::ZERO; excluded.len() * chain.stride];
+        Self { given, courses, doubts: none.clone(), errors: none, scratch: Row::new(chain.stride) }
     }
 
     fn logs(&self) -> Vec<f64> {
@@ -320,7 +317,7 @@ impl<'a, T: Precise> Forward<'a, T> {
 impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
     #[inline(always)]
     fn step<S: Registers>(&mut self, rows: Rows<'_, T, Mark>) {
-        let Self { given, courses, scratch } = self;
+        let Self { given, courses, doubts, errors, scratch } = self;
         let Given { chain, group, .. } = *given;
         let Rows { t, stride, before, now, marks } = rows;
         let active = group.active(t);
@@ -329,13 +326,18 @@ impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
         } else {
             product::<S, SumProduct, T>(active, stride, before, &chain.forward, now);
         }
+        if courses[..active].iter().any(|course| course.doubtful) {
+            product::<S, SumProduct, T>(active, stride, doubts, &chain.forward, errors);
+        }
         for (slot, course) in courses[..active].iter_mut().enumerate() {
             let row = &mut now[slot * stride..][..stride];
             if course.out.is_some() {
                 row.fill(T::ZERO);
             } else {
                 let last = group.lengths[slot] == t + 1;
-                marks[slot] = course.go_on::<S>(given, group.places[slot] + t, last, row, scratch);
+                let now = &mut doubts[slot * stride..][..stride];
+                let errors = Errors { now, predicted: &mut errors[slot * stride..][..stride] };
+                marks[slot] = course.go_on::<S>(given, group.places[slot] + t, last, row, scratch, errors);
             }
         }
     }
@@ -499,7 +501,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let mut starts = Vec::with_capacity(stretches);
         for stretch in 0..stretches {
             if stretch + 1 < stretches {
-                starts.push(forward.courses.clone());
+                starts.push((forward.courses.clone(), forward.doubts.clone()));
             }
             trellis.fill::<S>(stride, stretch, &mut forward);
             if forward.all_out(size) {
@@ -522,7 +524,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let mut block = Block { rows: vec![T::ZERO; (BLOCK + size) * stride], start: BLOCK + size, end: 0 };
         for stretch in (0..stretches).rev() {
             if stretch + 1 < stretches {
-                forward.courses = starts.pop().unwrap_or_default();
+                (forward.courses, forward.doubts) = starts.pop().unwrap_or_default();
                 // Those that are out by now are out from the start.
                 let out = forward.courses.iter_mut().zip(&logs).filter(|(_, log)| !log.is_finite());
                 out.for_each(|(course, log)| course.out = Some(*log));
@@ -543,7 +545,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                             group.places[slot] + t + 1,
                             scale,
                             stride,
-                            &mut forward.scratch.emitted,
+                            &mut forward.scratch,
                         );
                         by_lanes(row, &beta[slot * stride..][..stride], |_, beta| beta * unit);
                         by_lanes(row, emitted, |row, emitted| row * emitted);
