@@ -313,14 +313,14 @@ fn reduced_sets_are_policies() {
             next.extend(backed.next);
         }
         let value = all.best(&model.start).unwrap().1;
-        let [few, many] = [false, true].map(|late| reduced(&model, &all, &next, all.len(), &mut || late));
+        let [few, many] = [false, true].map(|late| reduced(&model, &all, &next, 0, &mut || late));
         for kept in [&few, &many] {
             let found = verify(&model, kept, 1e-9, 200, &|| false).unwrap();
             assert!(found.supported == kept.len() && found.value == value, "model {index}: {found:?}, {value}");
         }
         counts = [counts[0] + few.len(), counts[1] + many.len()];
     }
-    assert!(3 * counts[0] < 2 * counts[1], "{counts:?}");
+    assert!(10 * counts[0] < 9 * counts[1], "{counts:?}");
 }
 
 /// Once it is late there is the value of the next state at its best, whatever the state.
