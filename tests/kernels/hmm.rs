@@ -530,9 +530,12 @@ fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     };
     let logs = on::<T, D>(device, std::slice::from_ref(&vectors), &values)?.remove(0).logs;
     close("ln P(O)", &logs[..1], &[-1_254.143_109_960_734], 1e-9, 0.0)?;
-    for n in [2, 12, 33, 130] {
+    for n in [2, 12, 33, 130, 300, 1030] {
+        if n > 130 && scale == 1 {
+            continue;
+        }
         let models: Vec<Hmm> = symbols.iter().map(|model| with_unreachable(model, n)).collect();
-        let few = n > 16 && scale == 1;
+        let few = n > 16 && scale == 1 || n > 1024;
         let (models, observed) = if few { (&models[..2], &observed[..2]) } else { (&models[..], &observed[..]) };
         agree_everywhere::<T, D>(device, scale, models, &Sequences::of_symbols(observed)?, "symbols")?;
         if !few {

@@ -27,7 +27,7 @@ impl Densities {
     /// Element k of x − μⱼ, x a row of what was observed.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn from_mean(self, model: usize, row: usize, j: usize, k: usize) -> f64 {
+    pub fn deviation(self, model: usize, row: usize, j: usize, k: usize) -> f64 {
         let d = self.dimensions;
         self.x.get(row * d + k) - self.mean.get((model * d + k) * self.stride + j)
     }
@@ -37,7 +37,7 @@ impl Densities {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn log(self, model: usize, row: usize, j: usize) -> f64 {
         let (n, d) = (self.stride, self.dimensions);
-        let from_mean = |k: usize| self.from_mean(model, row, j, k);
+        let from_mean = |k: usize| self.deviation(model, row, j, k);
         let mut square = 0.0;
         let mut k = 0;
         while k < d {

@@ -109,7 +109,7 @@ impl Number {
             math::fma(-e, LOW, math::fma(-e, HIGH, x))
         } else {
             // No digit is left behind the point.
-            math::fma(-e, core::f64::consts::LN_2, x).max(-1.0).min(1.0)
+            math::fma(-e, core::f64::consts::LN_2, x).clamp(-1.0, 1.0)
         };
         if size < f64::INFINITY { Self::normal(math::exp(rest), e) } else { Self::ZERO }
     }
@@ -267,8 +267,8 @@ impl Sparse {
 /// *Thread mapping*: a block for every `grid_dim_x`-th sequence of a model, the grid's y; a thread for every `block_dim_x`-th state.
 /// *Shared memory*: [`wide_shared`], dynamic, and 64 words. *Barriers*: one for each step and direction, one for each stretch, one for the
 /// moments of each step; in blocks of several warps two more for each step back. *Deterministic*: yes, and the bits of P(O) and γ of a
-/// sequence depend neither on others nor on stretches. *Safety*: blocks have [`threads`]; `symbol` has a row for each step of each sequence, and names rows of `table` or of
-/// `x`; indices are below `states`; `alpha`, `gamma` and `parts` have room for what is wanted.
+/// sequence depend neither on others nor on stretches. *Safety*: blocks have [`threads`]; `symbol` has a row for each step of each sequence,
+/// and names rows of `table` or of `x`; indices are below `states`; `alpha`, `gamma` and `parts` have room for what is wanted.
 #[kernel(WANTED = [0, 1, 2])]
 pub fn take_again<const WANTED: u32>(
     states: u32,
@@ -464,7 +464,7 @@ pub fn take_again<const WANTED: u32>(
                             let (f, j) = (l / n, l % n);
                             let g = shown.get(2 * j as u32);
                             if g > 0.0 {
-                                let from_mean = |k: usize| densities.from_mean(own, v as usize, j, k);
+                                let from_mean = |k: usize| densities.deviation(own, v as usize, j, k);
                                 add(of_emitted + l, moment(g, f, dimensions as usize, full, from_mean));
                             }
                             l += threads as usize;
