@@ -326,7 +326,7 @@ impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
         } else {
             product::<S, SumProduct, T>(active, stride, before, &chain.forward, now);
         }
-        if courses[..active].iter().any(|course| course.doubtful) {
+        if !chain.firm && courses[..active].iter().any(|course| course.doubtful) {
             product::<S, SumProduct, T>(active, stride, doubts, &chain.forward, errors);
         }
         for (slot, course) in courses[..active].iter_mut().enumerate() {
@@ -594,13 +594,13 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
                     (behind.shift, behind.unit) = (mark.shift, unit);
                     behind.inverse = inverse * mark.unit * power(exponent);
                 }
-                if let Some(pairs) = pairs.as_deref_mut() {
-                    if block.start < size || t == steps.start {
-                        let alpha = trellis.rows(t..block.end);
-                        accumulate(chain.n, stride, alpha, &block.rows[block.start * stride..], pairs);
-                        block.start = BLOCK + size;
-                        block.end = t;
-                    }
+                if let Some(pairs) = pairs.as_deref_mut()
+                    && (block.start < size || t == steps.start)
+                {
+                    let alpha = trellis.rows(t..block.end);
+                    accumulate(chain.n, stride, alpha, &block.rows[block.start * stride..], pairs);
+                    block.start = BLOCK + size;
+                    block.end = t;
                 }
             }
         }
