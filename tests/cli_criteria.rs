@@ -257,7 +257,7 @@ fn what_does_not_fit_together_is_refused() {
     let labels = "there is no label 'done', the model has ";
     let coin = ["mdp", "solve", "coin.drn", "--criterion", "reach", "--goal", "done"];
     let message = String::from_utf8(run(folder, &coin).stderr).unwrap();
-    assert!(message.contains(labels) && message.contains("agree, ") && message.contains("init"), "{message}");
+    assert!(message.contains(labels) && message.contains("'agree', ") && message.contains("'init'"), "{message}");
     let absent = ["mdp", "solve", "detour.json", "--criterion", "average", "--device", "cuda:4096"];
     assert_eq!(run(folder, &absent).status.code(), Some(3));
 }
