@@ -26,6 +26,8 @@ pub struct Chain<T> {
     pub reach: Reach,
     /// Whether π and A are so far above 0 that every predicted probability is certain.
     pub firm: bool,
+    /// Whether it is firm, and any sequence is possible.
+    pub open: bool,
     pub emitter: Emitter<T>,
     /// Made when they are first needed.
     logs: OnceLock<LogChain<T>>,
@@ -46,7 +48,9 @@ pub struct LogChain<T> {
 impl<T: Precise> Chain<T> {
     pub fn new(model: &Hmm) -> Self {
         let n = model.start.len();
-        let ones = vec![1.0; n];
+        let (ones, reach) = (vec![1.0; n], Reach::new(model));
+        // Rows of α sum to 1 at least, and are rounded.
+        let firm = model.start.iter().chain(&model.transitions).all(|prob| *prob >= 2.0 * Limits::of::<T>().least);
         Self {
             n,
             stride: stride(n),
@@ -55,9 +59,9 @@ impl<T: Precise> Chain<T> {
             backward: OnceLock::new(),
             ending: padded(model.end.as_ref().unwrap_or(&ones), T::from_f64, T::ZERO),
             ends: model.end.is_some(),
-            reach: Reach::new(model),
-            // Rows of α sum to 1 at least, and are rounded.
-            firm: model.start.iter().chain(&model.transitions).all(|prob| *prob >= 2.0 * Limits::of::<T>().least),
+            open: firm && reach.is_open(),
+            reach,
+            firm,
             emitter: Emitter::new(model),
             logs: OnceLock::new(),
             model: model.clone(),

@@ -2,7 +2,7 @@
 
 use super::exp::exp;
 use super::limits::Limits;
-use super::product::{LANES, Registers, by_lanes, fold, stride};
+use super::product::{LANES, Registers, by_lanes, fold, one_by_one, stride};
 use super::sweeps::LogProduct;
 use crate::backend::Precise;
 use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
@@ -230,6 +230,7 @@ impl Densities {
                 let (x, means) = (x[*column], self.means[column * stride..].as_chunks::<LANES>().0);
                 let factors = factor.as_chunks::<LANES>().0.iter().zip(means);
                 for (y, (factor, mean)) in scaled.as_chunks_mut::<LANES>().0.iter_mut().zip(factors) {
+                    one_by_one();
                     let (mut all, factor, mean) = (*y, *factor, *mean);
                     for lane in 0..LANES {
                         all[lane] += factor[lane] * (x - mean[lane]);

@@ -376,10 +376,17 @@ pub fn total<T: Precise>(terms: &[T]) -> T {
     fold(sums, |a, b| a + b)
 }
 
+/// Keeps LLVM from making vectors of what consecutive rounds of a loop do, which are gathered and scattered, where one round is a vector.
+#[inline(always)]
+pub fn one_by_one() {
+    black_box(());
+}
+
 /// xᵢ ← f(xᵢ, yᵢ). Of rows that LLVM cannot tell apart it makes vectors only where all is read before it is written.
 #[inline(always)]
 pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
     for (x, y) in x.as_chunks_mut::<LANES>().0.iter_mut().zip(y.as_chunks::<LANES>().0) {
+        one_by_one();
         let (mut all, y) = (*x, *y);
         for lane in 0..LANES {
             all[lane] = f(all[lane], y[lane]);

@@ -47,6 +47,11 @@ impl Reach {
         }
     }
 
+    /// Whether any sequence is possible: nothing is 0, but for ends of some states.
+    pub fn is_open(&self) -> bool {
+        self.everywhere && self.ending.iter().any(|&word| word > 0)
+    }
+
     fn set<'s>(&self, sets: &'s [u64], at: usize) -> &'s [u64] {
         &sets[at * self.words..][..self.words]
     }

@@ -178,7 +178,7 @@ struct Course<T> {
 impl<T: Precise> Course<T> {
     /// α from p / u, which is in the row, and the row's mark.
     #[inline(always)]
-    fn go_on<S: Registers>(
+    fn go_on<S: Registers, const OPEN: bool>(
         &mut self,
         given: &Given<'_, T>,
         at: usize,
@@ -191,13 +191,16 @@ impl<T: Precise> Course<T> {
         let scale = Scale::Largest(&self.frontier.needed[..row.len()]);
         let (emitted, scaled) = chain.emitter.row::<S>(given.seen, at, scale, row.len(), scratch);
         let unit = T::from_f64(self.unit);
-        let enough = chain.firm || enough(row, unit, &self.frontier.needed);
+        let enough = OPEN || chain.firm || enough(row, unit, &self.frontier.needed);
         let wrong = if enough { 0.0 } else { self.doubt(chain.n, row, emitted, errors.now, errors.predicted) };
         self.doubtful = !enough;
         let sum = weigh(row, unit, emitted).to_f64();
-        let certain = wrong <= limits.negligible * sum && sum >= limits.least_sum && sum < f64::INFINITY;
-        let possible = self.frontier.see(&chain.reach, given.seen.symbol(at), T::from_f64(limits.least));
-        if !possible || last && !self.frontier.ends(&chain.reach) {
+        let certain = within(sum, limits.least_sum) && (enough || wrong <= limits.negligible * sum);
+        let possible = OPEN || {
+            let some = self.frontier.see(&chain.reach, given.seen.symbol(at), T::from_f64(limits.least));
+            some && (!last || self.frontier.ends(&chain.reach))
+        };
+        if !possible {
             self.out = Some(f64::NEG_INFINITY);
         } else if !certain {
             self.out = Some(f64::NAN);
@@ -276,8 +279,8 @@ struct Given<'a, T> {
     group: &'a Group,
 }
 
-/// The forward recursion of all sequences of a group.
-struct Forward<'a, T> {
+/// The forward recursion of all sequences of a group; where `OPEN`, compiled for chains that are [open](Chain::open).
+struct Forward<'a, T, const OPEN: bool> {
     given: Given<'a, T>,
     courses: Vec<Course<T>>,
     /// d and d A, a row for each sequence.
@@ -286,7 +289,7 @@ struct Forward<'a, T> {
     scratch: Row<T>,
 }
 
-impl<'a, T: Precise> Forward<'a, T> {
+impl<'a, T: Precise, const OPEN: bool> Forward<'a, T, OPEN> {
     /// Before the first step.
     fn new(given: Given<'a, T>, excluded: &[bool]) -> Self {
         let chain = given.chain;
@@ -314,7 +317,7 @@ impl<'a, T: Precise> Forward<'a, T> {
     }
 }
 
-impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
+impl<T: Precise, const OPEN: bool> Step<T, Mark> for Forward<'_, T, OPEN> {
     #[inline(always)]
     fn step<S: Registers>(&mut self, rows: Rows<'_, T, Mark>) {
         let Self { given, courses, doubts, errors, scratch } = self;
@@ -326,7 +329,7 @@ impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
         } else {
             product::<S, SumProduct, T>(active, stride, before, &chain.forward, now);
         }
-        if !chain.firm && courses[..active].iter().any(|course| course.doubtful) {
+        if !OPEN && !chain.firm && courses[..active].iter().any(|course| course.doubtful) {
             product::<S, SumProduct, T>(active, stride, doubts, &chain.forward, errors);
         }
         for (slot, course) in courses[..active].iter_mut().enumerate() {
@@ -337,7 +340,7 @@ impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
                 let last = group.lengths[slot] == t + 1;
                 let now = &mut doubts[slot * stride..][..stride];
                 let errors = Errors { now, predicted: &mut errors[slot * stride..][..stride] };
-                marks[slot] = course.go_on::<S>(given, group.places[slot] + t, last, row, scratch, errors);
+                marks[slot] = course.go_on::<S, OPEN>(given, group.places[slot] + t, last, row, scratch, errors);
             }
         }
     }
@@ -348,6 +351,13 @@ impl<T: Precise> Step<T, Mark> for Forward<'_, T> {
 fn unit_of(x: f64) -> (f64, i64) {
     let exponent = x.to_bits() >> 52;
     (f64::from_bits((2 * 1023 - exponent) << 52), exponent as i64 - 1023)
+}
+
+/// Whether x is a number from `least` > 0 on: by its bits, which takes less time than to compare and to compare again.
+#[inline(always)]
+fn within(x: f64, least: f64) -> bool {
+    let least = least.to_bits();
+    x.to_bits().wrapping_sub(least) < f64::INFINITY.to_bits() - least
 }
 
 /// Whether all u x are at least what is needed.
@@ -405,18 +415,20 @@ impl<T: Precise> Work for Score<'_, T> {
     #[inline(always)]
     fn run<S: Registers>(self) -> Vec<f64> {
         // Once more with a length that is known when it is compiled.
-        match self.0.chain.stride {
-            LANES => self.by::<S>(LANES),
-            stride => self.by::<S>(stride),
+        match (self.0.chain.stride, self.0.chain.open) {
+            (LANES, true) => self.by::<S, true>(LANES),
+            (LANES, false) => self.by::<S, false>(LANES),
+            (stride, true) => self.by::<S, true>(stride),
+            (stride, false) => self.by::<S, false>(stride),
         }
     }
 }
 
 impl<T: Precise> Score<'_, T> {
     #[inline(always)]
-    fn by<S: Registers>(self, stride: usize) -> Vec<f64> {
+    fn by<S: Registers, const OPEN: bool>(self, stride: usize) -> Vec<f64> {
         let group = self.0.group;
-        let mut forward = Forward::new(self.0, &vec![false; group.size()]);
+        let mut forward = Forward::<T, OPEN>::new(self.0, &vec![false; group.size()]);
         let rows = group.size() * stride;
         let (mut before, mut now) = (vec![T::ZERO; rows], vec![T::ZERO; rows]);
         let mut marks = vec![Mark::default(); group.size()];
@@ -495,7 +507,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let (size, limits) = (group.size(), Limits::of::<T>());
         let mut trellis = Trellis::new(group, stride, bytes);
         let given = Given { chain, seen, group };
-        let mut forward = Forward::new(given, excluded);
+        let mut forward = Forward::<T, false>::new(given, excluded);
         let stretches = trellis.stretches();
         // As it is before each stretch but the last.
         let mut starts = Vec::with_capacity(stretches);
