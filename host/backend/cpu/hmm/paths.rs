@@ -4,7 +4,7 @@
 use super::Group;
 use super::chain::{Chain, LogChain};
 use super::emissions::Row;
-use super::product::{LANES, MaxPlus, Registers, Work, by_lanes, fold, product, widest};
+use super::product::{LANES, MaxPlus, Registers, Work, by_lanes, few, fold, product, widest};
 use super::sweeps::{Rows, Step, Trellis};
 use crate::backend::Precise;
 use crate::hmm::recursions::NO_STATE;
@@ -40,7 +40,7 @@ impl<T: Precise> Work for Viterbi<'_, '_, T> {
     fn run<S: Registers>(mut self) {
         if self.chain.stride == LANES {
             for slot in 0..self.group.size() {
-                self.by_pointers(slot);
+                self.by_pointers::<S>(slot);
             }
         } else {
             self.by_rows::<S>();
@@ -78,7 +78,7 @@ impl<T: Precise> Viterbi<'_, '_, T> {
 
     /// Of at most [`LANES`] states: keeps where maxima came from, a byte for each state, in place of δ.
     #[inline(always)]
-    fn by_pointers(&mut self, slot: usize) {
+    fn by_pointers<S: Registers>(&mut self, slot: usize) {
         let Self { chain, logs, seen, group, bytes, .. } = *self;
         let (place, path) = (group.places[slot], &mut *self.paths[slot]);
         let steps = path.len();
@@ -98,7 +98,7 @@ impl<T: Precise> Viterbi<'_, '_, T> {
                 let mut highest = T::ZERO;
                 if t > 0 {
                     highest = top(&delta);
-                    (delta, *pointers) = ascend(&delta, transitions);
+                    (delta, *pointers) = ascend::<S, T>(&delta, transitions);
                 }
                 let emitted = chain.emitter.log_row(&logs.emitted, seen, place + t, &mut scratch);
                 for (x, emitted) in delta.iter_mut().zip(emitted) {
@@ -124,14 +124,8 @@ impl<T: Precise> Viterbi<'_, '_, T> {
 
 /// maxᵢ (xᵢ + Aᵢⱼ), and the first i where it is, in byte j.
 #[inline(always)]
-fn ascend<T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) -> ([T; LANES], u64) {
-    let mut most = [T::NEG_INFINITY; LANES];
-    for (x, row) in x.iter().zip(transitions) {
-        for lane in 0..LANES {
-            let term = *x + row[lane];
-            most[lane] = if term > most[lane] { term } else { most[lane] };
-        }
-    }
+fn ascend<S: Registers, T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) -> ([T; LANES], u64) {
+    let most = few::<S, MaxPlus, T>(x, transitions);
     // Off the chain of steps, each of which waits for the one before.
     let mut from = [0_u64; LANES];
     for (i, (x, row)) in x.iter().zip(transitions).enumerate().rev() {

@@ -1,6 +1,6 @@
 //! Products of a few rows with a matrix, over (+, ·) and over (max, +), compiled for the widest registers there are.
 //!
-//! Every entry of a product is summed in ascending order of the inner index, whatever rows are multiplied beside it: a row's
+//! Every entry of a product is summed in one order, that of the inner index but for [few] states, whatever rows are multiplied beside it: a row's
 //! product has the same bits alone and among others. Rows of a panel of which all entries are the semiring's zero are left out, which changes no bit.
 
 use std::hint::black_box;
@@ -107,6 +107,9 @@ pub trait Semiring<T> {
 
     /// sum + x · a, rounded once where `FUSED`.
     fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T;
+
+    /// The sum of two.
+    fn join(a: T, b: T) -> T;
 }
 
 /// sum + x · a.
@@ -126,6 +129,11 @@ impl<T: Precise> Semiring<T> for SumProduct {
     fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T {
         if FUSED { x.fma(a, sum) } else { sum + x * a }
     }
+
+    #[inline(always)]
+    fn join(a: T, b: T) -> T {
+        a + b
+    }
 }
 
 /// (max, +).
@@ -140,6 +148,11 @@ impl<T: Precise> Semiring<T> for MaxPlus {
     fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T {
         let term = x + a;
         if term > sum { term } else { sum }
+    }
+
+    #[inline(always)]
+    fn join(a: T, b: T) -> T {
+        if b > a { b } else { a }
     }
 }
 
@@ -199,11 +212,31 @@ pub fn product<S: Registers, Q: Semiring<T>, T: Precise>(
 ) {
     if stride == LANES {
         for row in 0..rows {
-            tile::<S, Q, T, 1, 1, LANES>(row, 0, stride, x, matrix, y);
+            let place = row * LANES..(row + 1) * LANES;
+            y[place.clone()].copy_from_slice(&few::<S, Q, T>(&x[place], matrix.panel(0)));
         }
     } else {
         multiply::<Q, T>(rows, stride, x, matrix, y);
     }
+}
+
+/// x · A of at most [`LANES`] states. Terms of even and of odd index have a sum each: who waits for it waits half as long.
+#[inline(always)]
+pub fn few<S: Registers, Q: Semiring<T>, T: Precise>(x: &[T], rows: &[[T; LANES]]) -> [T; LANES] {
+    let (pairs, last) = rows.as_chunks::<2>();
+    let (mut even, mut odd) = ([Q::ZERO; LANES], [Q::ZERO; LANES]);
+    for (x, [first, second]) in x.as_chunks::<2>().0.iter().zip(pairs) {
+        for lane in 0..LANES {
+            even[lane] = sum::<S, Q, T>(even[lane], x[0], first[lane]);
+            odd[lane] = sum::<S, Q, T>(odd[lane], x[1], second[lane]);
+        }
+    }
+    if let [row] = last {
+        for lane in 0..LANES {
+            even[lane] = sum::<S, Q, T>(even[lane], x[rows.len() - 1], row[lane]);
+        }
+    }
+    std::array::from_fn(|lane| Q::join(even[lane], odd[lane]))
 }
 
 struct Multiply<'a, Q, T> {
