@@ -1,10 +1,10 @@
-//! Viterbi's algorithm: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ) − maxᵢ δₜ₋₁(i). The last term keeps numbers near 0, where they have
-//! more digits behind the point; it is that of the step before, which no step waits for.
+//! Viterbi's algorithm: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), less the largest of these: numbers near 0 have more digits behind the
+//! point, and sums of a few logarithms of powers of two are equal where they should be.
 
 use super::Group;
 use super::chain::{Chain, LogChain};
 use super::emissions::Row;
-use super::product::{LANES, MaxPlus, Registers, Work, by_lanes, few, fold, product, widest};
+use super::product::{LANES, MaxPlus, Registers, Work, few, fold, product, widest};
 use super::sweeps::{Rows, Step, Trellis};
 use crate::backend::Precise;
 use crate::hmm::recursions::NO_STATE;
@@ -95,15 +95,11 @@ impl<T: Precise> Viterbi<'_, '_, T> {
                 if interrupt::requested() {
                     return;
                 }
-                let mut highest = T::ZERO;
                 if t > 0 {
-                    highest = top(&delta);
                     (delta, *pointers) = ascend::<S, T>(&delta, transitions);
                 }
                 let emitted = chain.emitter.log_row(&logs.emitted, seen, place + t, &mut scratch);
-                for (x, emitted) in delta.iter_mut().zip(emitted) {
-                    *x += *emitted - highest;
-                }
+                lower(&mut delta, emitted);
             }
             if range.end < steps && kept.len() < stretches {
                 kept.push(delta);
@@ -157,24 +153,26 @@ impl<T: Precise> Step<T, ()> for Ascent<'_, T> {
             product::<S, MaxPlus, T>(active, stride, before, &logs.forward, now);
         }
         for (slot, row) in now.chunks_exact_mut(stride).take(active).enumerate() {
-            let top = if t == 0 { T::ZERO } else { top(&before[slot * stride..][..stride]) };
-            let emitted = chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, scratch);
-            by_lanes(row, emitted, |x, emitted| x + (emitted - top));
+            lower(row, chain.emitter.log_row(&logs.emitted, seen, group.places[slot] + t, scratch));
         }
     }
 }
 
-/// The largest number; 0 where all are −∞.
+/// x ← x + y − max(x + y), unless all are −∞.
 #[inline(always)]
-fn top<T: Precise>(x: &[T]) -> T {
+fn lower<T: Precise>(x: &mut [T], y: &[T]) {
     let mut most = [T::NEG_INFINITY; LANES];
-    for x in x.as_chunks::<LANES>().0 {
+    for (x, y) in x.as_chunks_mut::<LANES>().0.iter_mut().zip(y.as_chunks::<LANES>().0) {
+        let (mut all, y) = (*x, *y);
         for lane in 0..LANES {
-            most[lane] = if x[lane] > most[lane] { x[lane] } else { most[lane] };
+            all[lane] += y[lane];
+            most[lane] = if all[lane] > most[lane] { all[lane] } else { most[lane] };
         }
+        *x = all;
     }
     let most = fold(most, |a, b| if b > a { b } else { a });
-    if most > T::NEG_INFINITY { most } else { T::ZERO }
+    let most = if most > T::NEG_INFINITY { most } else { T::ZERO };
+    x.as_chunks_mut::<LANES>().0.iter_mut().for_each(|x| *x = x.map(|x| x - most));
 }
 
 /// The first i at which xᵢ + yᵢ is largest; [`NO_STATE`] where it is −∞.
