@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use warpkov::mdp::options::DeviceChoice;
 use warpkov::pomdp::generate::{Olfactory, Tiger};
 use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions};
+use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions, Status};
 use warpkov::pomdp::solve::solve_with;
 
 fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
@@ -92,5 +92,13 @@ fn bounds_agree_and_runs_repeat() {
         assert!(end.lower >= 0.9 * known.lower, "{end:?} {known:?}");
         // Of 0.74, which the fast informed bound says, half of the way to 0.55.
         assert!(first.rounds[0].upper >= 0.73 && end.upper <= 0.65, "{end:?}");
+        // Where memory is short, points and vectors are given up, and the run goes on.
+        let limits = Limits { memory: Some(300_000), ..options.limits };
+        let short = solve(&model, &SolveOptions { limits, ..options });
+        assert_eq!(short.status, Status::Iterations);
+        assert!(short.vectors.len() < first.vectors.len(), "{} {}", short.vectors.len(), first.vectors.len());
+        let end = short.end();
+        assert!(end.lower <= known.upper && end.upper >= known.lower, "{end:?} {known:?}");
+        assert!(end.lower >= 0.9 * first.end().lower, "{end:?} {:?}", first.end());
     }
 }
