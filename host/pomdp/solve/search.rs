@@ -595,10 +595,13 @@ impl<'m, 'o> Search<'m, 'o> {
         if self.sawtooth.bytes() > limit(POINTS) {
             self.sawtooth.shrink(limit(POINTS / 2.0));
         }
-        let vectors = self.vectors.needed() + self.supports.bytes();
-        if vectors > limit(VECTORS) {
-            let part = VECTORS / 2.0 * memory / vectors as f64;
-            self.prune_to(((self.alpha().len() as f64 * part) as usize).max(self.kept + self.starts.len()));
+        // Half of them at a time, as what they go on with need not become less by as much.
+        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS) {
+            let count = self.alpha().len();
+            self.prune_to((count / 2).max(self.kept + self.starts.len()));
+            if self.alpha().len() == count {
+                break;
+            }
         }
         let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
         self.points = self.graph.shrink(self.starts.len(), &self.points, limit(LEFT).saturating_sub(taken));
