@@ -9,6 +9,6 @@ mod progress;
 fn main() -> ExitCode {
     match cli::run() {
         Ok(outcome) => outcome.into(),
-        Err(error) => error.report(),
+        Err(error) => error.report().into(),
     }
 }

@@ -86,18 +86,24 @@ fn methods_on_devices_stop() {
     ends_soon("24", &options.each_ref().map(|options| &options[..]));
 }
 
+/// A random model and one sequence of it, and where the trained model is to be.
+fn to_be_trained(folder: &Path, states: &str, symbols: &str, length: &str) -> [String; 3] {
+    let target = |name: &str| folder.join(name).display().to_string();
+    let [chain, sequence, trained] = ["chain.json", "symbols.txt", "trained.json"].map(target);
+    for arguments in [
+        &["hmm", "generate", "random", "--states", states, "--symbols", symbols, "--out", &chain][..],
+        &["hmm", "sample", &chain, "--sequences", "1", "--length", length, "--out", &sequence],
+    ] {
+        assert!(warpkov(arguments).output().unwrap().status.success());
+    }
+    [chain, sequence, trained]
+}
+
 /// An E step is left off in the midst: the model is that of the last M step.
 #[test]
 fn training_stops() {
     let folder = tempfile::tempdir().unwrap();
-    let target = |name: &str| folder.path().join(name).display().to_string();
-    let [chain, symbols, trained] = ["chain.json", "symbols.txt", "trained.json"].map(target);
-    for arguments in [
-        &["hmm", "generate", "random", "--states", "64", "--symbols", "16", "--out", &chain][..],
-        &["hmm", "sample", &chain, "--sequences", "1", "--length", "400000", "--out", &symbols],
-    ] {
-        assert!(warpkov(arguments).output().unwrap().status.success());
-    }
+    let [chain, symbols, trained] = to_be_trained(folder.path(), "64", "16", "400000");
     let arguments = ["hmm", "train", &chain, &symbols, "--device", "cpu", "--tolerance", "0", "--restarts", "8"];
     let output = interrupted(&[&arguments[..], &["--iterations", "100000", "--out", &trained]].concat());
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
@@ -107,14 +113,7 @@ fn training_stops() {
 #[test]
 fn training_on_a_device_stops() {
     let folder = tempfile::tempdir().unwrap();
-    let target = |name: &str| folder.path().join(name).display().to_string();
-    let [chain, symbols, trained] = ["chain.json", "symbols.txt", "trained.json"].map(target);
-    for arguments in [
-        &["hmm", "generate", "random", "--states", "8", "--symbols", "4", "--out", &chain][..],
-        &["hmm", "sample", &chain, "--sequences", "1", "--length", "1000000", "--out", &symbols],
-    ] {
-        assert!(warpkov(arguments).output().unwrap().status.success());
-    }
+    let [chain, symbols, trained] = to_be_trained(folder.path(), "8", "4", "1000000");
     let arguments = ["hmm", "train", &chain, &symbols, "--device", "emulated", "--scan", "never", "--out", &trained];
     let output = interrupted(&arguments);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -187,20 +187,20 @@ impl From<warpkov::pomdp::solve::Error> for Error {
 
 impl Error {
     /// Prints the error and what caused it, and gives the exit code.
-    pub fn report(&self) -> ExitCode {
+    pub fn report(&self) -> u8 {
         match self {
             // Whoever read the output has read enough.
-            Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return 0,
             _ => eprintln!("error: {}", self.message()),
         }
-        ExitCode::from(match self {
+        match self {
             Self::Solve(mdp::SolveError::Interrupted) => 130,
             Self::Solve(mdp::SolveError::Device(_)) | Self::Generate(mdp::generate::Error::Memory { .. }) => 3,
             // Nothing is wrong with what was asked for.
             Self::Solve(mdp::SolveError::Hmm(_)) => 1,
             error if lacks_memory(error) => 3,
             _ => 2,
-        })
+        }
     }
 }
 

@@ -423,12 +423,11 @@ impl Mdp {
         let view = self.view();
         let expected = |row: usize| {
             // From +0, where an empty f64 sum would be −0.
-            let expected = match view.rewards.row(row).0 {
-                [] => 0.0,
-                _ => {
-                    let (_, probs) = view.transitions.row(row);
-                    view.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward)
-                }
+            let expected = if view.rewards_transitions(row) {
+                let (_, probs) = view.transitions.row(row);
+                view.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward)
+            } else {
+                0.0
             };
             expected + view.action_reward(row)
         };

@@ -53,12 +53,10 @@ enum Place {
 impl Game {
     /// Adds a strategy with these losses, finite, one for each state.
     pub fn push(&mut self, losses: Vec<f64>) {
-        if self.payoffs.is_empty() {
-            self.payoffs.push(losses);
+        self.payoffs.push(losses);
+        if self.payoffs.len() == 1 {
             (self.states, self.strategies) = self.first();
             (self.mixture, self.belief) = (vec![(0, 1.0)], vec![(self.states[0], 1.0)]);
-        } else {
-            self.payoffs.push(losses);
         }
     }
 

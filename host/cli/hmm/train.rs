@@ -202,10 +202,7 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
         };
         process::exit(match finished {
             Ok(_) => 130,
-            Err(error) => {
-                error.report();
-                if matches!(error, Error::Solve(SolveError::Interrupted)) { 130 } else { 2 }
-            }
+            Err(error) => error.report().into(),
         });
     }
 }

@@ -36,7 +36,7 @@ fn fma<S: Registers>(x: f64, y: f64, z: f64) -> f64 {
     sum::<S, SumProduct, f64>(z, x, y)
 }
 
-/// 2ᵏ eˣ, off by less than one unit in the last place where it is a normal number: x ≤ 0 or none, −∞ included, and 0 ≤ k ≤ 500.
+/// 2ᵏ eˣ, off by less than two units in the last place where it is a normal number: x ≤ 0 or none, −∞ included, and 0 ≤ k ≤ 500.
 ///
 /// eˣ = 2ⁿ eʳ with n the whole number next to x / ln 2, and eʳ by its series. There are no branches, hence as many side by side as
 /// registers hold.

@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::emissions::Densities;
+use super::limits::power;
 use super::product::{Panels, SumProduct, multiply, stride};
 use super::{FEW, each};
 use crate::hmm::model::{Covariances, Emissions, Hmm};
@@ -42,11 +43,6 @@ const SUMS: usize = 1 << 30;
 
 /// Exponents from which on mantissas mean nothing.
 const DIGITS: f64 = power(40);
-
-/// 2ᵉ of a normal number.
-const fn power(exponent: i64) -> f64 {
-    f64::from_bits(((exponent + 1023) as u64) << 52)
-}
 
 /// 2ᵏ of a whole k below 1024; 0 of one below −1022.
 #[inline(always)]
