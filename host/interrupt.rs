@@ -6,8 +6,12 @@
 //! them then asks its observer, which is expected to break.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// How long after a request loops have to come to their next step, before what they are in is given up.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Asks all solvers of this process to stop soon. Returns whether that had been asked for before.
 ///
@@ -27,4 +31,17 @@ pub fn requested() -> bool {
 /// the command `warpkov` ends.
 pub fn clear() {
     REQUESTED.store(false, Ordering::Relaxed);
+}
+
+/// Says, when asked again and again, whether a request stands for so long that a single step must take long: then work in
+/// hand is to be given up where it can be.
+pub fn overdue() -> impl FnMut() -> bool + Send + 'static {
+    let mut since = None;
+    move || {
+        if !requested() {
+            since = None;
+            return false;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+    }
 }

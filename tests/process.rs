@@ -86,6 +86,38 @@ fn methods_on_devices_stop() {
     ends_soon("24", &options.each_ref().map(|options| &options[..]));
 }
 
+/// One launch of the emulator takes longer than anybody waits: it is given up.
+#[test]
+fn emulated_launches_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let [hallway, policy] = ["hallway2.pomdp", "hallway2.policy"].map(target);
+    assert!(warpkov(&["pomdp", "generate", "hallway2", "--out", &hallway]).output().unwrap().status.success());
+    let solve = ["pomdp", "solve", &hallway, "--device", "emulated", "--json", "--beliefs", "20000", "--out", &policy];
+    for options in [&[][..], &["--backups", "full"], &["--expansion", "hsvi", "--trials", "400"]] {
+        let output = interrupted(&[&solve, options].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{options:?}: {errors}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["stopped_by"], "interrupted", "{options:?}");
+        let [lower, upper] = ["lower", "upper"].map(|bound| report[bound].as_f64().unwrap());
+        assert!(lower <= upper, "{options:?}: {lower} {upper}");
+        // What is there is a policy, which earns what is said of it.
+        let bound = warpkov(&["pomdp", "bound", &hallway, "--policy", &policy, "--json"]).output().unwrap();
+        let bound: serde_json::Value = serde_json::from_slice(&bound.stdout).unwrap();
+        assert!(bound["certified"].as_f64().unwrap() >= lower - 1e-9, "{options:?}: {bound} {lower}");
+    }
+    let limited = warpkov(&[&solve[..], &["--time", "1"]].concat()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&limited.stdout).unwrap();
+    assert_eq!((limited.status.code(), &report["stopped_by"]), (Some(1), &"time".into()));
+
+    let grid = slow_grid(folder.path(), "700");
+    let output = interrupted(&["mdp", "solve", &grid, "--device", "emulated", "--method", "plain", "--json"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{errors}");
+    assert!(errors.contains("interrupted before there was a result"), "{errors}");
+}
+
 /// A random model and one sequence of it, and where the trained model is to be.
 fn to_be_trained(folder: &Path, states: &str, symbols: &str, length: &str) -> [String; 3] {
     let target = |name: &str| folder.join(name).display().to_string();

@@ -13,3 +13,12 @@ mod palette;
 mod precision;
 
 pub use precision::Precise;
+use warpkov_kernels::emulator::Emulator;
+
+use crate::interrupt;
+
+/// The emulator as solvers use it: a launch that goes on for long after a [request to stop](interrupt) is given up.
+#[must_use]
+pub fn emulator() -> Emulator {
+    Emulator::default().until(interrupt::overdue())
+}

@@ -13,7 +13,7 @@ use super::recursions::{Decoded, Expected, Recursions};
 use super::sequences::Sequences;
 use crate::backend::cuda::Gpu;
 use crate::backend::device::hmm::{Batch, Limits};
-use crate::backend::{Precise, cpu};
+use crate::backend::{Precise, cpu, emulator};
 use crate::interrupt;
 use crate::mdp::SolveError;
 use crate::mdp::options::DeviceChoice;
@@ -81,7 +81,7 @@ impl Place {
     pub fn open(device: DeviceChoice, model: &Hmm, sequences: &Sequences) -> Result<Self, SolveError> {
         match device {
             DeviceChoice::Cpu => Ok(Self::Cpu),
-            DeviceChoice::Emulated => Ok(Self::Emulated(Emulator::default())),
+            DeviceChoice::Emulated => Ok(Self::Emulated(emulator())),
             DeviceChoice::Cuda(ordinal) => Ok(Self::Gpu(Gpu::open(ordinal)?)),
             DeviceChoice::Auto => {
                 let products =

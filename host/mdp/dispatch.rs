@@ -27,7 +27,7 @@ use super::validate::Invalid;
 use crate::backend::cuda::{CudaError, Gpu, size};
 use crate::backend::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
 use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Streamed, Streaming, System, Values};
-use crate::backend::{Precise, cpu};
+use crate::backend::{Precise, cpu, emulator};
 
 /// Why a model is not solved.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,16 @@ pub enum SolveError {
     Hmm(#[from] crate::hmm::invariants::Violated),
     /// An emulated kernel did what it must not.
     #[error(transparent)]
-    Emulator(#[from] EmulatorError),
+    Emulator(EmulatorError),
+}
+
+impl From<EmulatorError> for SolveError {
+    fn from(error: EmulatorError) -> Self {
+        match error {
+            EmulatorError::Stopped { .. } => Self::Interrupted,
+            error => Self::Emulator(error),
+        }
+    }
 }
 
 impl From<Infallible> for SolveError {
@@ -448,7 +457,7 @@ fn with_features<J: Job>(
         }
         Chosen::Emulated(prepared) => {
             notes.extend(prepared.note());
-            let done = prepared.run(&Emulator::default(), precision, start, job)?;
+            let done = prepared.run(&emulator(), precision, start, job)?;
             (method, "the emulator".to_owned(), done)
         }
     };

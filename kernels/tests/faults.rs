@@ -404,3 +404,23 @@ fn a_result_that_depends_on_the_order_differs_between_schedules() {
     assert_eq!(results[..2], [255, 0]);
     assert_ne!(results[2], results[3]);
 }
+
+#[test]
+fn a_launch_is_given_up_between_blocks() {
+    let mut asked = 0;
+    let emulator = Emulator::default().until(move || {
+        asked += 1;
+        asked == 4
+    });
+    let mut out = emulator.zeros(1).unwrap();
+    // SAFETY: `out` has one element.
+    let mut launch = |blocks| unsafe { last_one_wins(&emulator, Shape::new(blocks, 32), &mut out) };
+    launch(2).unwrap();
+    let error = launch(5).unwrap_err();
+    assert!(matches!(error, EmulatorError::Stopped { kernel: "last_one_wins" }), "{error}");
+    assert_eq!(emulator.to_vec(&out).unwrap()[0], 31);
+    // It is asked no more.
+    // SAFETY: as above.
+    unsafe { last_one_wins(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
+    assert_eq!(emulator.to_vec(&out).unwrap()[0], 9 * 32 - 1);
+}

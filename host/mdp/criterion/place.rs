@@ -1,12 +1,12 @@
 //! The places where models are swept: CPU, GPU, emulator.
 
-use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
 use crate::backend::cpu::{Engine, EngineOptions};
 use crate::backend::cuda::Gpu;
 use crate::backend::device::{Plan, Storage, Values};
+use crate::backend::emulator;
 use crate::mdp::SolveError;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::DeviceChoice;
@@ -99,7 +99,7 @@ impl Place {
         let ordinal = match device {
             DeviceChoice::Cpu => return Ok(Self::cpu(Vec::new())),
             DeviceChoice::Emulated => {
-                let make = Box::new(OnDevice(Emulator::default()));
+                let make = Box::new(OnDevice(emulator()));
                 return Ok(Self { make, device: "the emulator".to_owned(), notes: Vec::new() });
             }
             DeviceChoice::Auto => 0,

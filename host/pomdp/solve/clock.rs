@@ -12,9 +12,15 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// How much later than the last recorded round the next one is.
 const SPACING: f64 = 1.05;
 
-/// The part of the time that may be spent after its end, and as many seconds at least.
+/// The part of the time that may be spent after its end, and as much at least.
 const AFTER: f64 = 0.03;
-const LEAST: f64 = 0.3;
+const LEAST: Duration = Duration::from_millis(300);
+
+/// A limit of time, and what may be spent after it.
+#[must_use]
+pub fn overtime(time: Duration) -> Duration {
+    time + time.mul_f64(AFTER).max(LEAST)
+}
 
 /// Where a run stands, in what is maximised.
 #[derive(Clone, Copy, Debug)]
@@ -119,10 +125,16 @@ impl<'a> Clock<'a> {
     /// observer breaks.
     pub fn overdue(&mut self) -> bool {
         let round = self.round();
-        let most = |time: f64| time + (AFTER * time).max(LEAST);
         self.status == Some(Status::Interrupted)
-            || self.limits.time.is_some_and(|time| round.seconds >= most(time.as_secs_f64()))
+            || self.limits.time.is_some_and(|time| round.seconds >= overtime(time).as_secs_f64())
             || (self.observe)(&round).is_break()
+    }
+
+    /// The run is over, as what it did was [given up](Error::is_stop).
+    pub fn stopped(&mut self) {
+        if !self.late() {
+            self.status.get_or_insert(Status::Interrupted);
+        }
     }
 
     /// Where the run stood at the last look, now.

@@ -15,7 +15,7 @@ use std::time::Instant;
 use warpkov_kernels::emulator::{Emulator, EmulatorError};
 use warpkov_kernels::launch::Device;
 
-use self::clock::{Clock, Standing};
+use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
 use self::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
 use self::search::{Interval, Search, slack};
@@ -26,6 +26,7 @@ use crate::backend::cpu::{self, PointBased};
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::backend::device::pomdp::{Backups, Walkers};
 use crate::backend::{Precise, device};
+use crate::interrupt;
 use crate::mdp::SolveError;
 use crate::mdp::generate::random;
 use crate::mdp::options::DeviceChoice;
@@ -66,6 +67,14 @@ pub enum Error {
     Process(#[from] SolveError),
 }
 
+impl Error {
+    /// Whether a launch was given up because the run is to stop. What was found before it holds.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Self::Process(SolveError::Interrupted))
+    }
+}
+
 impl From<Infallible> for Error {
     fn from(error: Infallible) -> Self {
         match error {}
@@ -104,7 +113,9 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
         DeviceChoice::Cpu => return run.on_cpu(),
         DeviceChoice::Emulated => {
             run.device = "the emulator".to_owned();
-            return run.on_device(&Emulator::default());
+            let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
+            let emulator = Emulator::default().until(move || asked() || end.is_some_and(|end| start.elapsed() >= end));
+            return run.on_device(&emulator);
         }
         DeviceChoice::Auto => (0, true),
         DeviceChoice::Cuda(ordinal) => (ordinal, false),
@@ -248,11 +259,18 @@ impl Run<'_> {
             for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
                 sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
             }
-            let mut progress = match (scheme, &sampled[..]) {
-                (Scheme::Path, [nodes]) => scheme::path(&mut search, nodes, worth),
-                (Scheme::Path, walks) => scheme::layers(&mut search, backend, walks, worth)?,
-                (Scheme::Full, _) => scheme::full(&mut search, backend, worth)?,
-                (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, worth)?,
+            let progress = match (scheme, &sampled[..]) {
+                (Scheme::Path, [nodes]) => Ok(scheme::path(&mut search, nodes, worth)),
+                (Scheme::Path, walks) => scheme::layers(&mut search, backend, walks, worth),
+                (Scheme::Full, _) => scheme::full(&mut search, backend, worth),
+                (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, worth),
+            };
+            let mut progress = match progress.map_err(Error::from) {
+                Err(error) if error.is_stop() => {
+                    search.clock.stopped();
+                    break;
+                }
+                progress => progress?,
             };
             if scheme != Scheme::Path {
                 progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, nodes)).sum::<f64>();

@@ -38,6 +38,12 @@ impl Supports {
         Self { observations, next, retired: AlphaVectors::new(states), retired_next: Vec::new(), met: 0 }
     }
 
+    /// Vectors of Γ of which it is known how they go on, the first.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.next.len() / self.observations
+    }
+
     /// Notes how the next vector of Γ goes on: `next` are |Ω| vectors that Γ has.
     pub fn push(&mut self, next: &[u32]) {
         debug_assert_eq!(next.len(), self.observations);

@@ -34,7 +34,8 @@ const DEEPER: u32 = 4;
 /// How far rough scores are off, of the largest value.
 const ROUGH: f64 = 1.0 / 2048.0;
 
-/// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and the first bounds.
+/// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and the first bounds. A step that was
+/// [given up](Error::is_stop) is no error but the end; Γ is then what it was before.
 ///
 /// # Errors
 /// Those of the backend.
@@ -48,6 +49,29 @@ pub fn run<B: Trials>(
 where
     Error: From<B::Error>,
 {
+    let mut standing = search.standing();
+    match rounds(backend, search, &mut standing, expansion, options, worth).map_err(Error::from) {
+        Err(error) if error.is_stop() => {
+            search.clock.stopped();
+            if backend.count() == 0 {
+                // It was the first step that was given up.
+                backend.set_vectors(search.alpha())?;
+            }
+        }
+        done => done?,
+    }
+    Ok(standing)
+}
+
+/// What [`run`] does; where it stands is in `standing`.
+fn rounds<B: Trials>(
+    backend: &mut B,
+    search: &mut Search,
+    standing: &mut Standing,
+    expansion: Expansion,
+    options: &SolveOptions,
+    worth: f64,
+) -> Result<(), B::Error> {
     let count = u32::try_from(options.beliefs).unwrap_or(u32::MAX).max(2);
     let walks = Walks {
         count,
@@ -70,9 +94,8 @@ where
     let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
     let error = ROUGH * largest / (1.0 - search.model.gamma());
     let part = |part: f64| (part * memory as f64) as u64;
-    let mut standing = search.standing();
-    let first = standing;
-    while !search.clock.over(standing) {
+    let first = *standing;
+    while !search.clock.over(*standing) {
         let seed = options.seed.wrapping_add(round);
         // No longer than there are expansions left.
         let left = options.limits.iterations.map_or(u64::MAX, |most| most.saturating_sub(search.clock.iterations + 1));
@@ -83,7 +106,10 @@ where
         backend.set_rough(rough);
         for batch in (0..walked.batches).rev() {
             let improved = backend.improve(batch, worth)?;
-            progress += improved.risen + backend.tighten(batch, worth)?;
+            progress += improved.risen;
+            if !search.clock.late() {
+                progress += backend.tighten(batch, worth)?;
+            }
             most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;
             search.clock.iterations += 1;
@@ -95,7 +121,7 @@ where
                 backend.shrink(kept, part(LEFT).saturating_sub(first.bytes), batch)?;
             }
             (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
-            if batch > 0 && search.clock.over(standing) {
+            if batch > 0 && search.clock.over(*standing) {
                 break;
             }
         }
@@ -115,5 +141,5 @@ where
         length = (2 * length).min(horizon);
         round += 1;
     }
-    Ok(standing)
+    Ok(())
 }

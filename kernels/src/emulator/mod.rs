@@ -23,18 +23,37 @@ use crate::launch::{Arg, Buffer, Call, Device, Dim3, Shape};
 /// Blocks that the emulated device holds at one time: few, so that grid-stride loops have something to do.
 const RESIDENT_BLOCKS: u32 = 4;
 
+/// Asked again and again, and once it says yes, it is over.
+type Stop = Box<dyn FnMut() -> bool + Send>;
+
 /// The emulated device. Launches are done when they return.
 #[derive(Default)]
 pub struct Emulator {
     schedule: Schedule,
     stacks: RefCell<block::Stacks>,
+    stop: RefCell<Option<Stop>>,
 }
 
 impl Emulator {
     /// An emulator that runs blocks and threads in the order of `schedule`.
     #[must_use]
     pub fn new(schedule: Schedule) -> Self {
-        Self { schedule, stacks: RefCell::default() }
+        Self { schedule, ..Self::default() }
+    }
+
+    /// The same emulator, where a launch that is in hand when `stop` says yes ends with [`EmulatorError::Stopped`]: `stop` is asked
+    /// before each block. What such a launch would have written is there in part. Later launches run to their ends, so that
+    /// what was found before can be fetched.
+    #[must_use]
+    pub fn until(self, stop: impl FnMut() -> bool + Send + 'static) -> Self {
+        Self { stop: RefCell::new(Some(Box::new(stop))), ..self }
+    }
+
+    /// Whether it is to stop, which is asked no more afterwards.
+    fn stopped(&self) -> bool {
+        let mut stop = self.stop.borrow_mut();
+        let stopped = stop.as_mut().is_some_and(|stop| stop());
+        stop.take_if(|_| stopped).is_some()
     }
 
     fn run(&self, call: Call<'_>, thread: &dyn Fn()) -> Result<(), EmulatorError> {
@@ -55,6 +74,9 @@ impl Emulator {
         };
         let mut stacks = self.stacks.borrow_mut();
         for id in self.schedule.order(blocks, 0) {
+            if self.stopped() {
+                return Err(EmulatorError::Stopped { kernel: call.kernel });
+            }
             let index = Dim3 { x: id % grid.x, y: id / grid.x % grid.y, z: id / (grid.x * grid.y) };
             block::run(&call, thread, index, self.schedule, &mut stacks)?;
         }
@@ -75,6 +97,12 @@ pub enum EmulatorError {
         kernel: &'static str,
         /// What is wrong.
         reason: String,
+    },
+    /// The launch was given up, as [`Emulator::until`] asked for.
+    #[error("kernel {kernel}: stopped before its last block")]
+    Stopped {
+        /// The kernel.
+        kernel: &'static str,
     },
 }
 

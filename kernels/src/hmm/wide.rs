@@ -62,11 +62,12 @@ pub fn pair(x: f64) -> [f64; 2] {
     [x.m, x.e]
 }
 
+/// 1.5 · 2⁵², whose last bit is worth 1: what is added to it is rounded to a whole number.
+const WHOLE: f64 = 1.5 * power(52);
+
 /// 2ᵏ of a whole k below 1024; 0 of one below −1022, and of what is no number.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn pow2(k: f64) -> f64 {
-    /// Its last bit is worth 1.
-    const WHOLE: f64 = 6_755_399_441_055_744.0;
     let low = (k.max(-1023.0) + (WHOLE + 1023.0)).to_bits() as u32;
     f64::from_bits(u64::from(low) << 52)
 }
@@ -100,11 +101,10 @@ impl Number {
         // ln 2 in two parts, the first of 33 bits.
         const HIGH: f64 = 0.693_147_180_369_123_8;
         const LOW: f64 = 1.908_214_929_270_587_7e-10;
-        const ROUND: f64 = 6_755_399_441_055_744.0;
         let e = x * core::f64::consts::LOG2_E;
         let size = if e < 0.0 { -e } else { e };
         // From 2⁵² on it is whole.
-        let e = if size < power(52) { (e + ROUND) - ROUND } else { e };
+        let e = if size < power(52) { (e + WHOLE) - WHOLE } else { e };
         let rest = if size < power(20) {
             math::fma(-e, LOW, math::fma(-e, HIGH, x))
         } else {

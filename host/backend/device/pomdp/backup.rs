@@ -254,11 +254,11 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         self.vectors.bytes()
     }
 
-    /// Adds to `known`, the first vectors of Γ, the others.
-    pub(super) fn download_into(&self, known: &mut AlphaVectors) -> Result<(), D::Error> {
-        let first = known.len();
-        known.values.extend(self.vectors.download(self.device, first as u32)?);
-        known.actions.extend_from_slice(&self.vector_actions[first..]);
+    /// Adds to `known`, the first vectors of Γ, those that follow, up to `count` in all.
+    pub(super) fn download_into(&self, known: &mut AlphaVectors, count: usize) -> Result<(), D::Error> {
+        let range = known.len()..count.max(known.len());
+        known.values.extend(self.vectors.download(self.device, range.start as u32..range.end as u32)?);
+        known.actions.extend_from_slice(&self.vector_actions[range]);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Memory that grows, and a model and its vectors in it.
 
+use std::ops::Range;
+
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::product::{Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
@@ -88,6 +90,22 @@ impl<T: Plain, D: Device> Layout<T, D> {
             *self = Self { buffer: device.zeros(capacity as usize * length)?, count: 0, capacity };
         }
         Ok(())
+    }
+}
+
+impl<T: Precise, D: Device> Layout<T, D> {
+    /// Copies `count` vectors of `source`, of `states` elements each, to the rows from `first` on, for which there is room.
+    fn place(
+        &mut self,
+        device: &D,
+        states: u32,
+        first: u32,
+        count: u32,
+        source: &D::Buffer<T>,
+    ) -> Result<(), D::Error> {
+        let (to, shape) = (&mut self.buffer, Shape::cover(u64::from(count) * u64::from(states), 256));
+        // SAFETY: there is room for all, and the source has them.
+        unsafe { place_vectors(device, shape, states, first, count, 0, source, states, to, 0, &mut device.zeros(0)?) }
     }
 }
 
@@ -208,17 +226,18 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         self.append(device, (values.len() / self.states as usize) as u32, &source)
     }
 
-    /// Adds the first `added` vectors of `source`.
+    /// Adds the first `added` vectors of `source`. Where that fails, nothing has changed.
     pub fn append(&mut self, device: &D, added: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
-        let old = self.rows.count;
+        let (states, old) = (self.states, self.rows.count);
         if old + added > self.rows.capacity {
             // More than are needed, so that vectors move seldom.
-            let grown = Layout::empty(device)?;
-            let before = std::mem::replace(&mut self.rows, grown);
-            self.rows.reserve(device, (old + added).max(old + old / 4), self.states as usize)?;
-            self.place(device, 0, old, &before.buffer)?;
+            let mut grown = Layout::empty(device)?;
+            grown.reserve(device, (old + added).max(old + old / 4), states as usize)?;
+            grown.place(device, states, 0, old, &self.rows.buffer)?;
+            grown.count = old;
+            self.rows = grown;
         }
-        self.place(device, old, added, source)?;
+        self.rows.place(device, states, old, added, source)?;
         self.rows.count = old + added;
         Ok(())
     }
@@ -237,17 +256,9 @@ impl<T: Precise, D: Device> Vectors<T, D> {
             self.rows.reserve(device, count, self.states as usize)?;
         }
         self.clear();
-        self.place(device, 0, count, &kept)?;
+        self.rows.place(device, self.states, 0, count, &kept)?;
         self.rows.count = count;
         Ok(())
-    }
-
-    /// Copies `count` vectors of `source` to the rows from `first` on, for which there is room.
-    fn place(&mut self, device: &D, first: u32, count: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
-        let (states, to) = (self.states, &mut self.rows.buffer);
-        let shape = Shape::cover(u64::from(count) * u64::from(states), 256);
-        // SAFETY: there is room for all, and the source has them.
-        unsafe { place_vectors(device, shape, states, first, count, 0, source, states, to, 0, &mut device.zeros(0)?) }
     }
 
     /// What it takes.
@@ -266,14 +277,14 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         factors.update(device, states, rows, scale)
     }
 
-    /// The vectors from number `first` on, as they are there.
-    pub fn download(&self, device: &D, first: u32) -> Result<Vec<f64>, D::Error> {
-        let (states, count) = (self.states as usize, self.rows.count - first);
+    /// The vectors of a range of numbers, as they are there.
+    pub fn download(&self, device: &D, range: Range<u32>) -> Result<Vec<f64>, D::Error> {
+        let (states, count) = (self.states as usize, range.len() as u32);
         let mut values = vec![T::ZERO; count as usize * states];
         if count > 0 {
             let mut last = device.zeros(values.len())?;
             let shape = Shape::cover(values.len() as u64, 256);
-            let picked = device.upload(&(first..self.rows.count).collect::<Vec<_>>())?;
+            let picked = device.upload(&range.collect::<Vec<_>>())?;
             // SAFETY: there are these vectors, and room for as many.
             unsafe { pick_vectors(device, shape, self.states, count, &picked, &self.rows.buffer, &mut last)? };
             device.download(&last, &mut values)?;

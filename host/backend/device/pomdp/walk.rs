@@ -104,6 +104,9 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     /// Of Γ and what it goes on with [what is needed](reduced), as far as there is time, each entry less by `slack`: by what rounding may
     /// have added, so that what is left is supported. If α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
     ///
+    /// Where an operation has failed, Γ is what it was before: the host has it as far as it is known how vectors go on, or the device has
+    /// the rest.
+    ///
     /// # Errors
     /// Those of the device.
     pub fn into_vectors(
@@ -112,7 +115,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         slack: f64,
         late: &mut dyn FnMut() -> bool,
     ) -> Result<AlphaVectors, D::Error> {
-        self.backups.download_into(&mut self.mirror)?;
+        self.backups.download_into(&mut self.mirror, self.supports.active())?;
         let active = self.mirror.len();
         let (all, next) = self.supports.join(self.mirror);
         let mut vectors = reduced(model, &all, &next, active, late);
@@ -126,7 +129,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     /// Those of the device.
     pub fn vectors(&self) -> Result<AlphaVectors, D::Error> {
         let mut vectors = AlphaVectors::new(self.backups.states);
-        self.backups.download_into(&mut vectors)?;
+        self.backups.download_into(&mut vectors, self.count())?;
         Ok(vectors)
     }
 
@@ -294,17 +297,19 @@ impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
 
     /// Each of these goes on with itself.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        self.backups.set_vectors(vectors)?;
         self.supports = Supports::new(vectors.states, self.backups.observations, vectors.len());
         self.mirror = AlphaVectors::new(vectors.states);
-        self.backups.set_vectors(vectors)
+        Ok(())
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
         let count = self.count();
+        self.backups.add_vectors(vectors)?;
         for vector in count..count + vectors.len() {
             self.supports.push(&vec![vector as u32; self.backups.observations as usize]);
         }
-        self.backups.add_vectors(vectors)
+        Ok(())
     }
 
     fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
@@ -390,7 +395,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         if picked.len() == count {
             return Ok(());
         }
-        self.backups.download_into(&mut self.mirror)?;
+        self.backups.download_into(&mut self.mirror, count)?;
         let mut stays = vec![false; count];
         picked.iter().for_each(|&vector| stays[vector as usize] = true);
         self.supports.retain(&self.mirror, &stays, &mut || false);
