@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::json;
-use warpkov::backend::device::hmm::Limits;
-use warpkov::hmm::dispatch::{Place, Precision};
+use warpkov::hmm::device::Limits;
+use warpkov::hmm::dispatch::Place;
 use warpkov::hmm::io;
-use warpkov::mdp::options::DeviceChoice;
+use warpkov::hmm::options::Precision;
+use warpkov::runtime::choose::DeviceChoice;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();

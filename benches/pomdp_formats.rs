@@ -12,7 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::io::{self as formats, Format};
+use warpkov::pomdp::io as formats;
+use warpkov::pomdp::io::Format;
 use warpkov::pomdp::model::{Names, Pomdp};
 
 const ACTIONS: u32 = 6;

@@ -32,7 +32,7 @@
 //! use std::ops::ControlFlow;
 //!
 //! use warpkov::pomdp::generate::Tiger;
-//! use warpkov::pomdp::solve::options::{SolveOptions, Status};
+//! use crate::pomdp::options::{SolveOptions, Status};
 //! use warpkov::pomdp::solve::solve_with;
 //!
 //! let model = Tiger::default().generate()?;
@@ -44,25 +44,20 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`mdp`] | models, formats, policy iteration, certificates, reports |
-//! | [`backend`] | where it runs: CPU, GPU, emulator |
+//! | [`mdp`] | Markov decision processes: models and formats, policy and value iteration, certificates |
 //! | [`pomdp`] | partially observable models, their formats, point-based solvers, simulation |
 //! | [`hmm`] | hidden Markov models: scoring, decoding, training |
-//! | [`input`] | texts, compressed or not |
-//! | [`output`] | files that are whole or not there |
-//! | [`interrupt`] | the request to stop, as after Ctrl-C |
-//! | [`terminal`] | what files say, as a terminal may show it |
+//! | [`runtime`] | where a run happens: CPU, GPU, emulator |
+//! | [`common`] | what all model classes share: files, pictures, the request to stop |
 //!
 //! The kernels are in the crate [`warpkov_kernels`].
 
 pub mod backend;
+pub mod common;
 pub mod hmm;
-pub mod input;
-pub mod interrupt;
 pub mod mdp;
-pub mod output;
 pub mod pomdp;
-pub mod terminal;
+pub mod runtime;
 
 /// The README's Rust compiles.
 #[cfg(doctest)]

@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 mod cli;
-mod memory;
-mod progress;
 
 fn main() -> ExitCode {
     match cli::run() {

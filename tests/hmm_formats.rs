@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
-use warpkov::hmm::io::sequences::{Header, Missing, ReadOptions, Records, Table};
-use warpkov::hmm::io::{self, Format, sequences};
+use warpkov::hmm::io::sequences::{self, Header, Missing, ReadOptions, Records, Table};
+use warpkov::hmm::io::{self, Format};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences};

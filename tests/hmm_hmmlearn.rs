@@ -7,14 +7,15 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use warpkov::backend::cpu::hmm::Batch;
+use warpkov::hmm::backend::Recursions;
+use warpkov::hmm::cpu::Batch;
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::io::{self, sequences};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
-use warpkov::hmm::recursions::Recursions;
+use warpkov::hmm::options::Options;
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
-use warpkov::hmm::train::{Options, aic, bic, train};
+use warpkov::hmm::train::{aic, bic, train};
 
 const STORED: &str = include_str!("../data/hmmlearn.json");
 

@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use warpkov::backend::cpu::hmm::Batch;
+use warpkov::hmm::backend::Recursions;
+use warpkov::hmm::cpu::Batch;
 use warpkov::hmm::generate::{Kind, Uniform, restart};
-use warpkov::hmm::recursions::Recursions;
+use warpkov::hmm::options::Options;
 use warpkov::hmm::sample::sample;
-use warpkov::hmm::train::{Options, train};
+use warpkov::hmm::train::train;
 
 use counting::{NOW, PEAK};
 

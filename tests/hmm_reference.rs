@@ -6,14 +6,15 @@ mod wide;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use warpkov::backend::Precise;
-use warpkov::backend::cpu::hmm::{Batch, Exact};
+use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
+use warpkov::hmm::cpu::{Batch, Exact};
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
-use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
+use warpkov::hmm::options::{FLOOR, Options, Pseudocounts};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
-use warpkov::hmm::train::{FLOOR, Options, Pseudocounts, Status, Trained, aic, bic, train};
+use warpkov::hmm::train::{Status, Trained, aic, bic, train};
+use warpkov::runtime::Precise;
 
 /// Days of ice cream, one to three each (Eisner 2002), as symbols from 0.
 const DIARY: [u32; 33] =

@@ -11,16 +11,17 @@ use std::path::Path;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rational::{Chain, Value, enumerate};
-use warpkov::backend::cpu::Serial;
+use warpkov::mdp::analysis::graph::{Graph, NO_COMPONENT};
+use warpkov::mdp::backend::{Backup, State, Stop};
+use warpkov::mdp::cpu::Serial;
 use warpkov::mdp::criterion::{
     Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, backward_on, solve, solve_on,
 };
 use warpkov::mdp::generate::{Consensus, Csma, Firewire, Gambler, Zeroconf};
-use warpkov::mdp::graph::{Graph, NO_COMPONENT};
 use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
-use warpkov::mdp::options::DeviceChoice;
-use warpkov::mdp::solve::{Backup, Round, State, Status, Stop};
+use warpkov::mdp::solution::{Round, Status};
+use warpkov::runtime::choose::DeviceChoice;
 
 /// A row: successors with probabilities, and the reward. What probabilities lack of 1 ends the process.
 type Row = (Vec<(u32, f64)>, f64);

@@ -7,23 +7,23 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use random::Random;
-use warpkov::backend::Precise;
-use warpkov::backend::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
+use warpkov::mdp::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
+use warpkov::mdp::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::krylov::Krylov;
 use warpkov::mdp::model::{Choices, Csr, Mdp};
-use warpkov::mdp::options::{DeviceChoice, Method, SolveOptions};
-use warpkov::mdp::solve::{
-    Backup, Backups, Evaluate, Evaluation, Limits, Modify, State, Status, Stop, Target, modified_policy_iteration,
-    policy_iteration, value_iteration,
-};
+use warpkov::mdp::options::{Limits, Method, SolveOptions, Target};
+use warpkov::mdp::solution::Status;
+use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
 use warpkov::mdp::solve_with;
+use warpkov::runtime::Precise;
+use warpkov::runtime::choose::DeviceChoice;
 
 const LIMITS: Limits = Limits { target: Target::Theta(1e-10), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-12 };
 
 const STORAGES: [Storage; 4] = [Storage::Auto, Storage::Plain, Storage::Packed, Storage::Patterns];
 
-fn go(_: &warpkov::mdp::solve::Round) -> ControlFlow<()> {
+fn go(_: &warpkov::mdp::solution::Round) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

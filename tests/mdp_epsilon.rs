@@ -12,9 +12,10 @@ use random::Random;
 use rayon::prelude::*;
 use warpkov::mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
 use warpkov::mdp::model::{Csr, Mdp, Objective};
-use warpkov::mdp::options::{DeviceChoice, Method, Precision, Reorder, Solution, SolveOptions};
-use warpkov::mdp::solve::{Limits, Target};
+use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
+use warpkov::mdp::solution::Solution;
 use warpkov::mdp::solve_with;
+use warpkov::runtime::choose::DeviceChoice;
 
 use DeviceChoice::{Cpu, Emulated};
 use Precision::{F32, F64, Mixed, Refined};
@@ -225,7 +226,7 @@ fn all_methods_agree_on_all_families() {
 fn the_order_of_states_does_not_matter() {
     let grid = SlipGrid { width: 300, height: 300, ..SlipGrid::default() }.generate().unwrap();
     let states = u64::from(grid.states);
-    let order = warpkov::mdp::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect());
+    let order = warpkov::mdp::analysis::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect());
     let shuffled = order.apply(&grid);
     let solve = |mdp: &Mdp, reorder| {
         let options = SolveOptions { method: Some(Method::Values), device: Cpu, reorder, ..SolveOptions::default() };

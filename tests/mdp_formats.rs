@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use exact::{distance, linear};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use warpkov::backend::cpu::{Parallel, Serial};
+use warpkov::mdp::backend::Evaluate;
 use warpkov::mdp::certificate::certify;
+use warpkov::mdp::cpu::{Parallel, Serial};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io::{read, read_json, write, write_json};
 use warpkov::mdp::model::{Csr, Mdp};
-use warpkov::mdp::solve::{Evaluate, Limits, Target, policy_iteration};
+use warpkov::mdp::options::{Limits, Target};
+use warpkov::mdp::solve::policy_iteration;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)

@@ -11,9 +11,10 @@ use warpkov::mdp::generate::{
 };
 use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp};
-use warpkov::mdp::options::{DeviceChoice, Method, Precision, Solution, SolveOptions};
-use warpkov::mdp::solve::{Limits, Target};
+use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Target};
+use warpkov::mdp::solution::Solution;
 use warpkov::mdp::solve_with;
+use warpkov::runtime::choose::DeviceChoice;
 
 /// What solves a discounted model, and where. On a GPU, all that is emulated here runs too.
 const METHODS: [(Method, DeviceChoice); 11] = [

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use warpkov::mdp::options::DeviceChoice;
 use warpkov::pomdp::generate::{Olfactory, Tiger};
 use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions, Status};
+use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov::pomdp::solution::{Solution, Status};
 use warpkov::pomdp::solve::solve_with;
+use warpkov::runtime::choose::DeviceChoice;
 
 fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
     let mut last = (f64::NEG_INFINITY, f64::INFINITY);

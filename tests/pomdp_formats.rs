@@ -7,7 +7,8 @@ use std::path::Path;
 use warpkov::mdp::model::Objective;
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::io::{self as formats, Format, Policy, PolicyGraph};
+use warpkov::pomdp::io as formats;
+use warpkov::pomdp::io::{Format, Policy, PolicyGraph};
 use warpkov::pomdp::model::Pomdp;
 
 /// The tiger of Kaelbling, Littman and Cassandra, *Planning and acting in partially observable stochastic domains* (1998).

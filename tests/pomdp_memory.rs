@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use counting::{NOW, PEAK};
-use warpkov::mdp::options::DeviceChoice;
 use warpkov::pomdp::generate::{Maze, Tag};
 use warpkov::pomdp::io::read_from;
 use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::solve::options::{Limits, Solution, SolveOptions, Status};
+use warpkov::pomdp::options::{Limits, SolveOptions};
+use warpkov::pomdp::solution::{Solution, Status};
 use warpkov::pomdp::solve::solve_with;
+use warpkov::runtime::choose::DeviceChoice;
 
 /// A solve, and the most that it took beyond what there was before, whenever it looked at the clock.
 fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {

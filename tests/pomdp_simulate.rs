@@ -8,7 +8,7 @@ use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::plot::{draw_bounds, draw_vectors};
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::simulate::{Error, Options, Simulator, check};
-use warpkov::pomdp::solve::options::Round;
+use warpkov::pomdp::solution::Round;
 use warpkov::pomdp::verify::verify;
 
 /// SARSOP's bounds on the tiger's V*(b₀), γ = 0.95.
@@ -186,7 +186,7 @@ fn policies_of_other_models_are_refused() {
 
 #[test]
 fn pictures_show_what_there_is() {
-    use warpkov::mdp::plot::Format;
+    use warpkov::common::plot::Format;
     let model = Tiger::default().generate().unwrap();
     let svg = String::from_utf8(draw_vectors(&model, &tiger_policy(&model), Format::Svg).unwrap()).unwrap();
     assert!(svg.contains("open-left") && svg.contains("b(tiger-right)") && svg.matches("<polyline").count() > 1000);

@@ -8,22 +8,23 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use warpkov::backend::cpu::{Assembler, PointBased};
 use warpkov::mdp::model::{Choices, Csr, Mdp, Objective};
-use warpkov::mdp::options::DeviceChoice;
 use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::backup::Backup;
+use warpkov::pomdp::backend::Backup;
 use warpkov::pomdp::belief::Belief;
+use warpkov::pomdp::cpu::{Assembler, PointBased};
 use warpkov::pomdp::generate::{Aloha, FourByThree, Layout, Maintenance, Maze, RockSample, Tag, Tiger};
 use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use warpkov::pomdp::projection::Projection;
+use warpkov::pomdp::reduce::reduced;
 use warpkov::pomdp::simulate::{Options, Simulator};
+use warpkov::pomdp::solution::{Solution, Status};
 use warpkov::pomdp::solve::bounds::{blind, fib, mdp, qmdp};
 use warpkov::pomdp::solve::exact::incremental_pruning;
-use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Scheme, Solution, SolveOptions, Status};
-use warpkov::pomdp::solve::reduce::reduced;
 use warpkov::pomdp::solve::solve_with;
 use warpkov::pomdp::verify::verify;
+use warpkov::runtime::choose::DeviceChoice;
 
 use self::random::Random;
 

@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use warpkov::pomdp::io::{self as formats, Format, Kind};
+use warpkov::pomdp::io as formats;
+use warpkov::pomdp::io::{Format, Kind};
 
 /// The first byte chooses one.
 const FORMATS: [Format; 5] = [Format::Pomdp, Format::Pomdpx, Format::Json, Format::Alpha, Format::PolicyXml];

@@ -4,13 +4,14 @@ use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use warpkov::backend::cuda::Gpu;
-use warpkov::backend::device::Storage;
 use warpkov::mdp::bench::BenchOptions;
 use warpkov::mdp::bench::slip_grids::{CASES, Measured, measure};
-use warpkov::mdp::options::{DeviceChoice, Method, Precision};
+use warpkov::mdp::options::{Method, Precision, Storage};
+use warpkov::runtime::choose::DeviceChoice;
 
-use super::{Error, Outcome, file, number};
-use crate::progress::Steps;
+use super::common::{file, number};
+use super::error::{Error, Outcome};
+use super::progress::Steps;
 
 mod hmm;
 mod huge_grid;

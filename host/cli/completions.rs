@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Error, Outcome};
+use super::error::{Error, Outcome};
 
 /// Prints the completion script of a shell.
 #[derive(Args)]

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use warpkov::backend::cuda::{ASSEMBLER, DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines};
 
-use super::{Error, Outcome};
+use super::error::{Error, Outcome};
 
 /// Lists the devices that can solve.
 #[derive(Args)]

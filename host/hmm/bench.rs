@@ -10,16 +10,16 @@ use clap::ValueEnum;
 use serde::Serialize;
 use warpkov_kernels::launch::Device;
 
-use super::dispatch::Precision;
+use super::backend::Recursions;
+use super::cpu;
 use super::generate::{Error, Kind, Uniform};
-use super::maximise::Pseudocounts;
 use super::model::Hmm;
-use super::recursions::Recursions;
+use super::options::{Precision, Pseudocounts};
 use super::sample::sample;
 use super::sequences::Sequences;
 use crate::backend::cuda::{CudaError, Gpu};
-use crate::backend::device::hmm::{Batch, Limits, Scan};
-use crate::backend::{Precise, cpu};
+use crate::hmm::device::{Batch, Limits, Scan};
+use crate::runtime::{Precise, cores};
 
 /// V, of all cases.
 pub const SYMBOLS: u32 = 16;
@@ -213,11 +213,11 @@ pub fn measure_on_cpu(work: &Work, operation: Operation, precision: Precision, r
         Precision::F32 => time_on_cpu::<f32>(work, operation, runs),
         Precision::Tf32 => panic!("TF32 on a CPU"),
     };
-    Measured { case: work.case, operation, scan: false, precision, device: cpu::name(), times }
+    Measured { case: work.case, operation, scan: false, precision, device: cores::all(), times }
 }
 
 fn time_on_cpu<T: Precise>(work: &Work, operation: Operation, runs: usize) -> Times {
-    let mut batch = cpu::hmm::Batch::<T>::new(&work.sequences);
+    let mut batch = cpu::Batch::<T>::new(&work.sequences);
     let Ok(()) = batch.set_models(std::slice::from_ref(&work.model));
     let mut again = || -> Result<(), Infallible> {
         match operation {

@@ -1,64 +1,36 @@
 //! Where the recursions run: chosen once, behind one type.
 
-use std::fmt;
-
-use clap::ValueEnum;
-use serde::Serialize;
+use super::options::Precision;
+use crate::runtime;
+use crate::runtime::error::from_devices;
 use warpkov_kernels::emulator::Emulator;
 
-use super::invariants;
-use super::maximise::Pseudocounts;
+use super::backend::{Decoded, Expected, Recursions};
 use super::model::Hmm;
-use super::recursions::{Decoded, Expected, Recursions};
+use super::options::Pseudocounts;
 use super::sequences::Sequences;
+use super::{cpu, invariants};
 use crate::backend::cuda::Gpu;
-use crate::backend::device::hmm::{Batch, Limits};
-use crate::backend::{Precise, cpu, emulator};
-use crate::interrupt;
-use crate::mdp::SolveError;
-use crate::mdp::options::DeviceChoice;
+use crate::common::interrupt;
+use crate::hmm::device::{Batch, Limits};
+use crate::runtime::choose::DeviceChoice;
+use crate::runtime::{Precise, cores, emulator};
 
-/// The floating-point type of the recursions. Logarithms and expected counts are summed in `f64` for both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take at one time.
-    Tf32,
-    /// 32 bits.
-    F32,
-    /// 64 bits.
-    #[default]
-    F64,
+/// Why there are no results.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Where the recursions ran failed, or was stopped.
+    #[error(transparent)]
+    Runtime(#[from] runtime::Error),
+    /// Results that cannot be.
+    #[error(transparent)]
+    Violated(#[from] invariants::Violated),
 }
 
-impl Precision {
-    /// States up to which there are no products in TF32.
-    pub const TF32_STATES: u32 = 128;
-
-    /// By what part of its absolute value an objective may fall by rounding; see
-    /// [`Options::slack`](super::train::Options::slack).
-    #[must_use]
-    pub fn slack(self) -> f64 {
-        match self {
-            Self::Tf32 => 1e-2,
-            Self::F32 => 1e-4,
-            Self::F64 => 1e-9,
-        }
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Tf32 => "tf32",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        })
-    }
-}
+from_devices!(Error);
 
 /// The recursions over some sequences.
-pub type Dynamic<'p> = Box<dyn Recursions<Error = SolveError> + 'p>;
+pub type Dynamic<'p> = Box<dyn Recursions<Error = Error> + 'p>;
 
 /// A place where recursions run.
 pub enum Place {
@@ -78,7 +50,7 @@ impl Place {
     ///
     /// # Errors
     /// If there is no such device.
-    pub fn open(device: DeviceChoice, model: &Hmm, sequences: &Sequences) -> Result<Self, SolveError> {
+    pub fn open(device: DeviceChoice, model: &Hmm, sequences: &Sequences) -> Result<Self, Error> {
         match device {
             DeviceChoice::Cpu => Ok(Self::Cpu),
             DeviceChoice::Emulated => Ok(Self::Emulated(emulator())),
@@ -96,7 +68,7 @@ impl Place {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Self::Cpu => cpu::name(),
+            Self::Cpu => cores::all(),
             Self::Gpu(gpu) => gpu.name(),
             Self::Emulated(_) => "the emulator".to_owned(),
         }
@@ -111,7 +83,7 @@ impl Place {
         sequences: &'p Sequences,
         precision: Precision,
         limits: Limits,
-    ) -> Result<Dynamic<'p>, SolveError> {
+    ) -> Result<Dynamic<'p>, Error> {
         match precision {
             Precision::Tf32 => self.recursions_in::<f32>(sequences, precision, Limits { plain_tf32: true, ..limits }),
             Precision::F32 => self.recursions_in::<f32>(sequences, precision, limits),
@@ -124,9 +96,9 @@ impl Place {
         sequences: &'p Sequences,
         precision: Precision,
         limits: Limits,
-    ) -> Result<Dynamic<'p>, SolveError> {
+    ) -> Result<Dynamic<'p>, Error> {
         Ok(match self {
-            Self::Cpu => Box::new(Checked::new(cpu::hmm::Batch::<T>::new(sequences), sequences, precision)),
+            Self::Cpu => Box::new(Checked::new(cpu::Batch::<T>::new(sequences), sequences, precision)),
             Self::Gpu(gpu) => {
                 Box::new(Checked::new(Batch::<T, Gpu>::new(gpu, sequences, limits)?, sequences, precision))
             }
@@ -153,23 +125,23 @@ impl<'p, R> Checked<'p, R> {
 }
 
 /// An error where recursions were left off in the midst: what they returned means nothing.
-fn finished() -> Result<(), SolveError> {
-    if interrupt::requested() { Err(SolveError::Interrupted) } else { Ok(()) }
+fn finished() -> Result<(), Error> {
+    if interrupt::requested() { Err(runtime::Error::Interrupted.into()) } else { Ok(()) }
 }
 
 impl<R: Recursions> Recursions for Checked<'_, R>
 where
-    SolveError: From<R::Error>,
+    Error: From<R::Error>,
 {
-    type Error = SolveError;
+    type Error = Error;
 
-    fn set_models(&mut self, models: &[Hmm]) -> Result<(), SolveError> {
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), Error> {
         self.recursions.set_models(models)?;
         self.models = models.to_vec();
         Ok(())
     }
 
-    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Error> {
         let all = self.recursions.log_likelihoods()?;
         finished()?;
         for (model, logs) in self.models.iter().zip(&all) {
@@ -179,7 +151,7 @@ where
         Ok(all)
     }
 
-    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Error> {
         let all = self.recursions.posteriors()?;
         finished()?;
         for (model, posteriors) in self.models.iter().zip(&all) {
@@ -188,7 +160,7 @@ where
         Ok(all)
     }
 
-    fn viterbi(&mut self) -> Result<Vec<Decoded>, SolveError> {
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, Error> {
         let all = self.recursions.viterbi()?;
         finished()?;
         for (model, decoded) in self.models.iter().zip(&all) {
@@ -198,7 +170,7 @@ where
         Ok(all)
     }
 
-    fn expect(&mut self) -> Result<Vec<Expected>, SolveError> {
+    fn expect(&mut self) -> Result<Vec<Expected>, Error> {
         let all = self.recursions.expect()?;
         finished()?;
         for (model, expected) in self.models.iter().zip(&all) {
@@ -208,7 +180,7 @@ where
         Ok(all)
     }
 
-    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, SolveError> {
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Error> {
         let all = self.recursions.e_step()?;
         finished()?;
         for (model, logs) in self.models.iter().zip(&all) {
@@ -217,11 +189,11 @@ where
         Ok(all)
     }
 
-    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), SolveError> {
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
         Ok(self.recursions.m_step(pseudocounts, floor)?)
     }
 
-    fn models(&mut self) -> Result<Vec<Hmm>, SolveError> {
+    fn models(&mut self) -> Result<Vec<Hmm>, Error> {
         let models = self.recursions.models()?;
         self.models.clone_from(&models);
         Ok(models)

@@ -6,16 +6,16 @@
 //! | γ | each step's sum to 1, or are all 0 | all observations |
 //! | expected counts | Σ γ₁ and Σ γ_T sum to the number M⁺ of possible sequences, Σ ξ to their steps − M⁺, Σ γ to their steps | all counts |
 //! | the best path q | ln P(O, q) is a number below ∞, and −∞ where there is no path | all sequences |
-//! | ln P(O) | that of the [exact recursions](crate::backend::cpu::hmm::Exact) | [samples](sample) |
+//! | ln P(O) | that of the [exact recursions](crate::hmm::cpu::Exact) | [samples](sample) |
 //! | the best path q | ln P(O, q) ≤ ln P(O) ≤ ln P(O, q) + T ln N by the exact recursions | [samples](sample) |
 //!
 //! The CPU, beside this, follows Σᵢ αₜ(i) βₜ(i) = P(O) at every step of every sequence, and [training](super::train) the objective. All of this takes some
 //! hundredths of the time of the results.
 
+use super::backend::{Decoded, Expected, NO_STATE, Statistics};
 use super::model::{Emissions, Hmm};
-use super::recursions::{Decoded, Expected, NO_STATE, Statistics};
 use super::sequences::Sequences;
-use crate::backend::cpu::hmm::Exact;
+use crate::hmm::cpu::Exact;
 
 /// Steps of all samples: a part of all, and at least these.
 const PART: usize = 64;

@@ -11,27 +11,10 @@
 
 use rayon::prelude::*;
 
+use super::backend::{Expected, Statistics};
 use super::model::{Covariances, Emissions, Hmm};
-use super::recursions::{Expected, Statistics};
+use super::options::Pseudocounts;
 use super::sequences::{Observations, Sequences};
-
-/// What is added to the expected counts, each 0 or more.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pseudocounts {
-    /// To those of π.
-    pub start: f64,
-    /// To those of A and of ends.
-    pub transitions: f64,
-    /// To those of B.
-    pub emissions: f64,
-}
-
-impl Pseudocounts {
-    /// Whether there are none.
-    pub(super) fn none(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// What observed vectors say of the scale of each dimension.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`model`], [`sequences`] | what is given |
-//! | [`recursions`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
+//! | [`backend`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
 //! | [`dispatch`] | where that is |
 //! | [`invariants`] | what holds of all results, and is checked |
 //! | [`maximise`] | the model that expected counts make most likely: the M step of Baum and Welch |
@@ -12,15 +12,18 @@
 //! | [`io`], [`plot`] | files and pictures |
 //! | [`mod@bench`] | times on a GPU |
 
+pub mod backend;
 pub mod bench;
+pub mod cpu;
+pub mod device;
 pub mod dispatch;
 pub mod generate;
 pub mod invariants;
 pub mod io;
 pub mod maximise;
 pub mod model;
+pub mod options;
 pub mod plot;
-pub mod recursions;
 pub mod sample;
 pub mod sequences;
 pub mod train;

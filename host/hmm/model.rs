@@ -8,9 +8,9 @@
 //!
 //! without the last factor where no state ends.
 
-use crate::pomdp::model::SUM_TOLERANCE;
+use crate::common::parameters::SUM_TOLERANCE;
 
-pub use crate::pomdp::model::name;
+pub use crate::common::names::name;
 
 /// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
 const ROUNDING: f64 = 1e-12;

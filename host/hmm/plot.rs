@@ -6,12 +6,13 @@ use plotters::prelude::DrawingBackend;
 use plotters::style::RGBColor;
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 
-use super::model::{Hmm, name};
+use super::model::Hmm;
 use super::train::Trained;
-use crate::mdp::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
-use crate::mdp::plot::chart::Axis;
-use crate::mdp::plot::lines::{COLOURS, Line, Lines};
-use crate::mdp::plot::{Format, Picture, PlotError, encode};
+use crate::common::names::name;
+use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
+use crate::common::plot::chart::Axis;
+use crate::common::plot::lines::{COLOURS, Line, Lines};
+use crate::common::plot::{Format, Picture, PlotError, encode};
 
 /// Units of a label from one line to the next.
 const LINE: i32 = 20;

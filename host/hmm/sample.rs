@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::model::{Covariances, Emissions, Hmm, cholesky};
 use super::sequences::{Observations, Sequences, offsets};
-use crate::mdp::generate::{draw, random, unit};
+use crate::common::random::{draw, random, unit};
 
 /// Why there is nothing to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

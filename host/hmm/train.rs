@@ -8,36 +8,13 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-pub use super::maximise::{Held, Pseudocounts, Spread};
+use super::backend::Recursions;
+pub use super::maximise::{Held, Spread};
 use super::model::{Covariances, Emissions, Hmm};
-use super::recursions::Recursions;
+use super::options::Options;
+pub use super::options::Pseudocounts;
 use super::sequences::Sequences;
-use crate::interrupt;
-
-/// The default of [`Options::floor`]: deviations of 3·10⁻⁵ of those of all observations are taken for what they are.
-pub const FLOOR: f64 = 1e-9;
-
-/// How to train.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// M steps at most.
-    pub iterations: u32,
-    /// A model has converged when its objective rises by no more than this part of its absolute value.
-    pub tolerance: f64,
-    /// Dirichlet prior.
-    pub pseudocounts: Pseudocounts,
-    /// The least variance in each dimension, as a part of that of all observations, above 0; see [`Spread::floors`].
-    pub floor: f64,
-    /// By what part of its absolute value the objective may fall by rounding: 10⁻⁹ in `f64`, 10⁻⁴ in `f32`.
-    pub slack: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let pseudocounts = Pseudocounts::default();
-        Self { iterations: 100, tolerance: 1e-6, pseudocounts, floor: FLOOR, slack: 1e-9 }
-    }
-}
+use crate::common::interrupt;
 
 /// An E step of all models that have not yet converged.
 #[derive(Clone, Debug, PartialEq)]
@@ -291,8 +268,8 @@ mod tests {
     use std::slice::Iter;
 
     use super::super::generate::IceCream;
-    use super::super::recursions::{Decoded, Expected};
     use super::*;
+    use crate::hmm::backend::{Decoded, Expected};
 
     /// Of each model, ln P(O) of one sequence after each M step.
     struct Told<'l>(Vec<Copied<Iter<'l, f64>>>);

@@ -37,8 +37,7 @@
 use rayon::prelude::*;
 
 use super::model::{CHUNK, Mdp};
-use super::options::Method;
-use super::solve::Target;
+use super::options::{Method, Target};
 
 /// Entries of P times sweeps, of those that are certain to be enough, that a core is done with while a GPU starts: what the
 /// last line of the table above comes to, about.

@@ -6,28 +6,31 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::runtime;
+use crate::runtime::error::from_devices;
 use warpkov_kernels::device::Offset;
-use warpkov_kernels::emulator::{Emulator, EmulatorError};
+use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
 use rayon::prelude::*;
 
+use super::analysis::reorder::Order;
 use super::auto::{self, Features, LONGEST_TRIAL};
+use super::backend::{Backup, Evaluate, Modify, State, Stop};
 use super::certificate::{Certificate, certify_greedy};
+use super::cpu;
+use super::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
+use super::device::{Layout, Mixed, Plain, Plan, Projected, Streamed, Streaming, System, Values};
 use super::krylov::Krylov;
 use super::model::Mdp;
-use super::options::{DeviceChoice, Method, Phases, Places, Precision, Reorder, Solution, SolveOptions};
+use super::model::validate::Invalid;
+use super::options::{Limits, Method, Places, Precision, Reorder, SolveOptions, Storage, Target};
 use super::refine::Refined;
-use super::reorder::Order;
-use super::solve::{
-    Backup, Evaluate, Limits, Modify, PARTIAL_SWEEPS, Round, Run, State, Status, Stop, Target,
-    modified_policy_iteration, policy_iteration, value_iteration,
-};
-use super::validate::Invalid;
+use super::solution::{Phases, Round, Run, Solution, Status};
+use super::solve::{PARTIAL_SWEEPS, modified_policy_iteration, policy_iteration, value_iteration};
 use crate::backend::cuda::{CudaError, Gpu, size};
-use crate::backend::device::divided::{BadBlocks, BlockIteration, Division, ResultIteration};
-use crate::backend::device::{Layout, Mixed, Plain, Plan, Projected, Storage, Streamed, Streaming, System, Values};
-use crate::backend::{Precise, cpu, emulator};
+use crate::runtime::choose::DeviceChoice;
+use crate::runtime::{Precise, cores, emulator};
 
 /// Why a model is not solved.
 #[derive(Debug, thiserror::Error)]
@@ -65,34 +68,12 @@ pub enum SolveError {
     /// States cannot be divided into such blocks.
     #[error(transparent)]
     Blocks(#[from] BadBlocks),
-    /// No such device, not enough of its memory, or it failed.
+    /// Where it ran failed, or was stopped.
     #[error(transparent)]
-    Device(#[from] CudaError),
-    /// A [request to stop](crate::interrupt) came before there was a result.
-    #[error("interrupted before there was a result")]
-    Interrupted,
-    /// Results about a hidden Markov model that cannot be.
-    #[error(transparent)]
-    Hmm(#[from] crate::hmm::invariants::Violated),
-    /// An emulated kernel did what it must not.
-    #[error(transparent)]
-    Emulator(EmulatorError),
+    Runtime(#[from] runtime::Error),
 }
 
-impl From<EmulatorError> for SolveError {
-    fn from(error: EmulatorError) -> Self {
-        match error {
-            EmulatorError::Stopped { .. } => Self::Interrupted,
-            error => Self::Emulator(error),
-        }
-    }
-}
-
-impl From<Infallible> for SolveError {
-    fn from(never: Infallible) -> Self {
-        match never {}
-    }
-}
+from_devices!(SolveError);
 
 /// Called after each round; breaks to stop the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -100,7 +81,7 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// Solves a model, and certifies the result. `initial`, one value per state, is where to start, if not at V = 0.
 ///
 /// # Errors
-/// [`SolveError`]; that a run meets a limit is no error but its [`Status`](super::solve::Status).
+/// [`SolveError`]; that a run meets a limit is no error but its [`Status`](super::solution::Status).
 pub fn solve_from(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -441,7 +422,7 @@ fn with_features<J: Job>(
     let (method, device, (result, setup)) = match device {
         Chosen::Cpu => {
             let one = matches!(method, Method::Serial | Method::Sequential);
-            let name = if one { cpu::cores(1) } else { cpu::name() };
+            let name = if one { cores::of(1) } else { cores::all() };
             let done = match precision {
                 Precision::F32 => on_cpu::<f32, J>(mdp, method, options, start, job),
                 Precision::Refined if method == Method::Values => refined_on_cpu(mdp, options, start, job),
@@ -530,7 +511,7 @@ fn choose<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions)
         DeviceChoice::Auto if only_cpu => place(Chosen::Cpu, Vec::new()),
         DeviceChoice::Auto => match on_gpu(0, mdp, options) {
             Ok(found) => Ok(found),
-            Err(SolveError::Device(error)) if !only_gpu => {
+            Err(SolveError::Runtime(runtime::Error::Device(error))) if !only_gpu => {
                 place(Chosen::Cpu, vec![format!("auto chose the CPU: {error}")])
             }
             Err(error) => Err(error),

@@ -11,8 +11,8 @@
 //! it starts from, which is the Bellman residual of V, but never less than θ (inexact policy iteration; Gargiani, Liao-McPherson,
 //! Zanelli and Lygeros, *Inexact GMRES policy iteration for large-scale Markov decision processes*, 2022).
 
-use super::solve::{Evaluate, Evaluation, State};
-use crate::interrupt;
+use super::backend::{Evaluate, Evaluation, State};
+use crate::common::interrupt;
 
 /// How far the residual is reduced before the policy is improved.
 pub const FORCING: f64 = 1e-2;

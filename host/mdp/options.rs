@@ -1,16 +1,10 @@
-//! What a solve is asked for, and what it returns.
+//! What a solve is asked for.
 
+use crate::runtime::choose::DeviceChoice;
 use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::{Serialize, Serializer};
-
-use super::certificate::Certificate;
-use super::solve::{Limits, Run, Status, Target};
-use crate::backend::device::Storage;
-use crate::backend::device::divided::BlockDivided;
+use serde::Serialize;
 
 /// How a model is solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -158,56 +152,92 @@ pub enum Reorder {
     Rcm,
 }
 
-/// Where to solve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// The first GPU that the model fits on; else the CPU.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The GPU of this ordinal.
-    Cuda(u32),
-    /// The GPU's kernels, emulated on the CPU thread by thread. Slow; for tests and debugging.
-    Emulated,
+/// How a model is laid out on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Storage {
+    /// Compressed rows, several lanes per row.
+    Rows,
+    /// Slices of 32 states.
+    Slices,
+    /// Slices of small entries: offsets of one or two bytes, a palette of probabilities and one of rewards.
+    Narrow,
+    /// The number of a pattern for each state.
+    Patterns,
 }
 
-impl fmt::Display for DeviceChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
-            Self::Emulated => f.write_str("emulated"),
-        }
+impl std::fmt::Display for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rows => "rows",
+            Self::Slices => "slices",
+            Self::Narrow => "narrow",
+            Self::Patterns => "patterns",
+        })
     }
 }
 
-/// The text names no device.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected auto, cpu, cuda:N or emulated")]
-pub struct UnknownDevice;
+/// How Block Divided Iteration divides the states, and what it does with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BlockDivided {
+    /// Threads of a block in x: columns of a tile, where the states are cells of a grid.
+    pub width: u32,
+    /// Threads of a block in y: rows of a tile, times the states per thread.
+    pub height: u32,
+    /// Sweeps over a block before others see its values, at least 1.
+    pub sweeps_per_launch: u32,
+    /// Whether values that a block needs of others are copied to shared memory.
+    pub buffering: bool,
+    /// States that a thread has, of which a pass updates the one that needs it most: 2 to 5; or 1, and nothing to choose.
+    pub states_per_thread: u32,
+    /// U_c, in the units of V, above 0: the larger, the more evenly a thread's states take turns.
+    pub update_constant: f64,
+}
 
-impl FromStr for DeviceChoice {
-    type Err = UnknownDevice;
+impl BlockDivided {
+    /// That of the source, section 6.1, without enhancements; it does not give a U_c.
+    pub const PLAIN: Self = Self {
+        width: 16,
+        height: 8,
+        sweeps_per_launch: 8,
+        buffering: false,
+        states_per_thread: 1,
+        update_constant: 0.1,
+    };
+}
 
-    fn from_str(text: &str) -> Result<Self, UnknownDevice> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            "emulated" => Ok(Self::Emulated),
-            _ => {
-                let ordinal = text.strip_prefix("cuda:").ok_or(UnknownDevice)?;
-                ordinal.parse().map(Self::Cuda).map_err(|_| UnknownDevice)
-            }
-        }
+impl Default for BlockDivided {
+    fn default() -> Self {
+        Self::PLAIN
     }
 }
 
-impl Serialize for DeviceChoice {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+/// How close to come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// ε: until it is certain that ‖V − V*‖∞ ≤ ε.
+    Epsilon(f64),
+    /// θ: until ‖ΔV‖∞ < θ in a sweep, of each policy or of value iteration; the rule of the sources.
+    Theta(f64),
+}
+
+/// When to stop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// How close to come.
+    pub target: Target,
+    /// K_max: sweeps at most, per policy or of value iteration.
+    pub max_sweeps: u32,
+    /// Policies at most.
+    pub max_policies: u32,
+    /// ε of the tie-break: how much better an action must be to replace the present one.
+    pub tie: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { target: Target::Epsilon(1e-6), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-9 }
     }
 }
 
@@ -246,74 +276,6 @@ impl Default for SolveOptions {
             reorder: Reorder::default(),
             limits: Limits::default(),
             blocks: BlockDivided::default(),
-        }
-    }
-}
-
-/// Where the time of a solve goes beside its loop.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Phases {
-    /// Reading and checking the model, if the caller says so.
-    pub read: Duration,
-    /// What the host finds out of the model: a better order of its states, a method, a layout.
-    pub prepare: Duration,
-    /// Until a GPU could be used; meanwhile the host prepares.
-    pub start: Duration,
-    /// Laying the model out, and bringing it to the device.
-    pub upload: Duration,
-    /// The certificate, and a policy.
-    pub certify: Duration,
-    /// Writing files, if the caller says so.
-    pub write: Duration,
-}
-
-/// What a solve returns.
-#[derive(Clone, Debug)]
-pub struct Solution {
-    /// V, one entry per state.
-    pub values: Vec<f64>,
-    /// π, one action per state.
-    pub policy: Vec<u32>,
-    /// How the loop went.
-    pub run: Run,
-    /// What is guaranteed about `values`.
-    pub certificate: Certificate,
-    /// The method that was used.
-    pub method: Method,
-    /// The precision that was used.
-    pub precision: Precision,
-    /// The device that was used, in words: "NVIDIA H200 (cuda:0)", "16 CPU cores".
-    pub device: String,
-    /// What was chosen on the user's behalf, and why.
-    pub notes: Vec<String>,
-    /// Time to convert the model and bring it to the device: of `phases`, what comes between reading and the loop.
-    pub setup: Duration,
-    /// Where the rest of the time went.
-    pub phases: Phases,
-}
-
-impl Solution {
-    /// Whether the target was met: ‖V − V*‖∞ ≤ ε is certain, or the run ended by itself, its last sweep met θ, and its
-    /// values are finite (rewards near the end of a precision's range can overflow it).
-    pub fn converged(&self, limits: &Limits) -> bool {
-        match limits.target {
-            Target::Epsilon(epsilon) => self.certificate.bound.is_some_and(|bound| bound <= epsilon),
-            Target::Theta(_) => self.run.status == Status::Solved,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_parse_and_print() {
-        for text in ["auto", "cpu", "cuda:0", "cuda:7", "emulated"] {
-            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
-        }
-        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
-            assert_eq!(text.parse::<DeviceChoice>(), Err(UnknownDevice), "{text}");
         }
     }
 }

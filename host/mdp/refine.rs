@@ -5,10 +5,10 @@
 //! `f64` and d by sweeps in `f32`, of unit roundoff u = 2⁻²⁴, V₀ + d is about u / (1 − γ) times as far from V* as V₀ was;
 //! so it becomes the next V₀ (Wilkinson's refinement of linear systems, for the Bellman equation).
 
+use super::backend::{Backup, Backups, Correct, State, Stop};
 use super::certificate::{advantages, greedy};
 use super::model::Mdp;
-use super::solve::{Backup, Backups, Correct, State, Stop};
-use crate::interrupt;
+use crate::common::interrupt;
 
 /// What a correction leaves of the changes of a sweep, at least, times 1 − γ: a few roundings of `f32`.
 const FINEST: f64 = 8.0 * f32::EPSILON as f64;

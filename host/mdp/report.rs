@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
 use super::model::{Mdp, NO_ACTION, Objective};
-use super::options::{Method, Phases, Precision, Solution};
-use super::solve::{Limits, Round, Status, Target};
+use super::options::{Limits, Method, Precision, Target};
+use super::solution::{Phases, Round, Solution, Status};
 
 /// States that a shortened line shows.
 const SHOWN_STATES: usize = 10;

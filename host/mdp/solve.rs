@@ -6,220 +6,11 @@
 //!
 //! Backends maximise. They own their copy of the model, V and π, and start at V = 0 and the first action of every state.
 
+use super::backend::{Backup, Backups, Evaluate, Modify, Stop};
+use super::options::Limits;
+use super::solution::{Round, Run, Status};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
-
-use serde::Serialize;
-
-/// What every backend has: V and π.
-pub trait State {
-    /// What can go wrong on this backend.
-    type Error;
-
-    /// Goes back to the first action of every state, and to V = `initial`, one value per state, or V = 0.
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Self::Error>;
-
-    /// The present V, one entry per state.
-    fn values(&mut self) -> Result<Vec<f64>, Self::Error>;
-
-    /// The present π: an action per state, [`NO_ACTION`](super::model::NO_ACTION) where it has none.
-    fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
-
-    /// Whether π is greedy with respect to V and left to the host, which finds it anew each time it is asked for.
-    fn leaves_policy(&self) -> bool {
-        false
-    }
-
-    /// Bytes that a sweep like the last one must move: each input read once, each output written once.
-    fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
-}
-
-/// What policy iteration asks of a backend.
-pub trait Evaluate: State {
-    /// Jacobi sweeps V ← r^π + γ P^π V from the present V, until ‖ΔV‖∞ < `theta` or `max_sweeps` are done.
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Self::Error>;
-
-    /// Greedy improvement. A state keeps its action unless another's Q-factor exceeds its own by more than `tie`; among
-    /// those, the lowest-numbered action of the largest Q-factor wins. Returns the number of states that changed.
-    fn improve(&mut self, tie: f64) -> Result<u64, Self::Error>;
-}
-
-/// What value iteration asks of a backend.
-pub trait Backup: State {
-    /// Greedy sweeps from the present V until `stop` is met, nothing changes any more, or `max_sweeps` ≥ 1 are done. π is
-    /// greedy then, with respect to V or to the one before the last sweep.
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
-
-    /// How often V has gone over to another type: that changes were smaller before says nothing of those after.
-    fn phase(&self) -> u32 {
-        0
-    }
-
-    /// The unit roundoff of the type that V is in, where a sweep may change V by more than the one before although it comes
-    /// nearer to V*, as where states see each other's new values; `None` where only rounding errors do that.
-    fn uneven(&self) -> Option<f64> {
-        None
-    }
-}
-
-/// What modified policy iteration asks of a backend.
-pub trait Modify: Backup + Evaluate {
-    /// Unit roundoff of the type that V is in.
-    fn unit(&self) -> f64;
-}
-
-/// What [refinement](super::refine) asks of a backend.
-pub trait Correct: Backup {
-    /// Puts `rewards`, one r(s, a) per row of the model, in the place of its own; V stays. False, and nothing is done, where
-    /// rows share what is stored of them.
-    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
-}
-
-/// When greedy sweeps end.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stop {
-    /// ‖ΔV‖∞ of a sweep is below this.
-    Change(f64),
-    /// max ΔV − min ΔV of a sweep is below this.
-    Span(f64),
-}
-
-impl Stop {
-    /// What it bounds, of changes with these extremes.
-    #[must_use]
-    pub fn size(self, least: f64, greatest: f64) -> f64 {
-        match self {
-            Self::Change(_) => least.abs().max(greatest.abs()),
-            Self::Span(_) => greatest - least,
-        }
-    }
-
-    /// What that must be below.
-    #[must_use]
-    pub fn bound(self) -> f64 {
-        match self {
-            Self::Change(bound) | Self::Span(bound) => bound,
-        }
-    }
-
-    /// Whether a sweep meets it whose changes have these extremes.
-    #[must_use]
-    pub fn is_met(self, least: f64, greatest: f64) -> bool {
-        self.size(least, greatest) < self.bound()
-    }
-}
-
-/// What greedy sweeps did.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backups {
-    /// Sweeps done.
-    pub sweeps: u32,
-    /// The least ΔV of a state in the last sweep; of states that have actions.
-    pub least: f64,
-    /// The greatest ΔV.
-    pub greatest: f64,
-    /// The last sweep changed nothing: neither will the next.
-    pub fixed: bool,
-}
-
-impl Backups {
-    /// ‖ΔV‖∞ of the last sweep.
-    #[must_use]
-    pub fn residual(&self) -> f64 {
-        self.least.abs().max(self.greatest.abs())
-    }
-}
-
-/// What one policy evaluation did.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evaluation {
-    /// Jacobi sweeps done.
-    pub sweeps: u32,
-    /// ‖ΔV‖∞ of the last sweep.
-    pub residual: f64,
-}
-
-/// How close to come.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// ε: until it is certain that ‖V − V*‖∞ ≤ ε.
-    Epsilon(f64),
-    /// θ: until ‖ΔV‖∞ < θ in a sweep, of each policy or of value iteration; the rule of the sources.
-    Theta(f64),
-}
-
-/// When to stop.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// How close to come.
-    pub target: Target,
-    /// K_max: sweeps at most, per policy or of value iteration.
-    pub max_sweeps: u32,
-    /// Policies at most.
-    pub max_policies: u32,
-    /// ε of the tie-break: how much better an action must be to replace the present one.
-    pub tie: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { target: Target::Epsilon(1e-6), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-9 }
-    }
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Status {
-    /// The target is met.
-    Solved,
-    /// `max_policies` were evaluated and the policy still changed.
-    PolicyLimit,
-    /// `max_sweeps` were done and the values still changed.
-    SweepLimit,
-    /// Rounding errors, or ties within the margin, keep the values from coming closer.
-    Stalled,
-    /// Values are too large for the precision.
-    Overflow,
-    /// The observer asked to stop.
-    #[default]
-    Interrupted,
-}
-
-/// One round: an evaluation and an improvement, or some greedy sweeps.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Round {
-    /// Its number, from 1.
-    pub round: u32,
-    /// Sweeps.
-    pub sweeps: u32,
-    /// ‖ΔV‖∞ of the last sweep.
-    pub residual: f64,
-    /// States whose action changed in the improvement that followed, if there was one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub changed: Option<u64>,
-    /// Seconds since the start of the run.
-    pub seconds: f64,
-}
-
-/// What a loop returns.
-#[derive(Clone, Debug, Default)]
-pub struct Run {
-    /// How it ended.
-    pub status: Status,
-    /// Every round, in order.
-    pub rounds: Vec<Round>,
-    /// Time in the loop: the model was on the device already, and results were not yet read back.
-    pub elapsed: Duration,
-}
-
-impl Run {
-    /// Sweeps in all rounds.
-    pub fn sweeps(&self) -> u64 {
-        self.rounds.iter().map(|round| u64::from(round.sweeps)).sum()
-    }
-}
+use std::time::Instant;
 
 /// Runs policy iteration on `backend`, each policy evaluated to `theta`, until the policy is stable, a limit is met, or
 /// `observe` breaks.
@@ -232,7 +23,7 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     limits: &Limits,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
-    let mut run = Run::start();
+    let mut run = Timed::start();
     // The residual of this policy when it was last evaluated.
     let mut last = f64::INFINITY;
     for _ in 0..limits.max_policies {
@@ -339,7 +130,7 @@ fn greedy_rounds<B: Backup + ?Sized>(
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
     mut round: impl FnMut(&mut B, u32) -> Result<(Backups, u32), B::Error>,
 ) -> Result<Run, B::Error> {
-    let mut run = Run::start();
+    let mut run = Timed::start();
     let mut left = limits.max_sweeps;
     // The smallest changes so far, and rounds since they were seen.
     let (mut smallest, mut waited, mut phase) = (f64::INFINITY, 0, backend.phase());
@@ -371,22 +162,6 @@ fn greedy_rounds<B: Backup + ?Sized>(
     Ok(run.end(Status::SweepLimit))
 }
 
-impl Run {
-    /// A run that begins now.
-    fn start() -> Timed {
-        Timed { run: Self::default(), start: Instant::now() }
-    }
-
-    /// What came after this run on the same backend.
-    pub(super) fn append(&mut self, next: Self) {
-        let (count, seconds) = (self.rounds.len() as u32, self.elapsed.as_secs_f64());
-        let shifted = |round: Round| Round { round: count + round.round, seconds: seconds + round.seconds, ..round };
-        self.rounds.extend(next.rounds.into_iter().map(shifted));
-        self.status = next.status;
-        self.elapsed += next.elapsed;
-    }
-}
-
 /// A run, as it goes.
 struct Timed {
     run: Run,
@@ -394,6 +169,11 @@ struct Timed {
 }
 
 impl Timed {
+    /// A run that begins now.
+    fn start() -> Self {
+        Self { run: Run::default(), start: Instant::now() }
+    }
+
     fn push(&mut self, sweeps: u32, residual: f64, changed: Option<u64>) -> Round {
         let number = self.run.rounds.len() as u32 + 1;
         let round = Round { round: number, sweeps, residual, changed, seconds: self.start.elapsed().as_secs_f64() };

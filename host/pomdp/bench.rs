@@ -7,19 +7,20 @@ use serde::Serialize;
 use warpkov_kernels::launch::Device;
 
 use super::alpha::AlphaVectors;
-use super::backup::Backup;
+use super::backend::Backup;
 use super::belief::Belief;
-use super::generate::{Layout, Maze, Olfactory, RockSample, Tag, Tiger};
+use super::cpu::PointBased;
+use super::generate::{self, Layout, Maze, Olfactory, RockSample, Tag, Tiger};
 use super::io::{self, Format};
 use super::model::Pomdp;
-use super::solve::options::{Limits, SolveOptions, Status};
+use super::options::{Limits, SolveOptions};
+use super::projection::Projection;
+use super::solution::Status;
 use super::solve::{Error, solve_with};
-use super::{generate, projection::Projection};
-use crate::backend::Precise;
-use crate::backend::cpu::{self, PointBased};
-use crate::backend::device::pomdp::{Backups, Product};
-use crate::mdp::generate::{below, draw, random, unit};
+use crate::common::random::{below, draw, random, unit};
 use crate::mdp::model::{Choices, Csr, Mdp};
+use crate::pomdp::device::{Backups, Product};
+use crate::runtime::{Precise, cores};
 
 /// A model, and a value that a solver is to find a policy for.
 #[derive(Clone, Copy, Debug)]
@@ -405,6 +406,6 @@ pub fn cpu_rate(work: &Work, runs: usize) -> Rate {
         product: "sparse".to_owned(),
         rows: None,
         seconds: median(seconds),
-        device: cpu::name(),
+        device: cores::all(),
     }
 }

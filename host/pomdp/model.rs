@@ -8,11 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::belief::Belief;
-use crate::mdp::model::{Choices, Csr, Mdp};
-use crate::mdp::validate;
-
-/// How far what should sum to 1 may be from it: as in files of five digits.
-pub const SUM_TOLERANCE: f64 = 1e-5;
+use crate::common::parameters::SUM_TOLERANCE;
+use crate::mdp::model::{Choices, Csr, Mdp, validate};
 
 /// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
 const ROUNDING: f64 = 1e-12;
@@ -29,12 +26,6 @@ pub struct Names {
     pub actions: Vec<String>,
     /// Of observations.
     pub observations: Vec<String>,
-}
-
-/// What number `index` is called, or the number where it has no name.
-#[must_use]
-pub fn name(names: &[String], index: u32) -> String {
-    names.get(index as usize).cloned().unwrap_or_else(|| index.to_string())
 }
 
 /// A finite partially observable Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.

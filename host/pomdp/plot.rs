@@ -1,10 +1,11 @@
 //! Pictures: the vectors of a value function over the belief, where there are two states, and how bounds close in time.
 
 use super::alpha::AlphaVectors;
-use super::model::{Pomdp, name};
-use super::solve::options::Round;
-use crate::mdp::plot::lines::{COLOURS, Line, Lines};
-use crate::mdp::plot::{Format, PlotError, encode};
+use super::model::Pomdp;
+use super::solution::Round;
+use crate::common::names::name;
+use crate::common::plot::lines::{COLOURS, Line, Lines};
+use crate::common::plot::{Format, PlotError, encode};
 
 /// Points of the upper surface, beside its corners' neighbourhood: enough for a smooth line.
 const SAMPLES: u32 = 1000;

@@ -16,8 +16,8 @@ use warpkov_kernels::pomdp::scores::scores;
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 use super::model::{Pomdp, by_columns};
-use crate::backend::Precise;
 use crate::mdp::model::Csr;
+use crate::runtime::Precise;
 
 /// Threads of a block.
 const THREADS: u32 = 128;

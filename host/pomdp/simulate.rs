@@ -18,10 +18,10 @@ use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
+use super::cpu::Vectors;
 use super::model::Pomdp;
 use super::projection::Projection;
-use crate::backend::cpu::Vectors;
-use crate::mdp::generate::{draw, random};
+use crate::common::random::{draw, random};
 
 /// The 97.5 % quantile of the normal distribution.
 const QUANTILE: f64 = 1.959_963_984_540_054;

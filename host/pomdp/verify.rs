@@ -24,11 +24,11 @@ use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
+use super::cpu::{Assembler, Vectors};
 use super::game::least_loss;
 use super::io::PolicyGraph;
 use super::model::Pomdp;
 use super::projection::Projection;
-use crate::backend::cpu::{Assembler, Vectors};
 
 /// How much less than α' the iteration may end with, of the largest value.
 const REST: f64 = 1e-9;

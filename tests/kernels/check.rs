@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use warpkov::backend::Precise;
+use warpkov::runtime::Precise;
 
 use crate::Outcome;
 

@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use warpkov::backend::device::divided::{BlockDivided, BlockIteration, Division, ResultIteration};
-use warpkov::backend::{Precise, cpu};
+use warpkov::mdp::backend::{Backup, Backups, State, Stop};
 use warpkov::mdp::certificate::certify;
+use warpkov::mdp::cpu;
+use warpkov::mdp::device::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Mdp, NO_ACTION};
-use warpkov::mdp::solve::{Backup, Backups, Limits, State, Status, Stop, Target, policy_iteration, value_iteration};
+use warpkov::mdp::options::{BlockDivided, Limits, Target};
+use warpkov::mdp::solution::Status;
+use warpkov::mdp::solve::{policy_iteration, value_iteration};
+use warpkov::runtime::Precise;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::mdp::change::{extremes_of_change, of_sweep};

@@ -3,10 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use warpkov::backend::device::{Certify, Mixed, Plan, Residual, Storage, Values};
+use warpkov::mdp::backend::{State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
+use warpkov::mdp::device::{Certify, Mixed, Plan, Residual, Values};
 use warpkov::mdp::generate::SlipGrid;
-use warpkov::mdp::solve::{Limits, State, Stop, Target, value_iteration};
+use warpkov::mdp::options::{Limits, Storage, Target};
+use warpkov::mdp::solve::value_iteration;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_kernels::mdp::residual::largest;

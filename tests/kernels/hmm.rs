@@ -1,22 +1,21 @@
 //! The recursions of hidden Markov models on every device, against those on the CPU.
 
-use warpkov::backend::Precise;
-use warpkov::backend::cpu::hmm::{Batch as OnCpu, Exact};
-use warpkov::backend::device::hmm::{Batch, Limits};
+use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics};
+use warpkov::hmm::cpu::{Batch as OnCpu, Exact};
+use warpkov::hmm::device::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
-use warpkov::hmm::maximise::Pseudocounts;
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
-use warpkov::hmm::recursions::{Decoded, Expected, NO_STATE, Recursions, Statistics};
+use warpkov::hmm::options::Pseudocounts;
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
+use warpkov::runtime::Precise;
 use warpkov_kernels::hmm::slices::{emission_product, product, row_sums};
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::lessons::wide_tensor_product;
 
 use crate::check::{close, of, same};
 use crate::random::Random;
-use crate::wide;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite, With, wide};
 
 pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("hmm_small::f32", small::<f32, _>);

@@ -1,7 +1,7 @@
 //! The lessons: each primitive of the device library against what it should give.
 
-use warpkov::backend::Precise;
-use warpkov::backend::device::scan::{exclusive_scan, scratch_len};
+use warpkov::runtime::Precise;
+use warpkov::runtime::prefix_sum::{exclusive_scan, scratch_len};
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::lessons;

@@ -4,15 +4,18 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use warpkov::backend::device::{Layout, Plain, Projected};
-use warpkov::backend::{Precise, cpu};
+use warpkov::mdp::backend::{Backup, Evaluate, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::compare::{Solved, Tolerance, compare};
+use warpkov::mdp::compare::{Tolerance, compare};
+use warpkov::mdp::cpu;
+use warpkov::mdp::device::{Layout, Plain, Projected};
 use warpkov::mdp::generate::SlipGrid;
+use warpkov::mdp::io::Solved;
 use warpkov::mdp::model::Mdp;
-use warpkov::mdp::solve::{
-    Backup, Evaluate, Limits, State, Status, Stop, Target, modified_policy_iteration, policy_iteration, value_iteration,
-};
+use warpkov::mdp::options::{Limits, Target};
+use warpkov::mdp::solution::Status;
+use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
+use warpkov::runtime::Precise;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::Device;
 

@@ -1,17 +1,17 @@
 //! Point-based backups on every device: the seven kernels and the lookahead against their definitions in f64, and the fast
 //! path against those.
 
-use warpkov::backend::Precise;
-use warpkov::backend::cpu::Assembler;
-use warpkov::backend::device::pomdp::{Backups, Limits, Product, Walkers};
 use warpkov::mdp::model::{Choices, Csr, Mdp};
 use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::backup::{Backup, Trials, Walks};
+use warpkov::pomdp::backend::{Backup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
+use warpkov::pomdp::cpu::Assembler;
+use warpkov::pomdp::device::{Backups, Limits, Product, Walkers};
 use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
 use warpkov::pomdp::solve::bounds::{fib, mdp, qmdp};
+use warpkov::runtime::Precise;
 use warpkov_kernels::device::half;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::lessons::{half_tensor_product, tensor_product};

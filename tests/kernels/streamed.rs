@@ -1,10 +1,11 @@
 //! Models that are streamed through a device: V must be that of models which are there, bit for bit.
 
-use warpkov::backend::Precise;
-use warpkov::backend::device::{Plan, Storage, Streamed, Streaming, Values};
+use warpkov::mdp::backend::{Backup, State, Stop};
+use warpkov::mdp::device::{Plan, Streamed, Streaming, Values};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::Mdp;
-use warpkov::mdp::solve::{Backup, State, Stop};
+use warpkov::mdp::options::Storage;
+use warpkov::runtime::Precise;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::Device;
 

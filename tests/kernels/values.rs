@@ -3,12 +3,15 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use warpkov::backend::device::{Mixed, Plan, Storage, Values};
-use warpkov::backend::{Precise, cpu};
+use warpkov::mdp::backend::{Backup, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
+use warpkov::mdp::cpu;
+use warpkov::mdp::device::{Mixed, Plan, Values};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Choices, Mdp};
-use warpkov::mdp::solve::{Backup, Limits, State, Stop, Target, value_iteration};
+use warpkov::mdp::options::{Limits, Storage, Target};
+use warpkov::mdp::solve::value_iteration;
+use warpkov::runtime::Precise;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::Device;
 

@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use warpkov::backend::cpu::Parallel;
-use warpkov::backend::device::{Layout, System};
+use warpkov::mdp::backend::State;
+use warpkov::mdp::cpu::Parallel;
+use warpkov::mdp::device::{Layout, System};
 use warpkov::mdp::krylov::Krylov;
-use warpkov::mdp::solve::{Limits, State, Status, Target, policy_iteration};
+use warpkov::mdp::options::{Limits, Target};
+use warpkov::mdp::solution::Status;
+use warpkov::mdp::solve::policy_iteration;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::primitives::vector::{THREADS, combine, dots, dots_total};
 

@@ -4,17 +4,17 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use warpkov::backend::cpu;
 use warpkov::backend::cuda::Gpu;
-use warpkov::backend::device::hmm::Scan;
 use warpkov::hmm::bench::figures::{self, Line, published};
 use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, measure_on_cpu};
-use warpkov::hmm::dispatch::Precision;
+use warpkov::hmm::device::Scan;
+use warpkov::hmm::options::Precision;
 use warpkov::mdp::SolveError;
-use warpkov::mdp::options::DeviceChoice;
+use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::cores;
 
 use super::{Error, Outcome, or_default};
-use crate::progress::Steps;
+use crate::cli::progress::Steps;
 
 /// Measures the recursions and the training of hidden Markov models: on a GPU with models and sequences there, or on a CPU.
 #[derive(Args)]
@@ -162,7 +162,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
-        writeln!(out, "\nMeasured on {}.", gpu.as_ref().map_or_else(cpu::name, Gpu::name))?;
+        writeln!(out, "\nMeasured on {}.", gpu.as_ref().map_or_else(cores::all, Gpu::name))?;
     }
     Ok(Outcome::Success)
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use warpkov::backend::cuda::Gpu;
-use warpkov::backend::device::pomdp::Product;
 use warpkov::mdp::SolveError;
-use warpkov::mdp::options::DeviceChoice;
 use warpkov::pomdp::bench::{BenchError, CASES, Rate, Run, Work, cpu_rate, device_rate, solve_case};
+use warpkov::pomdp::device::Product;
 use warpkov::pomdp::generate::Tag;
-use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, SolveOptions};
-use warpkov::pomdp::solve::report;
+use warpkov::pomdp::options::{Expansion, Limits, Precision, SolveOptions};
+use warpkov::pomdp::report;
+use warpkov::runtime::choose::DeviceChoice;
 use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
 use super::{Error, Outcome, number};
-use crate::progress::Steps;
+use crate::cli::progress::Steps;
 
 /// Measures point-based solvers: whole runs to a published value, or backups per second.
 #[derive(Args)]

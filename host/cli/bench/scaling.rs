@@ -9,7 +9,7 @@ use warpkov::mdp::options::Precision;
 use warpkov::mdp::plot::draw_scaling;
 
 use super::{Arguments, Error, Outcome, file, number};
-use crate::progress::Steps;
+use crate::cli::progress::Steps;
 
 /// How far, and where to.
 #[derive(Args)]

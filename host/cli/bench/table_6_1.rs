@@ -8,10 +8,11 @@ use warpkov::mdp::bench::table_6_1::{
     CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, less_local, measure,
 };
 use warpkov::mdp::generate::{TABLE_6_1, WetFloor};
-use warpkov::mdp::options::{DeviceChoice, Precision};
+use warpkov::mdp::options::Precision;
+use warpkov::runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, or_default};
-use crate::progress::Steps;
+use crate::cli::progress::Steps;
 
 /// All that was measured.
 #[derive(Default, Serialize)]

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use warpkov::common::names::name;
+use warpkov::hmm::backend::{NO_STATE, posterior_path};
 use warpkov::hmm::io::sequences::{field, word};
-use warpkov::hmm::model::{Hmm, name};
-use warpkov::hmm::recursions::{NO_STATE, posterior_path};
+use warpkov::hmm::model::Hmm;
 use warpkov::mdp::io::write_npy;
 
 use super::file::{Data, Given, Input, List, Phases, Watch, list, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, room, write_whole, writes};
+use crate::cli::common::file::{extension, room, write_whole, writes};
 
 /// Finds the hidden states behind sequences: the most probable path, or the most probable state of each step.
 ///

@@ -7,16 +7,18 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
-use warpkov::backend::device::hmm::{Limits, Scan};
-use warpkov::hmm::dispatch::{Dynamic, Place, Precision};
-use warpkov::hmm::io::sequences::{Missing, ReadOptions, Records, Table};
-use warpkov::hmm::io::{self as formats, Format, sequences};
+use warpkov::hmm::device::{Limits, Scan};
+use warpkov::hmm::dispatch::{Dynamic, Place};
+use warpkov::hmm::io as formats;
+use warpkov::hmm::io::Format;
+use warpkov::hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::model::Hmm;
+use warpkov::hmm::options::Precision;
 use warpkov::hmm::sequences::Sequences;
-use warpkov::mdp::options::DeviceChoice;
+use warpkov::runtime::choose::DeviceChoice;
 
 use super::Error;
-use crate::cli::file::{ModelFile, extension, reads, reads_standard_input, writes};
+use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
 
 /// The model that a command reads.
 #[derive(Args)]

@@ -9,7 +9,7 @@ use warpkov::hmm::model::Hmm;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome};
-use crate::cli::file::ModelFile;
+use crate::cli::common::file::ModelFile;
 
 /// Examples of the command that lists the families.
 pub const EXAMPLES: &str = "\

@@ -10,7 +10,7 @@ use warpkov::hmm::plot::draw_transitions;
 
 use super::file::{Input, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{plot_format, write_whole};
+use crate::cli::common::file::{plot_format, write_whole};
 
 /// Says what a model has, and draws where its states lead.
 #[derive(Args)]

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-use super::{Error, Outcome};
+use super::error::{Error, Outcome};
 
 mod decode;
 mod file;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+use warpkov::common::names::name;
 use warpkov::hmm::io::sequences::field;
-use warpkov::hmm::model::name;
 use warpkov::hmm::plot::draw_posteriors;
 use warpkov::mdp::io::write_npy_rows;
 
 use super::file::{Data, Given, Input, Phases, Watch, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, plot_format, room, write_whole, writes};
+use crate::cli::common::file::{extension, plot_format, room, write_whole, writes};
 
 /// Gives the posterior probability of every state at every step, by the forward and backward recursions.
 ///

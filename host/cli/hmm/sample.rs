@@ -4,14 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use warpkov::common::names::name;
 use warpkov::hmm::io::sequences::{self, Format, word};
-use warpkov::hmm::model::{Emissions, Hmm, name};
+use warpkov::hmm::model::{Emissions, Hmm};
 use warpkov::hmm::sample::sample;
 use warpkov::mdp::io::write_npy;
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, extension, room, write_whole, writes};
+use crate::cli::common::file::{ModelFile, extension, room, write_whole, writes};
 
 /// Draws sequences from a model.
 ///

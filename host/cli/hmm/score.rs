@@ -11,7 +11,7 @@ use warpkov::mdp::io::write_npy;
 
 use super::file::{Data, Input, Phases, Watch, number, numbers, only, print_json};
 use super::{Error, Outcome};
-use crate::cli::file::{extension, write_whole, writes};
+use crate::cli::common::file::{extension, write_whole, writes};
 
 /// Scores sequences: ln P(O) of each, by the forward recursion.
 #[derive(Args)]

@@ -10,23 +10,23 @@ use std::{process, thread};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use warpkov::hmm::dispatch::Precision;
+use warpkov::common::io::output;
+use warpkov::common::{interrupt, plot};
 use warpkov::hmm::generate::restart;
-use warpkov::hmm::io::{self as formats, Format};
+use warpkov::hmm::io::Format;
 use warpkov::hmm::model::{Covariances, Emissions, Hmm};
+use warpkov::hmm::options::{Options, Precision, Pseudocounts};
 use warpkov::hmm::plot::draw_training;
-use warpkov::hmm::train::{
-    self as training, Held, Options, Pseudocounts, Round, Spread, Status, Trained, aic, bic, train,
-};
-use warpkov::mdp::{SolveError, plot};
-use warpkov::{interrupt, output};
+use warpkov::hmm::train::{Held, Round, Spread, Status, Trained, aic, bic, train};
+use warpkov::hmm::{io as formats, train as training};
+use warpkov::runtime;
 
 use super::file::{Data, Given, Input, Phases, Watch, numbers, output_format, print_json, write};
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, plot_format, room, write_whole};
-use crate::cli::number;
-use crate::cli::solve::handle_interrupts;
-use crate::progress::Steps;
+use crate::cli::common::file::{ModelFile, plot_format, room, write_whole};
+use crate::cli::common::interrupts::handle_interrupts;
+use crate::cli::common::number;
+use crate::cli::progress::Steps;
 
 /// Trains a model by the algorithm of Baum and Welch: to the highest likelihood that is near.
 ///
@@ -198,7 +198,7 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
         let finished = match trained {
             // The thread that trains holds the lock of the standard output.
             Some(trained) => output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out)),
-            None => Err(Error::Solve(SolveError::Interrupted)),
+            None => Err(runtime::Error::Interrupted.into()),
         };
         process::exit(match finished {
             Ok(_) => 130,

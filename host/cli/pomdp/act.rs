@@ -4,9 +4,11 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
+use warpkov::common::names::name;
+use warpkov::common::parameters::SUM_TOLERANCE;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::lookahead::lookahead;
-use warpkov::pomdp::model::{Pomdp, SUM_TOLERANCE, name};
+use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::projection::Projection;
 
 use super::policy::WithPolicy;

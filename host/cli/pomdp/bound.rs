@@ -4,15 +4,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::interrupt;
+use warpkov::common::interrupt;
 use warpkov::pomdp::plot;
 use warpkov::pomdp::verify::verify;
 
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::file::{plot_format, write_whole};
-use crate::cli::number;
-use crate::cli::solve::handle_interrupts;
+use crate::cli::common::file::{plot_format, write_whole};
+use crate::cli::common::interrupts::handle_interrupts;
+use crate::cli::common::number;
 
 /// Evaluates a policy's vectors anew: V(b₀) as they have it, and what surely holds of it.
 ///

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::pomdp::io::{self as formats, Format, Kind, Policy};
+use warpkov::pomdp::io as formats;
+use warpkov::pomdp::io::{Format, Kind, Policy};
 use warpkov::pomdp::model::Pomdp;
 
 use super::file::{self, Input};
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, reads, reads_standard_input};
+use crate::cli::common::file::{ModelFile, reads, reads_standard_input};
 
 /// Converts a model, or a policy, from one format to another.
 #[derive(Args)]

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::Args;
-use warpkov::interrupt;
+use warpkov::common::interrupt;
 use warpkov::pomdp::simulate::{Options, Simulator};
 
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::solve::handle_interrupts;
+use crate::cli::common::interrupts::handle_interrupts;
 
 /// Simulates a policy many times: what it earns, discounted, with a confidence interval of 95 %.
 ///

@@ -8,7 +8,7 @@ use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::Error;
-use crate::cli::file::{ModelFile, extension, reads, reads_standard_input, writes};
+use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
 
 /// The model that a command reads.
 #[derive(Args)]

@@ -4,15 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use warpkov::input::Input;
-use warpkov::pomdp::generate;
-use warpkov::pomdp::generate::{Layout, Map};
+use warpkov::common::io::input::Input;
+use warpkov::pomdp::generate::{self, Layout, Map};
 use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::{Error, Outcome, file};
-use crate::cli::file::{ModelFile, reads};
-use crate::cli::number;
+use crate::cli::common::file::{ModelFile, reads};
+use crate::cli::common::number;
 
 /// Examples of the command that lists the families.
 pub const EXAMPLES: &str = "\

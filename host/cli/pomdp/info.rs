@@ -9,7 +9,7 @@ use warpkov::pomdp::model::Pomdp;
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::info::{Rows, bytes, range};
+use crate::cli::mdp::info::{Rows, bytes, range};
 
 /// Describes a model.
 #[derive(Args)]

@@ -10,7 +10,7 @@ use warpkov::pomdp::simulate;
 
 use super::Error;
 use super::file::Input;
-use crate::cli::file::reads;
+use crate::cli::common::file::reads;
 
 /// A model and a policy for it.
 #[derive(Args)]

@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::interrupt;
-use warpkov::pomdp::model::name;
+use warpkov::common::interrupt;
+use warpkov::common::names::name;
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::simulate::{Options, Simulator, Step};
 
 use super::evaluate::Extent;
 use super::policy::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::solve::handle_interrupts;
+use crate::cli::common::interrupts::handle_interrupts;
 
 /// Shows one episode under a policy, step by step.
 #[derive(Args)]

@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use warpkov::interrupt;
-use warpkov::mdp::options::DeviceChoice;
-use warpkov::mdp::plot::Format;
+use warpkov::common::interrupt;
+use warpkov::common::plot::Format;
 use warpkov::pomdp::io::{Kind, Policy, write_policy};
+use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use warpkov::pomdp::plot::draw_bounds;
-use warpkov::pomdp::solve::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
-use warpkov::pomdp::solve::{report, solve_with};
+use warpkov::pomdp::report;
+use warpkov::pomdp::solution::{Round, Solution, Status};
+use warpkov::pomdp::solve::solve_with;
+use warpkov::runtime::choose::DeviceChoice;
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
-use crate::cli::file::{ModelFile, plot_format, write_whole};
-use crate::cli::number;
-use crate::cli::solve::handle_interrupts;
+use crate::cli::common::file::{ModelFile, plot_format, write_whole};
+use crate::cli::common::interrupts::handle_interrupts;
+use crate::cli::common::number;
 
 /// Solves a model: closes in on the value of its start belief from below and from above.
 ///

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use warpkov::backend::Precise;
 use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::SolveError;
-use warpkov::mdp::options::DeviceChoice;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::reference::{Operands, full_backup, one_step_lookahead};
 use warpkov::pomdp::trace::Trace;
+use warpkov::runtime::Precise;
+use warpkov::runtime::choose::DeviceChoice;
 use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 

@@ -1,8 +1,9 @@
 //! Left-right models, as Bakis has them: no state is come back to once it is left.
 
 use super::{Error, Kind, distribution};
+use crate::common::parameters::count;
+use crate::common::random::random;
 use crate::hmm::model::{Hmm, Names};
-use crate::mdp::generate::{count, random};
 
 /// A model that starts in the first state and goes on by at most `jump` states at a time; from the last it goes nowhere, or
 /// ends.

@@ -7,7 +7,8 @@ use rand_chacha::rand_core::Rng;
 use super::model::{Covariances, Emissions, Hmm, Invalid};
 use super::sample::normal;
 use super::sequences::{Observations, Sequences};
-use crate::mdp::generate::{below, random, unit};
+use crate::common::parameters;
+use crate::common::random::{below, random, unit};
 
 mod ice_cream;
 mod left_right;
@@ -20,9 +21,9 @@ pub use uniform::Uniform;
 /// Why there is no such model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A field is out of its range.
+    /// A parameter out of its range.
     #[error(transparent)]
-    Field(#[from] crate::mdp::generate::Error),
+    Parameter(#[from] parameters::Error),
     /// The model is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -44,7 +45,7 @@ pub enum Kind {
 
 impl Kind {
     fn emissions(self, states: u32, random: &mut impl Rng) -> Result<Emissions, Error> {
-        let count = |name, found| crate::mdp::generate::count(name, found, 1, 1 << 20);
+        let count = |name, found| parameters::count(name, found, 1, 1 << 20);
         Ok(match self {
             Self::Symbols(symbols) => {
                 count("symbols", symbols)?;

@@ -1,8 +1,9 @@
 //! Random models: every distribution is as likely as another.
 
 use super::{Error, Kind, distribution};
+use crate::common::parameters::count;
+use crate::common::random::random;
 use crate::hmm::model::{Hmm, Names};
-use crate::mdp::generate::{count, random};
 
 /// A model whose distributions are drawn, all entries positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use super::Error;
+use crate::common::io::BUFFER;
+use crate::common::io::binary::{invalid, of_file, within};
+use crate::common::io::npy::{self, Tensor};
+use crate::common::io::npz::{Archive, Members};
 use crate::hmm::model::{Covariances, Emissions, Hmm, Names};
-use crate::mdp::io::BUFFER;
-use crate::mdp::io::binary::{invalid, of_file, within};
-use crate::mdp::io::npy::{self, Tensor};
-use crate::mdp::io::npz::{Archive, Members};
 
 /// Where arrays are, by name.
 trait Arrays {
@@ -49,12 +49,12 @@ impl Arrays for &Path {
 
 /// Reads a model from an archive, not yet validated.
 pub fn read(file: File, name: String) -> Result<Hmm, Error> {
-    Ok(Archive::open(file).and_then(model).map_err(of_file(name))?)
+    Archive::open(file).and_then(model).map_err(of_file(name))
 }
 
 /// Reads a model from a folder, not yet validated.
 pub fn read_folder(path: &Path) -> Result<Hmm, Error> {
-    Ok(model(path).map_err(of_file(path.display().to_string()))?)
+    model(path).map_err(of_file(path.display().to_string()))
 }
 
 fn model(mut arrays: impl Arrays) -> io::Result<Hmm> {

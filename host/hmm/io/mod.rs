@@ -12,81 +12,12 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use super::model::{Emissions, Hmm, Invalid};
-use crate::input::{Input, plain_name};
-use crate::mdp;
-use crate::mdp::io::BUFFER;
-use crate::output::atomic_write;
+use super::model::{Emissions, Hmm};
+use crate::common::io::input::{Input, plain_name};
+use crate::common::io::output::atomic_write;
+use crate::common::io::{BUFFER, invalid};
 
-/// Why a file is not read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file cannot be opened or read.
-    #[error("cannot read {file}: {source}")]
-    Read {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file cannot be written.
-    #[error("cannot write {file}: {source}")]
-    Write {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A line is not as the format has it.
-    #[error("{file}:{line}: {message}")]
-    Line {
-        /// The file's name.
-        file: String,
-        /// From 1.
-        line: u64,
-        /// What was found, and what was expected.
-        message: String,
-    },
-    /// A file as a whole is not as its format has it.
-    #[error("{file}: {message}")]
-    Content {
-        /// The file's name.
-        file: String,
-        /// What was found, and what was expected.
-        message: String,
-    },
-    /// What the file holds is no model.
-    #[error("{file}: {source}")]
-    Model {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: Invalid,
-    },
-    /// What the file holds are no sequences, or not of the model.
-    #[error("{file}: {source}")]
-    Sequences {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: super::sequences::Invalid,
-    },
-}
-
-impl From<mdp::io::Error> for Error {
-    fn from(error: mdp::io::Error) -> Self {
-        match error {
-            mdp::io::Error::Read { file, source } => Self::Read { file, source },
-            mdp::io::Error::Write { file, source } => Self::Write { file, source },
-            mdp::io::Error::Line { file, line, message } => Self::Line { file, line, message },
-            mdp::io::Error::Json { file, line, message, .. } => Self::Line { file, line: line as u64, message },
-            mdp::io::Error::Safetensors { file, message } | mdp::io::Error::Content { file, message } => {
-                Self::Content { file, message }
-            }
-            mdp::io::Error::Invalid { file, source } => Self::Content { file, message: source.to_string() },
-        }
-    }
-}
+pub use crate::common::io::Error;
 
 /// A format of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -169,7 +100,7 @@ fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Hmm, Error
 }
 
 fn validated(model: Hmm, file: String) -> Result<Hmm, Error> {
-    model.validated().map_err(|source| Error::Model { file, source })
+    model.validated().map_err(invalid(file))
 }
 
 /// Whether a format has a place for what a model has.

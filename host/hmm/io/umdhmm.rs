@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::Error;
+use crate::common::io::lines::{Put, integer, no_place, quoted, real};
 use crate::hmm::model::{Emissions, Hmm, Names};
-use crate::mdp::io::lines::{Put, integer, no_place, quoted, real};
 
 /// What cannot be written.
 pub const NO_PLACE: &str = "UMDHMM's format has no place for ends and for vectors";

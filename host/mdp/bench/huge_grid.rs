@@ -9,12 +9,15 @@ use warpkov_kernels::launch::Device;
 
 use super::milliseconds;
 use crate::backend::cuda::Gpu;
-use crate::backend::device::{Certify, Mixed, Plan, Residual, Storage, Values};
+use crate::mdp::backend::Stop;
 use crate::mdp::certificate::Certificate;
+use crate::mdp::device::{Certify, Mixed, Plan, Residual, Values};
 use crate::mdp::dispatch::{CLOSEST, SolveError, span};
 use crate::mdp::generate::GridPatterns;
-use crate::mdp::options::{DeviceChoice, Method, Precision};
-use crate::mdp::solve::{Limits, Run, Status, Stop, Target, value_iteration};
+use crate::mdp::options::{Limits, Method, Precision, Storage, Target};
+use crate::mdp::solution::{Run, Status};
+use crate::mdp::solve::value_iteration;
+use crate::runtime::choose::DeviceChoice;
 
 /// How to solve the grid.
 #[derive(Clone, Copy, Debug)]

@@ -8,14 +8,12 @@ pub mod table_6_1;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use super::backend::{Backup, Evaluate, Modify, State, Stop};
 use super::dispatch::{Job, SolveError};
-use super::options::{DeviceChoice, Method, Precision, Reorder, SolveOptions};
-use super::solve::{
-    Backup, Evaluate, Limits, Modify, PARTIAL_SWEEPS, Run, State, Stop, Target, modified_policy_iteration,
-    policy_iteration, value_iteration,
-};
-use crate::backend::device::Storage;
-use crate::backend::device::divided::BlockDivided;
+use super::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use super::solution::Run;
+use super::solve::{PARTIAL_SWEEPS, modified_policy_iteration, policy_iteration, value_iteration};
+use crate::runtime::choose::DeviceChoice;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]

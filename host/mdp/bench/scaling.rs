@@ -9,14 +9,15 @@ use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
 use super::milliseconds;
-use crate::backend::Precise;
 use crate::backend::cuda::{CudaError, Gpu};
-use crate::backend::device::{Plan, Storage, Values};
+use crate::mdp::backend::{Backup, State, Stop};
+use crate::mdp::device::{Plan, Values};
 use crate::mdp::dispatch::SolveError;
 use crate::mdp::generate::{self, Garnet, SlipGrid};
 use crate::mdp::model::Mdp;
-use crate::mdp::options::{DeviceChoice, Method, Precision};
-use crate::mdp::solve::{Backup, State, Stop};
+use crate::mdp::options::{Method, Precision, Storage};
+use crate::runtime::Precise;
+use crate::runtime::choose::DeviceChoice;
 
 /// A family of models of all sizes. γ is 0.99, so that values change for longer than sweeps are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

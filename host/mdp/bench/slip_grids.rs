@@ -11,8 +11,8 @@ use crate::mdp::certificate::{Certificate, certify, certify_centred};
 use crate::mdp::dispatch::{SolveError, stop, with_backend};
 use crate::mdp::generate::{self, SlipGrid};
 use crate::mdp::model::Mdp;
-use crate::mdp::options::{Method, Precision};
-use crate::mdp::solve::{Status, Target};
+use crate::mdp::options::{Method, Precision, Target};
+use crate::mdp::solution::Status;
 
 /// A grid of Table 5.4, with the times that the source gives for it.
 #[derive(Clone, Copy, Debug, Serialize)]

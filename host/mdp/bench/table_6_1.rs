@@ -4,13 +4,13 @@
 use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
-use crate::backend::device::divided::BlockDivided;
 use crate::mdp::certificate::{Certificate, certify};
 use crate::mdp::dispatch::{SolveError, with_backend};
 use crate::mdp::generate::{Error, WetFloor};
 use crate::mdp::model::Mdp;
-use crate::mdp::options::{DeviceChoice, Method, Precision};
-use crate::mdp::solve::Status;
+use crate::mdp::options::{BlockDivided, Method, Precision};
+use crate::mdp::solution::Status;
+use crate::runtime::choose::DeviceChoice;
 
 /// A method, with what it is called here.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

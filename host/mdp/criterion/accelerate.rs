@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::{Allowance, Ended, Error, Session};
-use crate::mdp::solve::{Backup, Stop};
+use crate::mdp::backend::{Backup, Stop};
 
 /// Differences that are combined.
 const ORDER: usize = 8;

@@ -22,10 +22,11 @@ use super::direct::{self, Big, Deepened, Halt, Numbers, Solution, Work, size};
 use super::proper::{self, Policies, Source};
 use super::total::reward_size;
 use super::{Allowance, Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
-use crate::mdp::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
+use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
+use crate::mdp::analysis::quotient::{Builder, Plan, Quotient, actions};
+use crate::mdp::backend::Stop;
 use crate::mdp::model::{CHUNK, Mdp};
-use crate::mdp::quotient::{Builder, Plan, Quotient, actions};
-use crate::mdp::solve::{Status, Stop};
+use crate::mdp::solution::Status;
 
 /// τ: a step is one of the model with this probability. A power of two less 1 − τ, another, is exact.
 const TAU: f64 = 0.875;

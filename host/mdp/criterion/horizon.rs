@@ -5,9 +5,10 @@
 //! passed on with the factor γ.
 
 use super::{Bounded, Ended, Error, Make, Observe, Options, Session, own, signed};
+use crate::mdp::backend::Stop;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
-use crate::mdp::solve::{Status, Stop};
+use crate::mdp::solution::Status;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

@@ -17,10 +17,11 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::graph::Graph;
+use super::analysis::graph::Graph;
+use super::backend::{Backup, Stop};
+use super::model::validate::Invalid;
 use super::model::{Mdp, Objective};
-use super::solve::{Backup, Round, Status, Stop};
-use super::validate::Invalid;
+use super::solution::{Round, Status};
 
 mod accelerate;
 mod average;

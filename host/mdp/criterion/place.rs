@@ -3,14 +3,15 @@
 use warpkov_kernels::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
-use crate::backend::cpu::{Engine, EngineOptions};
 use crate::backend::cuda::Gpu;
-use crate::backend::device::{Plan, Storage, Values};
-use crate::backend::emulator;
 use crate::mdp::SolveError;
+use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::cpu::{Engine, EngineOptions};
+use crate::mdp::device::{Plan, Values};
 use crate::mdp::model::Mdp;
-use crate::mdp::options::DeviceChoice;
-use crate::mdp::solve::{Backup, Backups, State, Stop};
+use crate::mdp::options::Storage;
+use crate::runtime::choose::DeviceChoice;
+use crate::runtime::emulator;
 
 /// All CPU cores.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +114,7 @@ impl Place {
     }
 
     fn cpu(notes: Vec<String>) -> Self {
-        Self { make: Box::new(Cpu), device: crate::backend::cpu::name(), notes }
+        Self { make: Box::new(Cpu), device: crate::runtime::cores::all(), notes }
     }
 }
 

@@ -30,10 +30,10 @@ use rayon::prelude::*;
 use super::direct::model::{Model, Reward};
 use super::direct::{self, Big, Deepened, Numbers, Solution, Work};
 use super::{Allowance, Ended, Error, OPERATIONS, Session, accelerate, widest};
-use crate::mdp::graph::Graph;
+use crate::mdp::analysis::graph::Graph;
+use crate::mdp::analysis::quotient::{Builder, Quotient, Rounding};
 use crate::mdp::model::{CHUNK, Mdp};
-use crate::mdp::quotient::{Builder, Quotient, Rounding};
-use crate::mdp::solve::Status;
+use crate::mdp::solution::Status;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

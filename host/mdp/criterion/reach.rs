@@ -7,9 +7,9 @@
 use super::direct::{Big, Numbers, size};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
-use crate::mdp::graph::{EndComponents, Graph, NO_ROW};
+use crate::mdp::analysis::graph::{EndComponents, Graph, NO_ROW};
+use crate::mdp::analysis::quotient::Plan;
 use crate::mdp::model::Objective;
-use crate::mdp::quotient::Plan;
 
 pub(super) fn solve<E: std::error::Error>(
     graph: &Graph,

@@ -9,7 +9,7 @@ use super::{Criterion, Options, Solved};
 use crate::mdp::certificate::rounded_up;
 use crate::mdp::model::{Mdp, Objective};
 use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_rounds};
-use crate::mdp::solve::{Round, Status};
+use crate::mdp::solution::{Round, Status};
 
 /// A solve, complete: the model, what was asked, what came out.
 pub struct Report<'a> {

@@ -13,9 +13,9 @@ use super::direct::model::expected;
 use super::direct::{Big, Numbers};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
-use crate::mdp::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
+use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
+use crate::mdp::analysis::quotient::Plan;
 use crate::mdp::model::Objective;
-use crate::mdp::quotient::Plan;
 
 /// Which states are infinite, and what is merged in the others.
 struct Case {

@@ -1,6 +1,7 @@
 //! Jack's car rental: Sutton and Barto, *Reinforcement Learning*, 2nd edition, example 4.2.
 
-use super::{Error, count, discount, finite, matrix, number, offsets, poisson};
+use super::{Error, matrix, offsets, poisson};
+use crate::common::parameters::{count, discount, finite, number};
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
 
 /// Two places that rent out cars; overnight, cars are moved from one to the other.

@@ -1,8 +1,9 @@
 //! The shared coin of randomised consensus: Aspnes and Herlihy, *Fast randomized consensus using shared memory* (1990); as
 //! modelled by Kwiatkowska, Norman and Segala (2001) and in the Quantitative Verification Benchmark Set (`consensus`).
 
+use super::Error;
 use super::explore::explore;
-use super::{Error, count};
+use crate::common::parameters::count;
 use crate::mdp::model::Mdp;
 
 /// N processes that agree on a coin by a random walk of a shared counter; which process moves next is the choice.

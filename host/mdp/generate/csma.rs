@@ -1,8 +1,9 @@
 //! Carrier sense multiple access with collision detection, IEEE 802.3: as modelled with integer clocks by Kwiatkowska,
 //! Norman, Sproston and Wang (2007) and in the Quantitative Verification Benchmark Set (`csma`).
 
+use super::Error;
 use super::explore::{Search, explore};
-use super::{Error, count};
+use crate::common::parameters::count;
 use crate::mdp::model::Mdp;
 
 /// Stations that each have a message to send over one bus.

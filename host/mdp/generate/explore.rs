@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
 use super::Error;
+use crate::common::parameters;
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
 
 /// The states found so far, and what their actions do.
@@ -106,7 +107,7 @@ pub fn explore<S: Clone + Eq + Hash>(
         expand(&state, &mut search);
         search.offsets.push(search.of_row.len() as u64);
         if search.full {
-            return Err(Error::States);
+            return Err(parameters::Error::States.into());
         }
         next += 1;
     }

@@ -1,8 +1,9 @@
 //! Root contention in IEEE 1394: Stoelinga and Vaandrager (1999); with integer clocks as by Kwiatkowska, Norman and
 //! Sproston (2003) and in the Quantitative Verification Benchmark Set (`firewire`).
 
+use super::Error;
 use super::explore::{Search, explore};
-use super::{Error, count, fraction};
+use crate::common::parameters::{count, fraction};
 use crate::mdp::model::Mdp;
 
 /// Two nodes of a bus that each ask the other to be the root, wait, and ask again, until one has asked while the other

@@ -1,6 +1,7 @@
 //! Forest management: the example of the *Markov Decision Processes Toolbox* (Chadès et al., 2014).
 
-use super::{Error, count, discount, finite, fraction, matrix};
+use super::{Error, matrix};
+use crate::common::parameters::{count, discount, finite, fraction};
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
 
 /// A forest that is older by a year than the year before, unless it burns or is cut.

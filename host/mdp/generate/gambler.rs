@@ -1,6 +1,7 @@
 //! The gambler's problem: Sutton and Barto, *Reinforcement Learning*, 2nd edition, example 4.3.
 
-use super::{Error, count, fraction, matrix, number, offsets};
+use super::{Error, matrix, offsets};
+use crate::common::parameters::{count, fraction, number};
 use crate::mdp::model::{Choices, Mdp};
 
 /// A gambler who stakes part of a capital on the toss of a coin until the goal is reached or nothing is left.

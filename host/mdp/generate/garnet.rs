@@ -4,7 +4,9 @@
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
-use super::{Error, below, count, discount, filled, fraction, matrix, number, offsets, random, unit};
+use super::{Error, filled, matrix, offsets};
+use crate::common::parameters::{count, discount, fraction, number};
+use crate::common::random::{below, random, unit};
 use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
 
 /// A random model.
@@ -121,10 +123,11 @@ impl Garnet {
         fraction("terminal_fraction", self.terminal_fraction)?;
         fraction("reward_density", self.reward_density)?;
         if self.terminal_fraction == 0.0 {
-            discount(self.gamma)
+            discount(self.gamma)?;
         } else {
-            number("gamma", self.gamma, (0.0..=1.0).contains(&self.gamma), "a number in [0, 1]")
+            number("gamma", self.gamma, (0.0..=1.0).contains(&self.gamma), "a number in [0, 1]")?;
         }
+        Ok(())
     }
 
     /// The number of states from which successors are drawn.

@@ -2,7 +2,9 @@
 
 use warpkov_kernels::mdp::generate::{FREE, GOAL, OBSTACLE, WALL};
 
-use super::{Error, cells, choose, discount, finite, fraction, matrix, random};
+use super::{Error, choose, matrix};
+use crate::common::parameters::{cells, discount, finite, fraction};
+use crate::common::random::random;
 use crate::mdp::model::{Grid, Mdp};
 
 mod patterns;

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::{Error, count, discount, finite, matrix, number, offsets, poisson, zeros};
+use super::{Error, matrix, offsets, poisson, zeros};
+use crate::common::parameters::{count, discount, finite, number};
 use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
 
 /// A store of one product, ordered at the start of a month and sold in the course of it.

@@ -13,12 +13,13 @@
 //! | [`QueueNetwork`] | queues in tandem with controlled servers: recurrent, and slow to mix |
 //! | [`Consensus`], [`Firewire`], [`Csma`], [`Zeroconf`] | randomised protocols, undiscounted |
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
+use super::model::validate::Invalid;
 use super::model::{CHUNK, Csr, split};
-use super::validate::Invalid;
+use crate::common::parameters;
+use crate::common::random::below;
 
 mod car_rental;
 mod consensus;
@@ -52,36 +53,9 @@ pub use zeroconf::Zeroconf;
 /// Why there is no such model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// Not 1 to 2³² − 1 cells.
-    #[error("a grid of {width} × {height} cells: expected 1 to {} cells", u32::MAX)]
-    Size {
-        /// Cells in a row.
-        width: u32,
-        /// Cells in a column.
-        height: u32,
-    },
-    /// A number out of its range.
-    #[error("{name} is {found}, expected {expected}")]
-    Number {
-        /// The field.
-        name: &'static str,
-        /// Its value.
-        found: f64,
-        /// Its range.
-        expected: &'static str,
-    },
-    /// A count out of its range.
-    #[error("{name} is {found}, expected {least} to {most}")]
-    Count {
-        /// The field.
-        name: &'static str,
-        /// Its value.
-        found: u64,
-        /// The least that it may be.
-        least: u64,
-        /// The most that it may be.
-        most: u64,
-    },
+    /// A parameter out of its range.
+    #[error(transparent)]
+    Parameter(#[from] parameters::Error),
     /// More walls and obstacles than cells beside the goal.
     #[error("{walls} walls and {obstacles} obstacles do not fit in the {free} cells beside the goal")]
     Full {
@@ -92,89 +66,9 @@ pub enum Error {
         /// Cells beside the goal.
         free: u32,
     },
-    /// More states than can be numbered.
-    #[error("the model has more than {} states, which is all that can be numbered", u32::MAX)]
-    States,
-    /// More than the memory holds.
-    #[error("the model does not fit in memory: an array of {elements} elements cannot be allocated")]
-    Memory {
-        /// Elements of the array.
-        elements: u64,
-    },
     /// The model is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-}
-
-/// A number that must be within a range.
-pub(crate) fn number(name: &'static str, found: f64, valid: bool, expected: &'static str) -> Result<(), Error> {
-    if valid { Ok(()) } else { Err(Error::Number { name, found, expected }) }
-}
-
-/// A probability or another part of a whole.
-pub(crate) fn fraction(name: &'static str, x: f64) -> Result<(), Error> {
-    number(name, x, (0.0..=1.0).contains(&x), "a number in [0, 1]")
-}
-
-/// γ of a model in which the process may go on for ever.
-pub(crate) fn discount(gamma: f64) -> Result<(), Error> {
-    number("gamma", gamma, (0.0..1.0).contains(&gamma), "a number in [0, 1)")
-}
-
-/// A reward, or a cost that may be none.
-pub(crate) fn finite(name: &'static str, x: f64) -> Result<(), Error> {
-    number(name, x, x.is_finite(), "a finite number")
-}
-
-/// A count.
-pub(crate) fn count(name: &'static str, found: u32, least: u32, most: u32) -> Result<(), Error> {
-    let error = || Error::Count { name, found: found.into(), least: least.into(), most: most.into() };
-    if (least..=most).contains(&found) { Ok(()) } else { Err(error()) }
-}
-
-/// The cells of a grid, if they can be numbered.
-pub(crate) fn cells(width: u32, height: u32) -> Result<u32, Error> {
-    width.checked_mul(height).filter(|&cells| cells > 0).ok_or(Error::Size { width, height })
-}
-
-/// The random numbers of one stream.
-pub(crate) fn random(seed: u64, stream: u64) -> ChaCha8Rng {
-    // Not `seed_from_u64`, which may change with the library.
-    let mut key = [0; 32];
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut random = ChaCha8Rng::from_seed(key);
-    random.set_stream(stream);
-    random
-}
-
-/// A number in 0..n, each as likely as another: of the 2⁶⁴ draws the last 2⁶⁴ mod n are rejected.
-pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
-    let last = u64::MAX - n.wrapping_neg() % n;
-    loop {
-        let draw = random.next_u64();
-        if draw <= last {
-            return draw % n;
-        }
-    }
-}
-
-/// A number in [0, 1): a multiple of 2⁻⁵³, each as likely as another.
-pub(crate) fn unit(random: &mut impl Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// One of these, by their probabilities, which sum to 1 but for rounding; `None` of none.
-pub(crate) fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
-    let mut left = unit(random);
-    let mut last = None;
-    for (outcome, prob) in outcomes {
-        last = Some(outcome);
-        left -= prob;
-        if left < 0.0 {
-            break;
-        }
-    }
-    last
 }
 
 /// `count` different numbers in 0..n, in the order of the first steps of a shuffle.
@@ -210,7 +104,7 @@ fn poisson(rate: f64, most: usize) -> Vec<f64> {
 /// As many zeros as the memory holds.
 fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, Error> {
     let mut probe = Vec::<T>::new();
-    probe.try_reserve_exact(length).map_err(|_| Error::Memory { elements: length as u64 })?;
+    probe.try_reserve_exact(length).map_err(|_| parameters::Error::Memory { elements: length as u64 })?;
     // Else the compiler may leave the probe out.
     drop(std::hint::black_box(probe));
     Ok(vec![T::default(); length])

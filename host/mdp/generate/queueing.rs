@@ -3,7 +3,8 @@
 
 use rayon::prelude::*;
 
-use super::{Error, count, discount, matrix, number};
+use super::{Error, matrix};
+use crate::common::parameters::{self, count, discount, number};
 use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
 
 /// Jobs that pass through queues one after the other.
@@ -93,7 +94,7 @@ impl QueueNetwork {
             number(name, cost, cost.is_finite() && cost >= 0.0, "a number, 0 or above")?;
         }
         discount(self.gamma)?;
-        (self.capacity + 1).checked_pow(self.queues).ok_or(Error::States)
+        (self.capacity + 1).checked_pow(self.queues).ok_or_else(|| parameters::Error::States.into())
     }
 
     /// Λ, the rate of all events.

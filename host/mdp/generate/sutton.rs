@@ -1,6 +1,7 @@
 //! Sutton and Barto's 5 × 5 grid: *Reinforcement Learning*, 2nd edition, example 3.5.
 
-use super::{Error, discount, matrix};
+use super::{Error, matrix};
+use crate::common::parameters::discount;
 use crate::mdp::model::{Choices, Csr, Grid, Mdp};
 
 /// A grid of 5 × 5 cells with two from which every action leaps.

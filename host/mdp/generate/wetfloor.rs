@@ -1,7 +1,9 @@
 //! Grid worlds with scattered rewards: Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 6.1 and
 //! Table 6.1, and with some successors redirected, section 6.3.
 
-use super::{Error, below, cells, choose, count, discount, fraction, matrix, number, random, unit, zeros};
+use super::{Error, choose, matrix, zeros};
+use crate::common::parameters::{cells, count, discount, fraction, number};
+use crate::common::random::{below, random, unit};
 use crate::mdp::model::{Grid, Mdp};
 
 /// A grid world of `width` × `height` cells, one state each.

@@ -1,8 +1,9 @@
 //! IPv4 Zeroconf: Cheshire, Adoba and Guttman (2002); as modelled with integer clocks by Kwiatkowska, Norman, Parker and
 //! Sproston (2006) and in the Quantitative Verification Benchmark Set (`zeroconf`).
 
+use super::Error;
 use super::explore::{Search, explore};
-use super::{Error, count};
+use crate::common::parameters::count;
 use crate::mdp::model::Mdp;
 
 /// A host that joins a network, and takes an address that it hopes is free.

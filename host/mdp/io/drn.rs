@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 
 use super::Error;
-use super::lines::{Line, Lines, Put, no_place, no_reward, real};
 use super::rows::{Labels, Rows, name_of, without_ends};
+use crate::common::io::lines::{Line, Lines, Put, no_place, no_reward, real};
 use crate::mdp::model::Mdp;
 
 /// The label of a state that had no actions before it got a loop.

@@ -12,7 +12,9 @@ use std::io::{self, BufReader, Read, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::{BUFFER, Error};
+use super::Error;
+use crate::common::io::BUFFER;
+use crate::common::io::json::plain;
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
 
 /// Whether a document begins like a table.
@@ -47,7 +49,7 @@ pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
             let (line, column) = (error.line(), error.column());
             let place: String = table.place.iter().map(|index| format!("[{index}]")).collect();
             let place = if place.is_empty() { place } else { format!("P{place}: ") };
-            Err(Error::Json { file, line, column, message: format!("{place}{}", super::json::plain(&error)) })
+            Err(Error::at(file, line, column, format!("{place}{}", plain(&error))))
         }
     }
 }

@@ -4,18 +4,16 @@
 //! (which are written as rewards), nor for a grid. Where rows end the process they get one more state, terminal, where such
 //! rows lead.
 
-pub(crate) mod binary;
 mod drn;
 mod gymnasium;
 pub(crate) mod json;
-pub(crate) mod lines;
-pub(crate) mod npy;
-pub(crate) mod npz;
+mod npz;
 mod petsc;
 mod prism;
 mod rows;
 mod safetensors;
 mod solution;
+mod solved;
 mod text;
 mod umb;
 mod xml;
@@ -26,83 +24,16 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use self::binary::of_file;
 use super::model::Mdp;
-use super::validate::Invalid;
-use crate::input::{self, Input, plain_name};
-use crate::output::{atomic_write, room};
+use crate::common::io::binary::of_file;
+use crate::common::io::input::{self, Input, plain_name};
+use crate::common::io::output::{atomic_write, room};
+use crate::common::io::{BUFFER, invalid, of_extension};
+use crate::common::terminal::quoted;
 
 pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
-
-/// Bytes read or written at a time.
-pub(crate) const BUFFER: usize = 1 << 17;
-
-/// Why a model is not read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file cannot be opened or read.
-    #[error("cannot read {file}: {source}")]
-    Read {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file cannot be written.
-    #[error("cannot write {file}: {source}")]
-    Write {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// No JSON, or not the JSON of a model.
-    #[error("{file}:{line}:{column}: {message}")]
-    Json {
-        /// The file's name.
-        file: String,
-        /// Line, from 1.
-        line: usize,
-        /// Column in bytes, from 1; 0 at the start of a line.
-        column: usize,
-        /// What was found, what was expected, and the key it belongs to.
-        message: String,
-    },
-    /// No safetensors, or not those of a model.
-    #[error("{file}: {message}")]
-    Safetensors {
-        /// The file's name.
-        file: String,
-        /// What was found, and what was expected.
-        message: String,
-    },
-    /// A line is not as its format has it.
-    #[error("{file}:{line}: {message}")]
-    Line {
-        /// The file's name.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// What was found, and what was expected.
-        message: String,
-    },
-    /// A file is not as its format has it, or does not fit the others of the model.
-    #[error("{file}: {message}")]
-    Content {
-        /// The file's name.
-        file: String,
-        /// What was found, and what was expected.
-        message: String,
-    },
-    /// What the file holds is not valid.
-    #[error("{file}: {source}")]
-    Invalid {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: Invalid,
-    },
-}
+pub use self::solved::{ReadError, Solved};
+pub use crate::common::io::Error;
 
 /// A format of models in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -224,16 +155,6 @@ impl Format {
     }
 }
 
-/// The first of the formats that have the extension of `path`, in whatever case.
-pub(crate) fn of_extension<F: ValueEnum + Copy>(
-    path: &Path,
-    extensions: fn(F) -> &'static [&'static str],
-) -> Option<F> {
-    let found = path.extension()?.to_str()?;
-    let known = |format: &F| extensions(*format).iter().any(|known| found.eq_ignore_ascii_case(known));
-    F::value_variants().iter().copied().find(known)
-}
-
 /// Bytes at the beginning of a file that tell its format.
 const SNIFFED: usize = 512;
 
@@ -250,7 +171,7 @@ pub struct ReadOptions {
 }
 
 /// Reads the model in `path`, in the format that the extension of its name tells, or else its content. A text may be
-/// [compressed](crate::input), with or without a further extension such as `.gz`, and come through a pipe.
+/// [compressed](crate::common::io::input), with or without a further extension such as `.gz`, and come through a pipe.
 ///
 /// Safetensors are mapped to memory, not read: the file must not be changed in place while the model lives. (A file that
 /// is replaced, as [`write()`] does, is safe.)
@@ -326,8 +247,7 @@ fn read_input(
     let reward = options.reward.as_deref();
     let named = matches!(format, Format::Prism | Format::Storm | Format::Drn | Format::Umb);
     if let Some(name) = reward.filter(|_| !named) {
-        let message =
-            format!("rewards have no names in {format}, found \"{}\" to read", lines::quoted(name.as_bytes()));
+        let message = format!("rewards have no names in {format}, found \"{}\" to read", quoted(name.as_bytes()));
         return Err(Error::Content { file, message });
     }
     if options.costs.is_some() && format != Format::Petsc {
@@ -354,7 +274,7 @@ fn read_input(
             }
         }
     };
-    mdp.validated().map_err(|source| Error::Invalid { file: name, source })
+    mdp.validated().map_err(invalid(name))
 }
 
 fn no_stream(format: Format) -> io::Error {

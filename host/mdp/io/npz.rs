@@ -15,15 +15,13 @@
 //! and `grid_obstacles`. Entries that come twice in a row are added, as SciPy does.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipArchive, ZipWriter};
-
-use super::binary::{Element, invalid, of_file, within};
-use super::npy::{self, Tensor};
-use super::{BUFFER, Error};
+use super::Error;
+use crate::common::io::binary::{invalid, of_file};
+use crate::common::io::npy::{self, Tensor};
+use crate::common::io::npz::{Archive, Members};
 use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
 
 const LABEL: &str = "label_";
@@ -38,39 +36,7 @@ pub fn read(file: File, name: String) -> Result<Mdp, Error> {
     Archive::open(file).and_then(Archive::model).map_err(of_file(name))
 }
 
-/// The arrays of a file, by name.
-pub struct Archive(ZipArchive<BufReader<File>>);
-
 impl Archive {
-    pub fn open(file: File) -> io::Result<Self> {
-        Ok(Self(ZipArchive::new(BufReader::with_capacity(BUFFER, file)).map_err(archive_error)?))
-    }
-
-    pub fn has(&self, name: &str) -> bool {
-        self.0.index_for_name(&format!("{name}.npy")).is_some()
-    }
-
-    pub fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn io::Read) -> io::Result<T>) -> io::Result<T> {
-        let mut member = self.0.by_name(&format!("{name}.npy")).map_err(|error| match error {
-            zip::result::ZipError::FileNotFound => invalid(format!("array {name} is missing")),
-            error => archive_error(error),
-        })?;
-        read(&mut member).map_err(within(name))
-    }
-
-    pub fn array<T: Element>(&mut self, name: &str) -> io::Result<Tensor<T>> {
-        self.with(name, |reader| npy::read(reader))
-    }
-
-    fn optional<T: Element>(&mut self, name: &str) -> io::Result<Option<Tensor<T>>> {
-        self.has(name).then(|| self.array(name)).transpose()
-    }
-
-    /// The elements of an array, or none.
-    fn elements<T: Element>(&mut self, name: &str) -> io::Result<Vec<T>> {
-        Ok(self.optional(name)?.map_or_else(Vec::new, |tensor| tensor.elements))
-    }
-
     fn gamma(&mut self) -> io::Result<f64> {
         let name = ["gamma", "discount", "beta"].into_iter().find(|name| self.has(name));
         let Some(name) = name else { return Ok(1.0) };
@@ -306,13 +272,6 @@ fn numbered(actions: impl Iterator<Item = u32> + Clone) -> ActionNames {
     ActionNames { names: numbers.iter().map(u32::to_string).collect(), of_row }
 }
 
-fn archive_error(error: zip::result::ZipError) -> io::Error {
-    match error {
-        zip::result::ZipError::Io(error) => error,
-        error => invalid(format!("no archive of arrays: {error}")),
-    }
-}
-
 fn states(name: &str, count: usize) -> io::Result<u32> {
     count.try_into().map_err(|_| invalid(format!("{name}: {count} are too many, expected fewer than 2³²")))
 }
@@ -443,27 +402,4 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         archive.array("grid_obstacles", obstacles)?;
     }
     archive.finish()
-}
-
-/// Arrays that are written by name, one after the other.
-pub struct Members<W: Write>(ZipWriter<zip::write::StreamWriter<W>>);
-
-impl<W: Write> Members<W> {
-    pub fn new(out: W) -> Self {
-        Self(ZipWriter::new_stream(out))
-    }
-
-    pub fn finish(self) -> io::Result<()> {
-        self.0.finish().map(|_| ()).map_err(archive_error)
-    }
-
-    pub fn add(&mut self, name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
-        self.0.start_file(format!("{name}.npy"), options).map_err(archive_error)?;
-        write(&mut self.0)
-    }
-
-    fn array<T: npy::Store>(&mut self, name: &str, elements: &[T]) -> io::Result<()> {
-        self.add(name, |out| npy::write(out, elements))
-    }
 }

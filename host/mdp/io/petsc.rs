@@ -13,12 +13,13 @@ use std::borrow::Cow;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::binary::{self, Encoding, Kind, invalid, of_file, within};
+use super::Error;
 use super::rows::without_ends;
-use super::{BUFFER, Error};
-use crate::input::Input;
+use crate::common::io::BUFFER;
+use crate::common::io::binary::{self, Encoding, Kind, invalid, of_file, within};
+use crate::common::io::input::Input;
+use crate::common::io::output::atomic_write;
 use crate::mdp::model::{Array, Choices, Csr, Mdp, Objective};
-use crate::output::atomic_write;
 
 /// What a matrix begins with.
 const MATRIX: u32 = 1_211_216;

@@ -20,12 +20,13 @@ use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::lines::{self, Line, Lines, Put, no_place, no_reward};
+use super::Error;
 use super::rows::{Labels, Rows, name_of, state_reward, without_ends};
-use super::{BUFFER, Error};
-use crate::input::{self, Input, plain_name};
+use crate::common::io::BUFFER;
+use crate::common::io::input::{self, Input, plain_name};
+use crate::common::io::lines::{self, Line, Lines, Put, no_place, no_reward};
+use crate::common::io::output::atomic_write;
 use crate::mdp::model::Mdp;
-use crate::output::atomic_write;
 
 /// Whose files they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

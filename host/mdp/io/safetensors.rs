@@ -21,6 +21,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use serde_json::{Value, json};
 
 use super::Error;
+use crate::common::io::invalid;
 use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, Mdp, Objective};
 
 const FORMAT: &str = "warpkov-mdp";
@@ -46,8 +47,8 @@ pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
         Err(source) => return Err(Error::Read { file: name, source }),
     };
     match Parts::of(map).and_then(|parts| parts.model()) {
-        Ok(model) => model.validated().map_err(|source| Error::Invalid { file: name, source }),
-        Err(message) => Err(Error::Safetensors { file: name, message }),
+        Ok(model) => model.validated().map_err(invalid(name)),
+        Err(message) => Err(Error::Content { file: name, message }),
     }
 }
 

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::binary::{invalid, of_file};
-use super::npy::{self, Store};
-use super::{BUFFER, Error, SNIFFED};
-use crate::input::{Input, plain_name};
-use crate::mdp::compare::{ReadError, Solved};
+use super::{Error, ReadError, SNIFFED, Solved};
+use crate::common::io::BUFFER;
+use crate::common::io::binary::{invalid, of_file};
+use crate::common::io::input::{Input, plain_name};
+use crate::common::io::json::plain;
+use crate::common::io::npy::{self, Store};
 use crate::mdp::model::NO_ACTION;
 
 /// Writes one row per state: its number, its value, and its action, which terminal states have none of.
@@ -96,12 +97,7 @@ fn parse_json(text: &str, file: &str) -> Result<Vec<f64>, Error> {
         true => serde_json::from_str(text),
         false => serde_json::from_str(text).map(|Solved { values }| values),
     };
-    parsed.map_err(|error| Error::Json {
-        file: file.to_owned(),
-        line: error.line(),
-        column: error.column(),
-        message: super::json::plain(&error),
-    })
+    parsed.map_err(|error| Error::at(file.to_owned(), error.line(), error.column(), plain(&error)))
 }
 
 fn parse_csv(text: &str, file: &str) -> Result<Vec<f64>, Error> {

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use super::Error;
-use super::lines::{Line, Lines, Put};
 use super::rows::{Rows, without_ends};
+use crate::common::io::lines::{Line, Lines, Put};
 use crate::mdp::model::Mdp;
 
 /// γ of the source, section 6.2.

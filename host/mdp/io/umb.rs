@@ -19,10 +19,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use super::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
-use super::lines::no_place;
+use super::Error;
 use super::rows::{Rows, without_ends};
-use super::{BUFFER, Error};
+use crate::common::io::BUFFER;
+use crate::common::io::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
+use crate::common::io::lines::no_place;
 use crate::mdp::model::{ActionNames, Mdp};
 
 /// Where a tar archive says that it is one.

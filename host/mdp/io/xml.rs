@@ -15,10 +15,11 @@ use quick_xml::XmlVersion;
 use quick_xml::escape::escape;
 use quick_xml::events::{BytesStart, Event};
 
-use super::lines::{self, LONGEST, Put, no_place, quoted};
+use super::Error;
 use super::rows::without_ends;
 use super::text::{Domain, action_ids};
-use super::{BUFFER, Error};
+use crate::common::io::BUFFER;
+use crate::common::io::lines::{self, LONGEST, Put, no_place, quoted};
 use crate::mdp::model::Mdp;
 
 /// Elements within each other that a file may have.

@@ -3,9 +3,10 @@
 
 use plotters::prelude::DrawingBackend;
 
-use super::canvas::{Anchor, Canvas, GREY, INK};
-use super::chart::{Chart, Scale};
-use super::{Field, Picture, PlotError, count, lay_out, model_in_words};
+use super::{Field, count, lay_out, model_in_words};
+use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK};
+use crate::common::plot::chart::{Chart, Scale};
+use crate::common::plot::{Picture, PlotError};
 use crate::mdp::certificate::rounded_up;
 use crate::mdp::criterion::{Criterion, Report};
 

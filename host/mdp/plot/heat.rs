@@ -4,9 +4,10 @@ use plotters::prelude::DrawingBackend;
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 use plotters::style::{Color, RGBColor};
 
-use super::canvas::{Anchor, Canvas, GREY, INK, Point, Rect};
-use super::chart::{Axis, power_of_ten};
-use super::{Field, PlotError};
+use super::Field;
+use crate::common::plot::PlotError;
+use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Point, Rect};
+use crate::common::plot::chart::{Axis, power_of_ten};
 use crate::mdp::model::{Grid, Mdp, NO_ACTION};
 
 const WALL: RGBColor = RGBColor(62, 62, 66);

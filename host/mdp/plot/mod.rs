@@ -3,62 +3,26 @@
 //!
 //! A model without grid geometry has its values drawn as a profile, sorted, instead of the heat map.
 
-use std::io::Cursor;
-
-use image::codecs::png::PngEncoder;
-use image::imageops::{self, FilterType};
-use image::{ColorType, ImageEncoder, RgbImage};
-use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
+use plotters::prelude::DrawingBackend;
 
 use super::bench::scaling::Scaling;
 use super::criterion;
 use super::model::{Grid, Mdp};
+use super::options::Target;
 use super::report::Report;
-use super::solve::Target;
-use canvas::{Anchor, Canvas, GREY, INK, Rect};
-use chart::{Chart, Scale};
+use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
+use crate::common::plot::chart::{Chart, Scale};
+use crate::common::plot::{Format, Picture, PlotError, encode};
 
 mod bounds;
-pub(crate) mod canvas;
-pub(crate) mod chart;
 mod heat;
-pub(crate) mod lines;
 mod scaling;
-
-/// Size of the picture in pixels.
-const SIZE: (u32, u32) = (1600, 960);
 
 /// Grids with more columns per row than this have their charts below the map instead of beside it.
 const WIDE: f64 = 1.6;
 
 /// Grids with one side more than this many times the other are drawn like models without geometry.
 const SLENDER: u64 = 30;
-
-/// A PNG is drawn this many times larger and then reduced, which smooths its edges.
-const SUPERSAMPLING: u32 = 2;
-
-/// How a picture is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Vector graphics; the heat map is one embedded image.
-    Svg,
-    /// 1600 × 960 pixels.
-    Png,
-}
-
-/// Why a picture could not be drawn.
-#[derive(Debug, thiserror::Error)]
-pub enum PlotError {
-    /// The embedded font is not usable.
-    #[error("cannot load the font of the plot")]
-    Font,
-    /// Drawing failed.
-    #[error("cannot draw the plot: {0}")]
-    Draw(String),
-    /// The picture could not be encoded.
-    #[error("cannot encode the plot")]
-    Encode(#[from] image::ImageError),
-}
 
 /// Draws what a solve did.
 ///
@@ -82,39 +46,6 @@ pub fn draw_bounds(report: &criterion::Report, format: Format) -> Result<Vec<u8>
 /// As [`draw`].
 pub fn draw_scaling(scaling: &Scaling, format: Format) -> Result<Vec<u8>, PlotError> {
     encode(scaling, format)
-}
-
-/// What can be drawn.
-pub(crate) trait Picture {
-    /// Draws all of it on a canvas of [`SIZE`] units.
-    fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
-}
-
-/// Draws a picture.
-pub(crate) fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
-    fn drawn<B: DrawingBackend>(backend: B, scale: u32, picture: &impl Picture) -> Result<(), PlotError> {
-        let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
-        picture.draw_on(&canvas)?;
-        canvas.finish()
-    }
-    canvas::load_font()?;
-    match format {
-        Format::Svg => {
-            let mut text = String::new();
-            drawn(SVGBackend::with_string(&mut text, SIZE), 1, picture)?;
-            // The backend leaves out half of the media type, and strict readers then show nothing.
-            Ok(text.replace("\"data:png;base64,", "\"data:image/png;base64,").into_bytes())
-        }
-        Format::Png => {
-            let (width, height) = (SIZE.0 * SUPERSAMPLING, SIZE.1 * SUPERSAMPLING);
-            let mut image = RgbImage::new(width, height);
-            drawn(BitMapBackend::with_buffer(&mut image, (width, height)), SUPERSAMPLING, picture)?;
-            let image = imageops::resize(&image, SIZE.0, SIZE.1, FilterType::Triangle);
-            let mut bytes = Cursor::new(Vec::new());
-            PngEncoder::new(&mut bytes).write_image(&image, SIZE.0, SIZE.1, ColorType::Rgb8)?;
-            Ok(bytes.into_inner())
-        }
-    }
 }
 
 impl Picture for Report<'_> {
@@ -223,7 +154,7 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field) ->
 /// Changed states, sweeps and residual of every policy.
 fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
     let rounds = &report.solution.run.rounds;
-    let points = |y: fn(&super::solve::Round) -> f64| -> Vec<(f64, f64)> {
+    let points = |y: fn(&super::solution::Round) -> f64| -> Vec<(f64, f64)> {
         rounds.iter().map(|round| (f64::from(round.round), y(round))).collect()
     };
     let mut charts = vec![

@@ -3,9 +3,9 @@
 use plotters::prelude::DrawingBackend;
 use plotters::style::RGBColor;
 
-use super::canvas::{Anchor, Canvas, GREY, INK, PALE, Rect};
-use super::chart::Axis;
-use super::{Picture, PlotError};
+use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, PALE, Rect};
+use crate::common::plot::chart::Axis;
+use crate::common::plot::{Picture, PlotError};
 use crate::mdp::bench::scaling::{Point, Scaling};
 
 const COLOURS: [RGBColor; 4] =
@@ -109,9 +109,10 @@ impl Picture for Scaling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::device::Storage;
+    use crate::common::plot::Format;
     use crate::mdp::bench::scaling::Family;
-    use crate::mdp::plot::{Format, draw_scaling};
+    use crate::mdp::options::Storage;
+    use crate::mdp::plot::draw_scaling;
 
     /// 8 bytes per entry at 1000 GB/s, 2 µs for a launch: as long for both at 250,000 entries.
     #[test]

@@ -2,7 +2,7 @@
 //! Cassandra, *Exact and approximate algorithms for partially observable Markov decision processes*, Brown University (1998).
 
 use super::{Error, Matrices, Sizes, names};
-use crate::mdp::generate::{count, discount, number};
+use crate::common::parameters::{count, discount, number};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 

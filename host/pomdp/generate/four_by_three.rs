@@ -2,7 +2,7 @@
 //! *Approximating optimal policies for partially observable stochastic domains*, IJCAI (1995).
 
 use super::{Error, Matrices, Sizes, names};
-use crate::mdp::generate::{discount, finite, fraction};
+use crate::common::parameters::{discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 

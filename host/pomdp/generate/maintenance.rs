@@ -3,7 +3,7 @@
 //! for partially observable Markov decision processes*, Brown University (1998), for four parts of four levels at γ = 0.999.
 
 use super::{Error, Matrices, Sizes, names};
-use crate::mdp::generate::{count, discount, finite, fraction};
+use crate::common::parameters::{count, discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 

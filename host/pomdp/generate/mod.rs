@@ -15,6 +15,7 @@
 
 use super::belief::Belief;
 use super::model::{Invalid, Names, Pomdp};
+use crate::common::parameters;
 use crate::mdp::generate as mdp;
 use crate::mdp::model::{Choices, Csr, Mdp};
 
@@ -39,9 +40,12 @@ pub use tiger::Tiger;
 /// Why there is no such model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A field is out of its range, or the model does not fit.
+    /// A parameter out of its range.
     #[error(transparent)]
-    Field(#[from] mdp::Error),
+    Parameter(#[from] parameters::Error),
+    /// The process beneath cannot be.
+    #[error(transparent)]
+    Process(#[from] mdp::Error),
     /// A place that is not on the grid.
     #[error("{what} ({x}, {y}) is not on the grid of {width} × {height} cells")]
     Outside {

@@ -3,7 +3,7 @@
 //! as a multi-modal strategy for turbulent odor navigation*, eLife 11 (2022), with a Gaussian plume for the odour.
 
 use super::{Error, Matrices, Sizes, inside, names};
-use crate::mdp::generate::{cells, count, discount, finite, number};
+use crate::common::parameters::{cells, count, discount, finite, number};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 

@@ -1,7 +1,7 @@
 //! Tag: Pineau, Gordon and Thrun, *Point-based value iteration: an anytime algorithm for POMDPs*, IJCAI (2003), section 4.
 
 use super::{Error, Matrices, Sizes, names};
-use crate::mdp::generate::{discount, finite, fraction};
+use crate::common::parameters::{discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 

@@ -2,7 +2,7 @@
 //! Artificial Intelligence 101 (1998), section 5.1; Cassandra, Kaelbling and Littman (1994).
 
 use super::{Error, Matrices, Sizes, names};
-use crate::mdp::generate::{discount, finite, fraction};
+use crate::common::parameters::{discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 

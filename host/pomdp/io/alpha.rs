@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::Error;
 use super::place::Fault;
-use crate::mdp::io::lines::{self, Put, quoted};
+use crate::common::io::lines::{self, Put, quoted};
 use crate::pomdp::alpha::AlphaVectors;
 
 /// Reads vectors, all of the length of the first.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::Error;
 use super::place::Fault;
-use crate::input::Input;
+use crate::common::io::input::Input;
+use crate::common::parameters::SUM_TOLERANCE;
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::SUM_TOLERANCE;
 
 /// Reads beliefs over `states` states. Probabilities that nearly sum to 1 are made to.
 ///

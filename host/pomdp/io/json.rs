@@ -13,14 +13,15 @@ use std::io::{self, Read, Write};
 use serde::de::MapAccess;
 
 use super::Error;
-use crate::mdp::io::json::{self, Array, Fields, Matrix, Number, Object, Path};
+use crate::common::io::json::{Array, Fields, Number, Object, Path, field, parse};
+use crate::mdp::io::json::{self, Matrix};
 use crate::mdp::model::{Csr, Mdp};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
 /// Reads a model, not yet validated.
 pub fn read(reader: impl Read, file: String) -> Result<Pomdp, Error> {
-    let Model { process, observation_count, observations, start, seen, names } = json::parse(reader, file)?;
+    let Model { process, observation_count, observations, start, seen, names } = parse(reader, file)?;
     let process = Mdp::from(process);
     let start = match start {
         Some(Start { states, probs }) => Belief { states, probs },
@@ -109,17 +110,17 @@ impl Fields for Names {
 /// Writes a model.
 pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     json::open(out, &model.process)?;
-    json::field(out, "O", &model.observation_count)?;
+    field(out, "O", &model.observation_count)?;
     json::matrix(out, "Z", &model.observations)?;
     write!(out, ",\n\"start\":{{\"states\":")?;
     serde_json::to_writer(&mut *out, &model.start.states)?;
-    json::field(out, "probs", &model.start.probs)?;
+    field(out, "probs", &model.start.probs)?;
     write!(out, "}}")?;
     if !model.seen.is_empty() {
-        json::field(out, "seen", &model.seen)?;
+        field(out, "seen", &model.seen)?;
     }
     if model.names != Names::default() {
-        json::field(out, "names", &model.names)?;
+        field(out, "names", &model.names)?;
     }
     writeln!(out, "}}")
 }

@@ -20,87 +20,16 @@ use clap::ValueEnum;
 use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
-use super::model::{Invalid, Pomdp};
-use super::solve::horizon::Stage;
-use crate::input::{self, Input, plain_name};
-use crate::mdp;
-use crate::mdp::io::lines::no_place;
-use crate::mdp::io::{BUFFER, of_extension};
-use crate::output::atomic_write;
+use super::model::Pomdp;
+use super::solution::Stage;
+use crate::common::io::input::{self, Input, plain_name};
+use crate::common::io::lines::no_place;
+use crate::common::io::output::atomic_write;
+use crate::common::io::{BUFFER, invalid, of_extension};
 
 pub use self::cassandra::nameable;
 pub use self::policy_graph::PolicyGraph;
-
-/// Why a file is not read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file cannot be opened or read.
-    #[error("cannot read {file}: {source}")]
-    Read {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file cannot be written.
-    #[error("cannot write {file}: {source}")]
-    Write {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A place in the file is not as its format has it.
-    #[error("{file}:{line}:{column}: {message}{excerpt}")]
-    Place {
-        /// The file's name.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// Column in bytes, from 1; 0 at the start of a line.
-        column: u64,
-        /// What was found, and what was expected.
-        message: String,
-        /// The line with a caret under the place, where its text is at hand: two lines, each after a line feed.
-        excerpt: String,
-    },
-    /// A file as a whole is not as its format has it.
-    #[error("{file}: {message}")]
-    Content {
-        /// The file's name.
-        file: String,
-        /// What was found, and what was expected.
-        message: String,
-    },
-    /// What the file holds is not valid.
-    #[error("{file}: {source}")]
-    Invalid {
-        /// The file's name.
-        file: String,
-        /// Why.
-        source: Invalid,
-    },
-}
-
-impl From<mdp::io::Error> for Error {
-    fn from(error: mdp::io::Error) -> Self {
-        match error {
-            mdp::io::Error::Read { file, source } => Self::Read { file, source },
-            mdp::io::Error::Write { file, source } => Self::Write { file, source },
-            mdp::io::Error::Json { file, line, column, message } => {
-                let (line, column) = (line as u64, column as u64);
-                Self::Place { file, line, column, message, excerpt: String::new() }
-            }
-            mdp::io::Error::Line { file, line, message } => {
-                Self::Place { file, line, column: 0, message, excerpt: String::new() }
-            }
-            mdp::io::Error::Safetensors { file, message } | mdp::io::Error::Content { file, message } => {
-                Self::Content { file, message }
-            }
-            mdp::io::Error::Invalid { file, source } => Self::Invalid { file, source: source.into() },
-        }
-    }
-}
+pub use crate::common::io::Error;
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -234,12 +163,12 @@ pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> 
     let text = Text::at(path)?;
     let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Model));
     let model = unchecked(&text, file.clone(), format)?;
-    model.with_any_observations().map_err(|source| Error::Invalid { file, source })
+    model.with_any_observations().map_err(invalid(file))
 }
 
 /// Reads the model that `text` holds.
 fn parse(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
-    unchecked(text, file.clone(), format)?.validated().map_err(|source| Error::Invalid { file, source })
+    unchecked(text, file.clone(), format)?.validated().map_err(invalid(file))
 }
 
 /// Reads the model that `text` holds, not yet validated.

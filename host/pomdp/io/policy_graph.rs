@@ -11,12 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Write};
 
-use crate::mdp::io::lines::Put;
+use crate::common::io::lines::Put;
+use crate::common::names;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{self, Pomdp};
+use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
-use crate::pomdp::solve::horizon::Stage;
+use crate::pomdp::solution::Stage;
 
 /// A controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl PolicyGraph {
 
     /// Writes the nodes that can be reached as a graph in DOT, with the names of `model`.
     pub(super) fn write_dot(&self, out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
-        let name = |names: &[String], i: u32| model::name(names, i).replace('\\', "\\\\").replace('"', "\\\"");
+        let name = |names: &[String], i: u32| names::name(names, i).replace('\\', "\\\\").replace('"', "\\\"");
         out.text("digraph policy {\n  node [shape=box, style=rounded];\n  start [shape=point];\n")?;
         let starts: BTreeSet<u32> = self.starts.iter().copied().collect();
         for start in starts {

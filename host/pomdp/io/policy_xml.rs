@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::Error;
 use super::place::Fault;
 use super::xml::{self, Element};
-use crate::mdp::io::lines::Put;
+use crate::common::io::lines::Put;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::model::Pomdp;
 

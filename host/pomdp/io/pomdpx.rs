@@ -11,9 +11,10 @@ use std::ops::Range;
 use super::Error;
 use super::place::Fault;
 use super::xml::{self, Element, Word};
+use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::{Choices, Csr, Mdp};
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp, SUM_TOLERANCE, scaled};
+use crate::pomdp::model::{Names, Pomdp, scaled};
 
 /// States that a model may have.
 const MOST_STATES: u64 = 1 << 24;

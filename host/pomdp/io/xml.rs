@@ -4,7 +4,7 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use super::place::Fault;
-use crate::mdp::io::lines::{self, quoted};
+use crate::common::io::lines::{self, quoted};
 
 /// Elements within each other that a file may have.
 const DEEPEST: usize = 64;

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::options::{Limits, MEMORY, Round, Status};
 use super::search::Interval;
+use crate::pomdp::options::{Limits, MEMORY};
+use crate::pomdp::solution::{Round, Status};
 
 /// Called again and again with where the run stands; breaks to stop it.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;

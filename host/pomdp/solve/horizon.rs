@@ -16,25 +16,16 @@ use super::bounds::ActionValues;
 use super::bounds::fib::sweep;
 use super::bounds::sawtooth::Sawtooth;
 use super::clock::{Clock, Standing};
-use super::options::{Round, Status};
 use super::search::{Interval, informed_bound, terms};
-use crate::backend::cpu::{Assembler, Vectors};
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
+use crate::pomdp::cpu::{Assembler, Vectors};
 use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
+use crate::pomdp::solution::{Round, Stage, Status};
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
-
-/// What can be done with some steps to go.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stage {
-    /// A vector for each plan.
-    pub vectors: AlphaVectors,
-    /// The plan of the stage after that follows plan i on observation o, at i·|Ω| + o.
-    pub next: Vec<u32>,
-}
 
 /// What a search with a horizon returns.
 #[derive(Clone, Debug)]

@@ -1,35 +1,37 @@
 //! Point-based solvers: bounds on V\* from both sides that close at b₀.
 //!
-//! A lower bound is Γ, vectors of [backups](super::backup) at beliefs B that an [expansion](expand) picks; an upper bound is
+//! A lower bound is Γ, vectors of [backups](super::backend) at beliefs B that an [expansion](expand) picks; an upper bound is
 //! what the [fast informed bound](bounds::fib) says, lowered at the same beliefs and [interpolated](bounds::sawtooth).
 //!
 //! > B ← {b₀}, Γ ← [blind policies](bounds::blind)
 //! > until the gap at b₀ is small, or time or memory are used up:
 //! >   B ← B ∪ expand(B)
 //! >   Γ ← Γ ∪ {backup(b)} for b that the [scheme] says
-//! >   Γ ← those vectors that are the best at a belief of B, and those that they [go on with](support)
+//! >   Γ ← those vectors that are the best at a belief of B, and those that they [go on with](super::support)
 
-use std::convert::Infallible;
 use std::time::Instant;
 
-use warpkov_kernels::emulator::{Emulator, EmulatorError};
+use crate::runtime;
+use crate::runtime::error::from_devices;
+use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
-use self::options::{Expansion, Limits, Precision, Round, Scheme, Solution, SolveOptions, Status};
 use self::search::{Interval, Search, slack};
 use super::alpha::AlphaVectors;
-use super::backup::{Backup, Trials};
+use super::backend::{Backup, Trials};
+use super::cpu::PointBased;
 use super::model::Pomdp;
-use crate::backend::cpu::{self, PointBased};
-use crate::backend::cuda::{CudaError, Gpu};
-use crate::backend::device::pomdp::{Backups, Walkers};
-use crate::backend::{Precise, device};
-use crate::interrupt;
+use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use super::solution::{Round, Solution, Status};
+use crate::backend::cuda::Gpu;
+use crate::common::interrupt;
+use crate::common::random::random;
 use crate::mdp::SolveError;
-use crate::mdp::generate::random;
-use crate::mdp::options::DeviceChoice;
+use crate::pomdp::device::{self, Backups, Walkers};
+use crate::runtime::choose::DeviceChoice;
+use crate::runtime::{Precise, cores};
 
 pub mod bounds;
 pub mod clock;
@@ -37,12 +39,8 @@ pub mod exact;
 pub mod expand;
 pub mod graph;
 pub mod horizon;
-pub mod options;
-pub mod reduce;
-pub mod report;
 pub mod scheme;
 pub mod search;
-pub mod support;
 pub mod trials;
 
 pub use clock::Observer;
@@ -62,36 +60,23 @@ pub enum Error {
     /// What a horizon cannot be combined with.
     #[error("a horizon is for the CPU, which searches by trials: expected no {0}")]
     Horizon(&'static str),
-    /// The process beneath cannot be, or there is no such device, or it failed.
+    /// The process beneath cannot be solved.
     #[error(transparent)]
     Process(#[from] SolveError),
+    /// Where it ran failed, or was stopped.
+    #[error(transparent)]
+    Runtime(#[from] runtime::Error),
 }
 
 impl Error {
     /// Whether a launch was given up because the run is to stop. What was found before it holds.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        matches!(self, Self::Process(SolveError::Interrupted))
+        matches!(self, Self::Runtime(runtime::Error::Interrupted))
     }
 }
 
-impl From<Infallible> for Error {
-    fn from(error: Infallible) -> Self {
-        match error {}
-    }
-}
-
-impl From<CudaError> for Error {
-    fn from(error: CudaError) -> Self {
-        Self::Process(error.into())
-    }
-}
-
-impl From<EmulatorError> for Error {
-    fn from(error: EmulatorError) -> Self {
-        Self::Process(error.into())
-    }
-}
+from_devices!(Error);
 
 /// Solves a model where the options say.
 ///
@@ -101,7 +86,7 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
     let start = Instant::now();
     let maximized = model.to_maximize();
     let (sign, limits) = (model.process.objective.sign(), options.limits);
-    let (device, notes) = (cpu::name(), Vec::new());
+    let (device, notes) = (cores::all(), Vec::new());
     let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes };
     if let Some(horizon) = options.horizon {
         return run.finite(horizon.max(1));
@@ -207,7 +192,7 @@ impl Run<'_> {
     where
         Error: From<D::Error>,
     {
-        let mut backups = Backups::<T, D>::new(device, self.model, None, device::pomdp::Limits::default())?;
+        let mut backups = Backups::<T, D>::new(device, self.model, None, device::Limits::default())?;
         let expansion = self.options.expansion.unwrap_or(Expansion::Walks);
         // Walks on the device begin at one belief.
         let several = self.model.starts().len() > 1;

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use rand_chacha::rand_core::Rng;
 
 use super::search::{Interval, Search};
-use crate::mdp::generate::below;
-use crate::pomdp::backup::{Backup, Plans};
+use crate::common::random::below;
+use crate::pomdp::backend::{Backup, Plans};
 use crate::pomdp::belief::Belief;
 
 /// Beliefs that are backed up at a time.

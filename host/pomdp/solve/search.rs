@@ -6,16 +6,16 @@ use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::clock::{Clock, Standing};
 use super::graph::{Child, Edge, Graph, MERGED, NONE, Nodes};
-use super::options::Status;
-use super::reduce::reduced;
-use super::support::Supports;
-use crate::backend::cpu::{Assembler, Vectors};
 use crate::mdp::SolveError;
 use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
+use crate::pomdp::cpu::{Assembler, Vectors};
 use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
+use crate::pomdp::reduce::reduced;
+use crate::pomdp::solution::Status;
+use crate::pomdp::support::Supports;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

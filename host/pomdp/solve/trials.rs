@@ -13,10 +13,11 @@
 
 use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
-use super::options::{Expansion, SolveOptions, Status};
 use super::search::{Interval, Search};
 use super::{Error, PATIENCE};
-use crate::pomdp::backup::{Trials, Walks};
+use crate::pomdp::backend::{Trials, Walks};
+use crate::pomdp::options::{Expansion, SolveOptions};
+use crate::pomdp::solution::Status;
 
 /// Steps of the first walks.
 const FIRST: u32 = 16;

@@ -13,10 +13,11 @@ use csv::{ByteRecord, ReaderBuilder, WriterBuilder};
 use super::missing::{HINT, MISSING, Missing};
 use super::records::Read;
 use super::{Alphabet, Builder};
+use crate::common::io::lines::{Put, integer, quoted, real};
+use crate::common::names::name;
 use crate::hmm::io::Error;
-use crate::hmm::model::{Hmm, name};
+use crate::hmm::model::Hmm;
 use crate::hmm::sequences::{Observations, Sequences};
-use crate::mdp::io::lines::{Put, integer, quoted, real};
 
 /// The name of the column of ids, where it is the first one.
 const ID: &[u8] = b"sequence";

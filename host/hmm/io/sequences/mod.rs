@@ -20,12 +20,12 @@ pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
 use super::Error;
+use crate::common::io::BUFFER;
+use crate::common::io::input::{Input, plain_name};
+use crate::common::io::lines::{integer, no_place, quoted, real};
+use crate::common::io::output::atomic_write;
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
-use crate::input::{Input, plain_name};
-use crate::mdp::io::BUFFER;
-use crate::mdp::io::lines::{integer, no_place, quoted, real};
-use crate::output::atomic_write;
 
 /// A format of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::missing::{MISSING, Missing};
+use crate::common::io::invalid;
+use crate::common::io::lines::quoted;
+use crate::common::names::name;
 use crate::hmm::io::Error;
-use crate::hmm::model::{Emissions, Hmm, name};
+use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Invalid, Observations, Sequences};
-use crate::mdp::io::lines::quoted;
 
 /// Sequences with what a file says of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,7 +180,7 @@ impl Read {
 
     /// The sequences, once it is settled what becomes of what is missing; and that the model emits them.
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
-        let invalid = |source| Error::Sequences { file: file.to_owned(), source };
+        let invalid = |source| invalid(file)(source);
         let content = |message: String| Error::Content { file: file.to_owned(), message };
         let symbols = match (&model.emissions, missing) {
             (Emissions::Categorical { symbols, .. }, _) => *symbols,

@@ -13,7 +13,7 @@
 use super::chain::evaluate;
 use super::model::Model;
 use super::{Big, Halt, Work};
-use crate::mdp::graph::strongly_connected;
+use crate::mdp::analysis::graph::strongly_connected;
 
 /// What is known of a gain.
 pub(in crate::mdp::criterion) struct Gain {

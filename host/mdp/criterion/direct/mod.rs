@@ -22,9 +22,9 @@ use dashu_float::FBig;
 use dashu_float::round::mode::HalfEven;
 
 use super::{Options, middle};
-use crate::interrupt;
+use crate::common::interrupt;
 use crate::mdp::model::Mdp;
-use crate::mdp::solve::Status;
+use crate::mdp::solution::Status;
 
 pub(super) mod chain;
 pub(super) mod gain;

@@ -1,9 +1,9 @@
 //! Models whose numbers are not rounded.
 
 use super::{Big, Numbers, size};
-use crate::mdp::graph::Graph;
+use crate::mdp::analysis::graph::Graph;
+use crate::mdp::analysis::quotient::{Quotient, STAY};
 use crate::mdp::model::Mdp;
-use crate::mdp::quotient::{Quotient, STAY};
 
 /// A row that is not divided by its sum.
 pub(in crate::mdp::criterion) struct Row {

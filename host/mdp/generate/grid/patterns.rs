@@ -4,10 +4,10 @@ use rayon::prelude::*;
 use warpkov_kernels::mdp::generate::{PATTERNS, WALL, kind_without_walls, pattern_of};
 
 use super::{Cells, SlipGrid, kinds};
+use crate::mdp::analysis::patterns::Patterns;
 use crate::mdp::certificate::{Extremes, first_best};
 use crate::mdp::generate::Error;
 use crate::mdp::model::CHUNK;
-use crate::mdp::patterns::Patterns;
 
 /// A slip grid, of which there are the patterns that cells may have but no cells.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! The words, numbers and signs of a text, one after the other and in place.
 
-use crate::mdp::io::json::scan::Scan;
-use crate::mdp::io::lines::quoted;
+use crate::common::io::json::scan::Scan;
+use crate::common::io::lines::quoted;
 use crate::pomdp::io::place::Fault;
 
 /// A text, and how far it is read.

@@ -23,10 +23,11 @@ use self::rewards::Rewards;
 use self::table::{Table, Whole};
 use super::Error;
 use super::place::Fault;
-use crate::mdp::io::lines::quoted;
+use crate::common::io::lines::quoted;
+use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::{Choices, Csr, Mdp, Objective};
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp, SUM_TOLERANCE, scaled};
+use crate::pomdp::model::{Names, Pomdp, scaled};
 
 pub use self::write::{nameable, write};
 

@@ -3,10 +3,10 @@
 //! What holds for all actions or all states is kept as it is said, and not row by row. Rows are made when all is read.
 
 use super::{ALL, MOST, Place};
+use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::Csr;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::io::place::Fault;
-use crate::pomdp::model::SUM_TOLERANCE;
 
 /// What a row is set to as a whole.
 #[derive(Clone, Copy)]

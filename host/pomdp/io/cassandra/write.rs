@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::ALL;
 use super::cursor::SECTIONS;
-use crate::mdp::io::lines::Put;
+use crate::common::io::lines::Put;
 use crate::mdp::model::{Csr, Objective};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;

@@ -1,8 +1,8 @@
 //! Blind policies: the same action for ever, whatever is seen (Hauskrecht, *Journal of Artificial Intelligence Research* 13,
 //! 2000, 4.1).
 
-use crate::backend::cpu::Assembler;
 use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::cpu::Assembler;
 use crate::pomdp::model::Pomdp;
 
 /// Sweeps at most.

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use crate::mdp::options::{DeviceChoice, Precision, SolveOptions};
-use crate::mdp::solve::{Limits, Target};
+use crate::mdp::options::{Limits, Precision, SolveOptions, Target};
 use crate::mdp::{SolveError, solve_with};
 use crate::pomdp::model::Pomdp;
+use crate::runtime::choose::DeviceChoice;
 
 /// V(s) of the process beneath, no less than it is: value iteration to ε, rounded up by what its certificate says, also where it is
 /// `late`. `rewards` are r(s, a) at s·A + a.

@@ -4,7 +4,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
 use super::{EXPLORED, steps};
-use crate::mdp::generate::{below, draw, unit};
+use crate::common::random::{below, draw, unit};
 
 /// Nodes of a walk from b₀ in which the state is drawn and acted on as if it were seen, b₀ first. It ends in a state that no
 /// action leads out of, back at b₀, and after `longest` steps.

@@ -20,8 +20,8 @@ use std::collections::HashMap;
 
 use rand_chacha::rand_core::Rng;
 
-use super::options::Expansion;
 use super::search::Search;
+use crate::pomdp::options::Expansion;
 
 /// Part of the discounted time that may lie beyond the end of a walk.
 const BEYOND: f64 = 0.01;

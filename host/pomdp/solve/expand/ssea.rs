@@ -5,7 +5,7 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::super::search::Search;
-use crate::mdp::generate::{below, draw};
+use crate::common::random::{below, draw};
 use crate::pomdp::belief::Belief;
 
 /// For up to `count` beliefs of B: of one successor by each action the farthest from B in the 1-norm.

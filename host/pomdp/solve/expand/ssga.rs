@@ -7,7 +7,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::super::search::{Search, first_largest};
 use super::{EXPLORED, steps};
-use crate::mdp::generate::{below, draw, unit};
+use crate::common::random::{below, draw, unit};
 
 /// Nodes of a walk from b₀ by the actions of the best vectors, or by those that look best from above if it is `hopeful`, b₀
 /// first, in `longest` steps at most.

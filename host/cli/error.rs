@@ -1,0 +1,205 @@
+//! How a command ends: its outcome, or an error with a message; and the exit code of both.
+
+use std::fmt::Write as _;
+use std::io;
+use std::process::ExitCode;
+
+use warpkov::common::parameters;
+use warpkov::common::terminal::{cut, escaped};
+use warpkov::{hmm, mdp, pomdp, runtime};
+
+/// How a command that ran to its end came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, or solved.
+    Success,
+    /// Not converged within its limits, or the solutions differ.
+    Negative,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(match outcome {
+            Outcome::Success => 0,
+            Outcome::Negative => 1,
+            Outcome::Interrupted => 130,
+        })
+    }
+}
+
+/// Characters at most that an error has.
+const LONGEST: usize = 1200;
+
+/// Why a command did not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Arguments that are fine one by one do not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] warpkov::common::io::Error),
+    /// A hidden Markov model cannot be generated.
+    #[error(transparent)]
+    HmmGenerate(#[from] hmm::generate::Error),
+    /// A hidden Markov model cannot be trained.
+    #[error(transparent)]
+    Train(hmm::train::Error<hmm::dispatch::Error>),
+    /// The recursions of a hidden Markov model have no results.
+    #[error(transparent)]
+    Recursions(#[from] hmm::dispatch::Error),
+    /// A model cannot be generated.
+    #[error(transparent)]
+    Generate(#[from] mdp::generate::Error),
+    /// A partially observable model cannot be generated.
+    #[error(transparent)]
+    PomdpGenerate(#[from] pomdp::generate::Error),
+    /// A policy cannot be simulated.
+    #[error(transparent)]
+    Simulate(#[from] pomdp::simulate::Error),
+    /// A solution cannot be read.
+    #[error(transparent)]
+    Solution(#[from] mdp::io::ReadError),
+    /// The model cannot be solved as asked.
+    #[error(transparent)]
+    Solve(#[from] mdp::SolveError),
+    /// The partially observable model cannot be solved as asked.
+    #[error(transparent)]
+    PomdpSolve(#[from] pomdp::solve::Error),
+    /// Where it ran failed, or was stopped.
+    #[error(transparent)]
+    Runtime(#[from] runtime::Error),
+    /// The model has no solution by the criterion.
+    #[error(transparent)]
+    Criterion(mdp::criterion::Error<mdp::SolveError>),
+    /// A plot cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] warpkov::common::plot::PlotError),
+    /// A result cannot be written.
+    #[error("cannot write {file}")]
+    Write {
+        /// Where to.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The standard output is gone or full.
+    #[error("cannot write to the standard output")]
+    Stdout(#[from] io::Error),
+}
+
+impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
+    fn from(error: mdp::criterion::Error<mdp::SolveError>) -> Self {
+        match error {
+            mdp::criterion::Error::Backend(error) => Self::Solve(error),
+            error => Self::Criterion(error),
+        }
+    }
+}
+
+impl From<hmm::train::Error<hmm::dispatch::Error>> for Error {
+    fn from(error: hmm::train::Error<hmm::dispatch::Error>) -> Self {
+        match error {
+            hmm::train::Error::Backend(error) => Self::Recursions(error),
+            error => Self::Train(error),
+        }
+    }
+}
+
+impl Error {
+    /// What went wrong on a device, if that is the cause.
+    fn runtime(&self) -> Option<&runtime::Error> {
+        match self {
+            Self::Runtime(error)
+            | Self::Solve(mdp::SolveError::Runtime(error))
+            | Self::PomdpSolve(
+                pomdp::solve::Error::Runtime(error) | pomdp::solve::Error::Process(mdp::SolveError::Runtime(error)),
+            )
+            | Self::Recursions(hmm::dispatch::Error::Runtime(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Prints the error and what caused it, and gives the exit code.
+    pub fn report(&self) -> u8 {
+        match self {
+            // Whoever read the output has read enough.
+            Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return 0,
+            _ => eprintln!("error: {}", self.message()),
+        }
+        match (self, self.runtime()) {
+            (_, Some(runtime::Error::Interrupted)) => 130,
+            (_, Some(runtime::Error::Device(_))) => 3,
+            (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })), _) => 3,
+            // Nothing is wrong with what was asked for.
+            (Self::Recursions(hmm::dispatch::Error::Violated(_)), _) => 1,
+            (error, _) if lacks_memory(error) => 3,
+            _ => 2,
+        }
+    }
+}
+
+/// Whether an error comes from the operating system's having no more memory.
+fn lacks_memory(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::OutOfMemory)
+}
+
+impl Error {
+    /// What it is and what caused it. Of what files say nothing reaches the terminal as it is, and nothing at length.
+    fn message(&self) -> String {
+        let text = chain(self);
+        let (text, lines) = match self {
+            // The line where the error is, and a mark under it.
+            Self::File(warpkov::common::io::Error::Place { excerpt, .. }) => {
+                (text.strip_suffix(excerpt.as_str()).unwrap_or(&text), excerpt.as_str())
+            }
+            // What drivers and compilers say.
+            error if error.runtime().is_some() => text.split_at(text.find('\n').unwrap_or(text.len())),
+            _ => (&*text, ""),
+        };
+        let lines: Vec<_> = lines.split('\n').map(escaped).collect();
+        cut(&escaped(text), LONGEST) + &lines.join("\n")
+    }
+}
+
+/// The messages of an error and of its causes, without those that an outer message holds already.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            let _ = write!(text, ": {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov::common::io::Error::{Content, Place};
+
+    use super::*;
+
+    #[test]
+    fn errors_are_one_line_that_no_terminal_obeys() {
+        let content = |message: &str| {
+            let message = message.to_owned();
+            Error::File(Content { file: "a\nb.json".to_owned(), message }).message()
+        };
+        assert_eq!(content("\x1b[2J\u{202e}"), "a\\nb.json: \\u{1b}[2J\\u{202e}");
+        assert!(content(&"long ".repeat(100_000)).chars().count() < 2 * LONGEST);
+        let place = Place {
+            file: "a.pomdp".to_owned(),
+            line: 1,
+            column: 1,
+            message: "found \x07".to_owned(),
+            excerpt: "\n  x\u{2028}\n  ^".to_owned(),
+        };
+        assert_eq!(Error::File(place).message(), "a.pomdp:1:1: found \\u{7}\n  x\\u{2028}\n  ^");
+    }
+}

@@ -1,0 +1,54 @@
+//! `warpkov mdp compare`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use warpkov::mdp::compare::{Tolerance, compare};
+use warpkov::mdp::io::Solved;
+
+use crate::cli::common::number;
+use crate::cli::error::{Error, Outcome};
+
+/// Tells whether two solutions agree.
+///
+/// They do if their policies match on enough states (ties may be broken differently) and all their values agree within
+/// the tolerance. Exit code 0 if they agree, 1 if they differ.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+pub struct Arguments {
+    /// A solution: JSON or text, as `warpkov mdp solve --out` writes it.
+    #[arg(value_name = "A")]
+    first: PathBuf,
+    /// Another.
+    #[arg(value_name = "B")]
+    second: PathBuf,
+    /// Least share of states on which the policies match, in [0, 1].
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = number::probability)]
+    policy_agreement: f64,
+    /// Largest difference of two values.
+    #[arg(long, value_name = "E", default_value = "1e-4", value_parser = number::non_negative)]
+    value_tolerance: f64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp compare gpu.json cpu.json
+  warpkov mdp compare gpu.txt cpu.txt --policy-agreement 1 --value-tolerance 1e-8";
+
+/// Reads both, compares, prints.
+pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let (first, second) = (Solved::read(&arguments.first)?, Solved::read(&arguments.second)?);
+    let Arguments { policy_agreement, value_tolerance, json, .. } = *arguments;
+    let comparison = compare(&first, &second, Tolerance { policy_agreement, value_tolerance });
+    if json {
+        serde_json::to_writer(&mut out, &comparison).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        comparison.write(&mut out)?;
+    }
+    Ok(if comparison.agree { Outcome::Success } else { Outcome::Negative })
+}

@@ -1,0 +1,294 @@
+//! Criteria other than the discounted sum, in `warpkov mdp solve`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use warpkov::mdp::criterion::{self, Criterion, Report, Solved, Steps, backward_on, solve_on};
+use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
+use warpkov::mdp::plot::draw_bounds;
+use warpkov::mdp::solution::Status;
+use warpkov::mdp::{self};
+
+use super::solve::{self, Common};
+use crate::cli::common::file;
+use crate::cli::error::{Error, Outcome};
+
+const HEADING: &str = "Criterion";
+
+/// What to optimise.
+#[derive(Args)]
+#[group(skip)]
+#[command(next_help_heading = HEADING)]
+pub struct Arguments {
+    /// What to optimise: each state's value.
+    #[arg(long, value_enum, value_name = "CRITERION", default_value = "discounted")]
+    criterion: Kind,
+    /// States to reach, or until which rewards count: a label or states' numbers, with ! (not), & (and), and | or a comma
+    /// (or): finished, 'finished & !agree', 3,17. Where a label is a number too, label:9 is the label and state:9 the state.
+    #[arg(long, value_name = "LABEL|STATES")]
+    goal: Option<String>,
+    /// The sum of the first T rewards, discounted by γ, which may be 1.
+    #[arg(long, value_name = "T", conflicts_with = "criterion")]
+    horizon: Option<u32>,
+    /// What states are worth after T steps, instead of 0: .json, .csv, .npy or .txt. States without actions are worth 0.
+    #[arg(long, value_name = "FILE", requires = "horizon")]
+    terminal_values: Option<PathBuf>,
+    /// Write the values and the policy of each step to this file, T × S of each: .json, or .npy (values; the policies to
+    /// .policy.npy).
+    #[arg(long, value_name = "FILE", requires = "horizon")]
+    all_steps: Option<PathBuf>,
+    /// Rewards are costs, and the least is sought, whatever the model says.
+    #[arg(long, conflicts_with = "maximize")]
+    minimize: bool,
+    /// The most is sought, whatever the model says.
+    #[arg(long)]
+    maximize: bool,
+    /// ε is relative to each value (reach, total, average).
+    #[arg(long, conflicts_with = "horizon")]
+    relative: bool,
+}
+
+/// A criterion by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// The expected sum of rewards, discounted by γ < 1.
+    Discounted,
+    /// The probability of reaching --goal.
+    Reach,
+    /// The expected sum of rewards, undiscounted: until --goal, or for ever. It is infinite where the goal may be missed.
+    Total,
+    /// The expected reward per step in the long run.
+    Average,
+}
+
+impl Arguments {
+    /// The objective that replaces the model's.
+    pub fn objective(&self) -> Option<Objective> {
+        match (self.minimize, self.maximize) {
+            (true, _) => Some(Objective::Minimize),
+            (_, true) => Some(Objective::Maximize),
+            _ => None,
+        }
+    }
+
+    /// Whether γ counts.
+    pub fn discounts(&self) -> bool {
+        self.criterion == Kind::Discounted
+    }
+
+    /// What to do if it is not the discounted sum that is to be optimised.
+    pub fn options(self, epsilon: f64, max_sweeps: Option<u32>) -> Result<Option<Options>, Error> {
+        let Self { criterion, goal, horizon, terminal_values, all_steps, relative, .. } = self;
+        let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+        let kind = match (criterion, goal, horizon) {
+            (Kind::Reach, Some(goal), _) => Asked::Reach(goal),
+            (Kind::Reach, None, _) => return usage("--criterion reach needs --goal, the states to reach"),
+            (Kind::Total, goal, _) => Asked::Total(goal),
+            (_, Some(_), _) => return usage("--goal needs --criterion reach or --criterion total"),
+            (Kind::Average, ..) => Asked::Average,
+            (Kind::Discounted, None, Some(steps)) => Asked::Horizon { steps, terminal_values, all_steps },
+            (Kind::Discounted, ..) if relative => {
+                return usage("--relative needs --criterion reach, total or average");
+            }
+            (Kind::Discounted, None, None) => return Ok(None),
+        };
+        if let Asked::Horizon { all_steps: Some(path), .. } = &kind {
+            match file::extension(path, &["json", "npy"])? {
+                "npy" => file::writes_arrays(path)?,
+                _ => file::writes(path)?,
+            }
+        }
+        let default = criterion::Options::default();
+        let max_sweeps = max_sweeps.map_or(default.max_sweeps, u64::from);
+        Ok(Some(Options { kind, solve: criterion::Options { epsilon, relative, max_sweeps } }))
+    }
+}
+
+/// What to optimise and how well.
+pub struct Options {
+    kind: Asked,
+    solve: criterion::Options,
+}
+
+/// A criterion as asked for, before there is a model.
+enum Asked {
+    Reach(String),
+    Total(Option<String>),
+    Average,
+    Horizon { steps: u32, terminal_values: Option<PathBuf>, all_steps: Option<PathBuf> },
+}
+
+/// Solves, writes the files, prints the report.
+pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Result<Outcome, Error> {
+    let criterion = match &options.kind {
+        Asked::Reach(goal) => Criterion::Reach { goal: states(goal, mdp)? },
+        Asked::Total(goal) => {
+            Criterion::TotalReward { goal: goal.as_deref().map(|goal| states(goal, mdp)).transpose()? }
+        }
+        Asked::Average => Criterion::Average,
+        Asked::Horizon { steps, .. } => Criterion::Horizon(*steps),
+    };
+    if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
+        // A value and an action.
+        let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
+        file::room(path, u64::from(*steps) * u64::from(mdp.states) * least)?;
+    }
+    let (mut solved, elapsed) = {
+        let start = Instant::now();
+        let solved = solve(mdp, &criterion, options, common)?;
+        (solved, start.elapsed())
+    };
+    if let Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } = &criterion
+        && goal.is_empty()
+    {
+        solved.notes.push("no state is a goal".to_owned());
+    }
+    match solved.bounded.lower.iter().filter(|value| value.is_infinite()).count() {
+        0 => {}
+        1 => solved.notes.push("the value of one state is infinite".to_owned()),
+        count => solved.notes.push(format!("the values of {count} states are infinite")),
+    }
+    let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed);
+    let (written, printed) =
+        (common.write_files(&report, |format| draw_bounds(&report, format)), common.print(&report, out));
+    written?;
+    printed?;
+    Ok(match report.status() {
+        Status::Interrupted => Outcome::Interrupted,
+        _ if report.converged() => Outcome::Success,
+        _ => Outcome::Negative,
+    })
+}
+
+fn solve(mdp: &Mdp, criterion: &Criterion, options: &Options, common: &Common) -> Result<Solved, Error> {
+    let mut observe = solve::observer(mdp.states, common.quiet);
+    let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
+        return Ok(solve_on(common.device, mdp, criterion, &options.solve, &mut observe)?);
+    };
+    let last = terminal_values.as_deref().map(solve::initial_values).transpose()?;
+    if let (Some(path), Some(values)) = (terminal_values, &last)
+        && values.len() != mdp.states as usize
+    {
+        let (path, found, states) = (path.display(), values.len(), mdp.states);
+        return Err(Error::Usage(format!("{path}: {found} terminal values, expected one per state, {states}")));
+    }
+    let (solved, stages) = backward_on(common.device, mdp, *steps, last.as_deref(), all_steps.is_some(), &mut observe)?;
+    if let (Some(path), Some(stages)) = (all_steps, stages) {
+        write_steps(path, &stages, mdp.states as usize)?;
+    }
+    Ok(solved)
+}
+
+/// Writes V_t and π_t for t = 0 … T−1.
+fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
+    /// A row per step; `null` where a state has no action.
+    #[derive(Serialize)]
+    struct Rows<'a> {
+        values: Vec<&'a [f64]>,
+        policy: Vec<Vec<Option<u32>>>,
+    }
+    let Steps { values, policies } = steps;
+    if file::extension(path, &["json", "npy"])? == "npy" {
+        file::write_whole(path, |out| mdp::io::write_npy_rows(out, values, states))?;
+        let Some(policy) = file::policy_beside(path) else { return Ok(()) };
+        return file::write_whole(&policy, |out| mdp::io::write_npy_rows(out, policies, states));
+    }
+    let named = |row: &[u32]| row.iter().map(|&action| (action != NO_ACTION).then_some(action)).collect();
+    let rows = Rows { values: values.chunks(states).collect(), policy: policies.chunks(states).map(named).collect() };
+    file::write_whole(path, |out| {
+        serde_json::to_writer(&mut *out, &rows).map_err(io::Error::from)?;
+        writeln!(out)
+    })
+}
+
+/// The states that `text` describes: terms joined by `|` or commas, of factors joined by `&`, each a label or a state, or
+/// with `!` all others. A label that is called just so comes first, unless it is the number of a state: `label:` and `state:`
+/// before a name say which it is.
+fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
+    let label = |name: &str| mdp.labels.get(name).cloned().ok_or_else(|| unknown(name, mdp));
+    let state = |name: &str| match name.parse::<u32>() {
+        Ok(state) if state < mdp.states => Ok(vec![state]),
+        Ok(state) => Err(Error::Usage(format!("--goal: {state}, expected a state below {}", mdp.states))),
+        Err(_) => Err(Error::Usage(format!("--goal: found '{name}', expected the number of a state"))),
+    };
+    let holds = |name: &str| match (mdp.labels.get(name), name.parse::<u32>()) {
+        (Some(states), Ok(state)) if state < mdp.states && states[..] != [state] => Err(Error::Usage(format!(
+            "--goal: {name} is a label, of {} states, and a state, expected label:{name} or state:{name}",
+            states.len()
+        ))),
+        (Some(states), _) => Ok(states.clone()),
+        (None, Ok(_)) => state(name),
+        (None, Err(_)) => match (name.strip_prefix("label:"), name.strip_prefix("state:")) {
+            (Some(name), _) => label(name.trim()),
+            (_, Some(number)) => state(number.trim()),
+            _ => Err(unknown(name, mdp)),
+        },
+    };
+    let whole = text.strip_prefix("label:").map_or(text, str::trim);
+    if mdp.labels.contains_key(text) || mdp.labels.contains_key(whole) {
+        return holds(text);
+    }
+    let mut found = vec![false; mdp.states as usize];
+    for term in text.split([',', '|']) {
+        let mut inside = vec![true; found.len()];
+        for factor in term.split('&') {
+            let (name, expected) = match factor.trim().strip_prefix('!') {
+                Some(name) => (name.trim(), false),
+                None => (factor.trim(), true),
+            };
+            let mut holding = vec![false; found.len()];
+            holds(name)?.into_iter().for_each(|state| holding[state as usize] = true);
+            inside.iter_mut().zip(holding).for_each(|(inside, holds)| *inside &= holds == expected);
+        }
+        found.iter_mut().zip(inside).for_each(|(found, inside)| *found |= inside);
+    }
+    Ok((0..mdp.states).filter(|&state| found[state as usize]).collect())
+}
+
+fn unknown(name: &str, mdp: &Mdp) -> Error {
+    let labels: Vec<_> = mdp.labels.keys().map(String::as_str).collect();
+    Error::Usage(match &labels[..] {
+        [] => format!("--goal: found '{name}', but the model has no labels, expected numbers of states"),
+        labels => {
+            let known: Vec<_> = labels.iter().map(|label| format!("'{label}'")).collect();
+            format!("--goal: there is no label '{name}', the model has {}", known.join(", "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_labels_states_and_what_is_made_of_them() {
+        let labels = [("a", vec![0, 1]), ("b", vec![1, 2]), ("a & b", vec![3])];
+        let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
+        let mdp = Mdp { states: 4, labels, ..Mdp::default() };
+        let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
+        assert_eq!(found("a").unwrap(), [0, 1]);
+        assert_eq!(found("a&b").unwrap(), [1]);
+        assert_eq!(found("a & b").unwrap(), [3], "a label is called so");
+        assert_eq!(found("a & !b | 3").unwrap(), [0, 3]);
+        assert_eq!(found("3, 1,1").unwrap(), [1, 3]);
+        assert_eq!(found("a & !a").unwrap(), Vec::<u32>::new());
+        assert_eq!(found("c").unwrap_err(), "--goal: there is no label 'c', the model has 'a', 'a & b', 'b'");
+        assert_eq!(found("4").unwrap_err(), "--goal: 4, expected a state below 4");
+        assert!(found("").is_err() && found("a,").is_err() && found("!").is_err());
+        assert_eq!(found("label:a & b").unwrap(), [3]);
+        assert_eq!(found("label:a & !label:b, state:3").unwrap(), [0, 3]);
+        assert!(found("label:3").is_err() && found("state:a").is_err() && found("state:4").is_err());
+
+        let labels = [("2", vec![0, 1]), ("3", vec![3]), ("7", vec![1])];
+        let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
+        let mdp = Mdp { states: 4, labels, ..Mdp::default() };
+        let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
+        let message = "--goal: 2 is a label, of 2 states, and a state, expected label:2 or state:2";
+        assert_eq!((found("2").unwrap_err(), found("3 | !2").unwrap_err()), (message.to_owned(), message.to_owned()));
+        assert_eq!((found("label:2").unwrap(), found("state:2").unwrap()), (vec![0, 1], vec![2]));
+        assert_eq!((found("3").unwrap(), found("7").unwrap()), (vec![3], vec![1]));
+    }
+}

@@ -1,0 +1,142 @@
+//! Random models, and queues.
+
+use clap::Args;
+use warpkov::mdp::generate::{self, QueueNetwork, RewardOf};
+use warpkov::mdp::model::Mdp;
+
+use super::{Arguments, Output};
+use crate::cli::common::number;
+
+/// Generates a random model.
+///
+/// Every action leads to the same number of states, drawn from all, with probabilities that are the gaps between uniform
+/// numbers; rewards are uniform in [0, 1). The same seed gives the same model everywhere.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov mdp generate garnet --states 100000 --actions 8 --branching 6 --out garnet.safetensors
+  warpkov mdp generate garnet --states 5000 --branching 1000 --power-law --ragged --out irregular.safetensors
+  warpkov mdp generate garnet --states 1000000 --window 64 --out local.safetensors")]
+pub struct Garnet {
+    /// Number of states.
+    #[arg(long, value_name = "S", default_value_t = 1000)]
+    states: u32,
+    /// Actions of a state.
+    #[arg(long, value_name = "A", default_value_t = 4)]
+    actions: u32,
+    /// Successors of an action.
+    #[arg(long, value_name = "B", default_value_t = 5)]
+    branching: u32,
+    /// Let states have 1 to A actions.
+    #[arg(long)]
+    ragged: bool,
+    /// Fraction of states that have no action, and are terminal.
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = number::below_one)]
+    terminals: f64,
+    /// Let actions have 1 to B successors, k or more with probability 1/k.
+    #[arg(long)]
+    power_law: bool,
+    /// Draw successors among the states at most this far away, around a ring [default: all states].
+    #[arg(long, value_name = "STATES")]
+    window: Option<u32>,
+    /// What a reward belongs to.
+    #[arg(long, value_name = "WHAT", default_value = "action", value_enum)]
+    reward_of: RewardOf,
+    /// Fraction of rewards that are not 0.
+    #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = number::probability)]
+    reward_density: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
+    gamma: f64,
+    /// Seed of all that is random.
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    seed: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments for Garnet {
+    fn generate(&self) -> Result<Mdp, generate::Error> {
+        let garnet = generate::Garnet {
+            states: self.states,
+            actions: self.actions,
+            branching: self.branching,
+            ragged: self.ragged,
+            terminal_fraction: self.terminals,
+            power_law: self.power_law,
+            window: self.window,
+            reward_of: self.reward_of,
+            reward_density: self.reward_density,
+            gamma: self.gamma,
+            seed: self.seed,
+        };
+        garnet.generate()
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+}
+
+/// Generates queues in tandem with controlled servers.
+///
+/// Jobs arrive at the first queue and pass through all; each server works slowly, or fast at a cost, and so do waiting and
+/// lost jobs cost. An action says which servers work fast, bit by bit. The process never ends, and near critical load it
+/// mixes slowly, so that a γ close to 1 is hard.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov mdp generate queueing --gamma 0.9999 --out queues.safetensors
+  warpkov mdp generate queueing --queues 3 --capacity 20 --arrival-rate 0.9 --out queues.safetensors")]
+pub struct Queueing {
+    /// Number of queues, 1 to 8.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    queues: u32,
+    /// Jobs in a queue at most.
+    #[arg(long, value_name = "JOBS", default_value_t = 63)]
+    capacity: u32,
+    /// Jobs that arrive in a unit of time.
+    #[arg(long, value_name = "RATE", default_value = "1", value_parser = number::positive)]
+    arrival_rate: f64,
+    /// Jobs that a slow server finishes in a unit of time.
+    #[arg(long, value_name = "RATE", default_value = "1", value_parser = number::positive)]
+    slow_rate: f64,
+    /// Jobs that a fast server finishes in a unit of time.
+    #[arg(long, value_name = "RATE", default_value = "1.5", value_parser = number::positive)]
+    fast_rate: f64,
+    /// Cost of a job in a queue for a unit of time.
+    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::non_negative)]
+    holding_cost: f64,
+    /// Cost of a fast server for a unit of time.
+    #[arg(long, value_name = "COST", default_value = "10", value_parser = number::non_negative)]
+    effort_cost: f64,
+    /// Cost of a job that is lost, because the first queue is full.
+    #[arg(long, value_name = "COST", default_value = "100", value_parser = number::non_negative)]
+    loss_cost: f64,
+    /// Discount factor γ of one event, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.999", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments for Queueing {
+    fn generate(&self) -> Result<Mdp, generate::Error> {
+        let network = QueueNetwork {
+            queues: self.queues,
+            capacity: self.capacity,
+            arrival_rate: self.arrival_rate,
+            slow_rate: self.slow_rate,
+            fast_rate: self.fast_rate,
+            holding_cost: self.holding_cost,
+            effort_cost: self.effort_cost,
+            loss_cost: self.loss_cost,
+            gamma: self.gamma,
+        };
+        network.generate()
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+}

@@ -1,0 +1,216 @@
+//! Models of the textbooks.
+
+use clap::Args;
+use warpkov::mdp::generate;
+use warpkov::mdp::model::Mdp;
+
+use super::{Arguments, Output};
+use crate::cli::common::number;
+
+/// Generates the forest management model of the MDP toolbox.
+///
+/// A forest grows older by a year unless it burns down. Waiting pays in the oldest forest, and cutting in all but the
+/// youngest.
+#[derive(Args)]
+#[command(
+    after_help = "\
+Examples:
+  warpkov mdp generate forest --out forest.json
+  warpkov mdp generate forest --ages 1000 --fire 0.05 --gamma 0.99 --out forest.safetensors",
+    allow_negative_numbers = true
+)]
+pub struct Forest {
+    /// Number of ages, the states.
+    #[arg(long, value_name = "S", default_value_t = 3)]
+    ages: u32,
+    /// What waiting pays in the oldest forest.
+    #[arg(long, value_name = "R1", default_value = "4", value_parser = number::finite)]
+    wait_reward: f64,
+    /// What cutting pays in the oldest forest.
+    #[arg(long, value_name = "R2", default_value = "2", value_parser = number::finite)]
+    cut_reward: f64,
+    /// Probability of fire in a year.
+    #[arg(long, value_name = "P", default_value = "0.1", value_parser = number::probability)]
+    fire: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.9", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments for Forest {
+    fn generate(&self) -> Result<Mdp, generate::Error> {
+        let forest = generate::Forest {
+            ages: self.ages,
+            wait_reward: self.wait_reward,
+            cut_reward: self.cut_reward,
+            fire_probability: self.fire,
+            gamma: self.gamma,
+        };
+        forest.generate()
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+}
+
+/// Generates the gambler's problem of Sutton and Barto.
+///
+/// States are capitals; an action stakes part of one on a coin. V is the probability of reaching the goal. Nothing is
+/// discounted by default, and 0 and the goal are terminal.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov mdp generate gambler --out gambler.json
+  warpkov mdp generate gambler --goal 1000 --heads 0.25 --out gambler.safetensors")]
+pub struct Gambler {
+    /// Capital to reach.
+    #[arg(long, value_name = "CAPITAL", default_value_t = 100)]
+    goal: u32,
+    /// Probability of heads, which wins the stake.
+    #[arg(long, value_name = "P", default_value = "0.4", value_parser = number::probability)]
+    heads: f64,
+    /// Discount factor γ, in [0, 1].
+    #[arg(long, value_name = "G", default_value = "1", value_parser = number::probability)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments for Gambler {
+    fn generate(&self) -> Result<Mdp, generate::Error> {
+        generate::Gambler { goal: self.goal, heads: self.heads, gamma: self.gamma }.generate()
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+}
+
+/// Generates Jack's car rental of Sutton and Barto.
+///
+/// Two places rent out cars; overnight, cars are moved between them. Actions are how many, from the first to the second.
+#[derive(Args)]
+#[command(
+    after_help = "\
+Examples:
+  warpkov mdp generate car-rental --out cars.safetensors
+  warpkov mdp generate car-rental --max-cars 10 --move-cost 4 --out cars.json",
+    allow_negative_numbers = true
+)]
+pub struct CarRental {
+    /// Cars at a place at most.
+    #[arg(long, value_name = "CARS", default_value_t = 20)]
+    max_cars: u32,
+    /// Cars moved in a night at most.
+    #[arg(long, value_name = "CARS", default_value_t = 5)]
+    max_moves: u32,
+    /// Cars wanted in a day, on average, at each place.
+    #[arg(long, value_name = "MEAN,MEAN", default_value = "3,4", value_parser = pair)]
+    rentals: [f64; 2],
+    /// Cars returned in a day, on average, at each place.
+    #[arg(long, value_name = "MEAN,MEAN", default_value = "3,2", value_parser = pair)]
+    returns: [f64; 2],
+    /// Cost of moving a car.
+    #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite)]
+    move_cost: f64,
+    /// What a rented car pays.
+    #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite)]
+    credit: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.9", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Two numbers that are not negative.
+fn pair(text: &str) -> Result<[f64; 2], String> {
+    let (first, second) = text.split_once(',').ok_or("expected two numbers with a comma between them")?;
+    Ok([number::non_negative(first)?, number::non_negative(second)?])
+}
+
+impl Arguments for CarRental {
+    fn generate(&self) -> Result<Mdp, generate::Error> {
+        let rental = generate::CarRental {
+            max_cars: self.max_cars,
+            max_moves: self.max_moves,
+            rental_rates: self.rentals,
+            return_rates: self.returns,
+            move_cost: self.move_cost,
+            rental_credit: self.credit,
+            gamma: self.gamma,
+        };
+        rental.generate()
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+}
+
+/// Generates a stochastic inventory control model, as in Puterman's section 3.2.
+///
+/// States are units in store, actions units ordered. Orders, stock and lost demand cost; what is sold pays.
+#[derive(Args)]
+#[command(
+    after_help = "\
+Examples:
+  warpkov mdp generate inventory --out inventory.json
+  warpkov mdp generate inventory --capacity 500 --demand-mean 20 --gamma 0.99 --out inventory.safetensors",
+    allow_negative_numbers = true
+)]
+pub struct Inventory {
+    /// Units that fit in the store.
+    #[arg(long, value_name = "UNITS", default_value_t = 3)]
+    capacity: u32,
+    /// Units in an order at most [default: what fits].
+    #[arg(long, value_name = "UNITS")]
+    max_order: Option<u32>,
+    /// Probabilities of a demand of 0, 1, … units in a month.
+    #[arg(long, value_name = "P,P,…", default_value = "0.25,0.5,0.25", value_parser = number::probability, value_delimiter = ',')]
+    demand: Vec<f64>,
+    /// Mean of a Poisson demand, instead.
+    #[arg(long, value_name = "UNITS", value_parser = number::non_negative, conflicts_with = "demand")]
+    demand_mean: Option<f64>,
+    /// Cost of any order.
+    #[arg(long, value_name = "COST", default_value = "4", value_parser = number::finite)]
+    fixed_cost: f64,
+    /// Cost of a unit ordered.
+    #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite)]
+    unit_cost: f64,
+    /// Cost of a unit in store for a month.
+    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite)]
+    holding_cost: f64,
+    /// What a unit is sold for.
+    #[arg(long, value_name = "R", default_value = "8", value_parser = number::finite)]
+    price: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.9", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments for Inventory {
+    fn generate(&self) -> Result<Mdp, generate::Error> {
+        let demand = self.demand_mean.map(generate::Inventory::poisson_demand);
+        let inventory = generate::Inventory {
+            capacity: self.capacity,
+            max_order: self.max_order.unwrap_or(self.capacity),
+            demand: demand.unwrap_or_else(|| Ok(self.demand.clone()))?,
+            fixed_cost: self.fixed_cost,
+            unit_cost: self.unit_cost,
+            holding_cost: self.holding_cost,
+            price: self.price,
+            gamma: self.gamma,
+        };
+        inventory.generate()
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+}

@@ -1,0 +1,41 @@
+//! `warpkov mdp`.
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use super::error::{Error, Outcome};
+
+mod blocks;
+mod compare;
+mod convert;
+mod criterion;
+pub mod generate;
+pub mod info;
+pub mod solve;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve -
+  warpkov mdp info model.safetensors";
+
+#[derive(Subcommand)]
+pub enum MdpCommand {
+    Solve(Box<solve::Arguments>),
+    #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
+    Generate(generate::Family),
+    Convert(convert::Arguments),
+    Info(info::Arguments),
+    Compare(compare::Arguments),
+}
+
+/// Runs a command.
+pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
+    match command {
+        MdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
+        MdpCommand::Generate(family) => generate::run(&family, out),
+        MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
+        MdpCommand::Info(arguments) => info::run(&arguments, out),
+        MdpCommand::Compare(arguments) => compare::run(&arguments, out),
+    }
+}

@@ -1,0 +1,101 @@
+//! Progress on a terminal, for work that takes longer than a moment.
+
+use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use warpkov::mdp::solution::Round;
+
+/// Work shorter than this shows nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+/// The progress of a solve, on stderr.
+pub struct Progress {
+    bar: ProgressBar,
+    states: f64,
+    /// Dropped with this, which ends the wait of the thread that would show the bar.
+    _waiting: Option<Sender<()>>,
+}
+
+impl Progress {
+    /// Progress over a model of `states` states; never shown where stderr is no terminal, or if `quiet`.
+    pub fn new(states: u32, quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {msg}") {
+            bar.set_style(style);
+        }
+        bar.set_message("round 1");
+        let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
+        Self { bar, states: f64::from(states), _waiting: waiting }
+    }
+
+    /// Takes note of a round.
+    pub fn observe(&self, round: &Round) {
+        let Round { round: number, sweeps, residual, .. } = round;
+        let mut message = format!("round {number}: {sweeps} sweeps to residual {residual:.1e}");
+        if let Some(changed) = round.changed {
+            // The number of changed states falls about geometrically, so its logarithm tells how much is left.
+            let left = (changed as f64).ln_1p() / self.states.ln_1p();
+            let position = ((1.0 - left) * STEPS as f64) as u64;
+            self.bar.set_position(position.max(self.bar.position()));
+            message += &format!(", {changed} states changed");
+        }
+        self.bar.set_message(message);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn show_after(patience: Duration, bar: ProgressBar) -> Sender<()> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        if receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) && !bar.is_finished() {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    });
+    sender
+}
+
+/// The progress of a known number of steps, on stderr.
+pub struct Steps(ProgressBar);
+
+impl Steps {
+    /// `count` steps; never shown where stderr is no terminal, or if `quiet`.
+    pub fn new(count: usize, quiet: bool) -> Self {
+        if quiet || !stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(count as u64);
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {pos}/{len} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+
+    /// Says what is being done.
+    pub fn say(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    /// One step is done.
+    pub fn next(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,19 @@
+//! What all model classes share, and none of them owns.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`io`] | texts and arrays in files, and what to say where one is wrong |
+//! | [`plot`] | pictures: the canvas, axes and lines |
+//! | `random` | random numbers that are the same on every machine |
+//! | [`names`] | of states, actions and observations |
+//! | [`parameters`] | checks of what models are made from |
+//! | [`interrupt`] | the request to stop, as after Ctrl-C |
+//! | [`terminal`] | what files say, as a terminal may show it |
+
+pub mod interrupt;
+pub mod io;
+pub mod names;
+pub mod parameters;
+pub mod plot;
+pub(crate) mod random;
+pub mod terminal;

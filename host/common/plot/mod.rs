@@ -1,0 +1,76 @@
+//! Pictures: what can be drawn, and how it is encoded.
+
+use std::io::Cursor;
+
+use image::codecs::png::PngEncoder;
+use image::imageops::{self, FilterType};
+use image::{ColorType, ImageEncoder, RgbImage};
+use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
+
+use self::canvas::Canvas;
+
+pub(crate) mod canvas;
+pub(crate) mod chart;
+pub(crate) mod lines;
+
+/// Size of the picture in pixels.
+const SIZE: (u32, u32) = (1600, 960);
+
+/// A PNG is drawn this many times larger and then reduced, which smooths its edges.
+const SUPERSAMPLING: u32 = 2;
+
+/// How a picture is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Vector graphics; the heat map is one embedded image.
+    Svg,
+    /// 1600 × 960 pixels.
+    Png,
+}
+
+/// Why a picture could not be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum PlotError {
+    /// The embedded font is not usable.
+    #[error("cannot load the font of the plot")]
+    Font,
+    /// Drawing failed.
+    #[error("cannot draw the plot: {0}")]
+    Draw(String),
+    /// The picture could not be encoded.
+    #[error("cannot encode the plot")]
+    Encode(#[from] image::ImageError),
+}
+
+/// What can be drawn.
+pub(crate) trait Picture {
+    /// Draws all of it on a canvas of [`SIZE`] units.
+    fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
+}
+
+/// Draws a picture.
+pub(crate) fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
+    fn drawn<B: DrawingBackend>(backend: B, scale: u32, picture: &impl Picture) -> Result<(), PlotError> {
+        let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
+        picture.draw_on(&canvas)?;
+        canvas.finish()
+    }
+    canvas::load_font()?;
+    match format {
+        Format::Svg => {
+            let mut text = String::new();
+            drawn(SVGBackend::with_string(&mut text, SIZE), 1, picture)?;
+            // The backend leaves out half of the media type, and strict readers then show nothing.
+            Ok(text.replace("\"data:png;base64,", "\"data:image/png;base64,").into_bytes())
+        }
+        Format::Png => {
+            let (width, height) = (SIZE.0 * SUPERSAMPLING, SIZE.1 * SUPERSAMPLING);
+            let mut image = RgbImage::new(width, height);
+            drawn(BitMapBackend::with_buffer(&mut image, (width, height)), SUPERSAMPLING, picture)?;
+            let image = imageops::resize(&image, SIZE.0, SIZE.1, FilterType::Triangle);
+            let mut bytes = Cursor::new(Vec::new());
+            PngEncoder::new(&mut bytes).write_image(&image, SIZE.0, SIZE.1, ColorType::Rgb8)?;
+            Ok(bytes.into_inner())
+        }
+    }
+}

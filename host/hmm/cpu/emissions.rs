@@ -1,0 +1,284 @@
+//! bⱼ(o) of all states, for one observation after another.
+
+use crate::hmm::cpu::exp::exp;
+use crate::hmm::cpu::limits::Limits;
+use crate::hmm::cpu::product::{LANES, Registers, by_lanes, fold, one_by_one, stride};
+use crate::hmm::cpu::sweeps::LogProduct;
+use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
+use crate::hmm::sequences::Observations;
+use crate::runtime::Precise;
+
+/// ln √(2π).
+const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
+
+/// Probabilities or densities, scaled so that the largest of an observation is not far from 2ᵏ, k that of the [limits](crate::hmm::cpu::limits).
+pub enum Emitter<T> {
+    /// A row for each symbol, scaled by a power of two, and the exponent of its scale.
+    Table { probs: Vec<T>, scales: Vec<i32> },
+    /// Normal densities, scaled by the largest.
+    Densities(Densities),
+}
+
+/// Where a row of numbers is put that is not in a table.
+pub struct Row<T> {
+    exact: Vec<f64>,
+    scaled: Vec<f64>,
+    row: Vec<T>,
+}
+
+/// What a row was scaled by, beside 2ᵏ: 2ᵉ of a table, eˣ of densities.
+#[derive(Clone, Copy)]
+pub struct Scaled {
+    pub exponent: i32,
+    pub log: f64,
+}
+
+/// What densities are to be scaled by.
+pub enum Scale<'a, T> {
+    /// The largest of those states for which this is not 0.
+    Largest(&'a [T]),
+    /// The logarithm.
+    Known(f64),
+}
+
+impl<T: Precise> Row<T> {
+    pub fn new(stride: usize) -> Self {
+        Self { exact: vec![0.0; stride], scaled: vec![0.0; stride], row: vec![T::ZERO; stride] }
+    }
+}
+
+impl<T: Precise> Emitter<T> {
+    pub fn new(model: &Hmm) -> Self {
+        match &model.emissions {
+            Emissions::Categorical { symbols, probs } => {
+                let (n, stride) = (model.start.len(), stride(model.start.len()));
+                let symbols = *symbols as usize;
+                let (mut table, mut scales) = (vec![T::ZERO; symbols * stride], vec![0; symbols]);
+                for symbol in 0..symbols {
+                    let prob = |state: usize| probs[state * symbols + symbol];
+                    let exponent = exponent((0..n).map(prob).fold(0.0, f64::max));
+                    scales[symbol] = exponent;
+                    // In two steps, as 2^1074 is no number.
+                    let half = exponent / 2;
+                    let (first, second) = (power(-half), power(half - exponent));
+                    for state in 0..n {
+                        table[symbol * stride + state] =
+                            T::from_f64(prob(state) * first * second * power(Limits::of::<T>().bias));
+                    }
+                }
+                Self::Table { probs: table, scales }
+            }
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                Self::Densities(Densities::new(model.start.len(), *dimensions as usize, means, covariances))
+            }
+        }
+    }
+
+    /// The row of the observation at a place, of `stride` numbers, and what it is scaled by.
+    #[inline(always)]
+    pub fn row<'r, S: Registers>(
+        &'r self,
+        seen: &Observations,
+        at: usize,
+        scale: Scale<'_, T>,
+        stride: usize,
+        scratch: &'r mut Row<T>,
+    ) -> (&'r [T], Scaled) {
+        match (self, seen) {
+            (Self::Table { probs, scales }, Observations::Symbols(symbols)) => {
+                let symbol = symbols[at] as usize;
+                (&probs[symbol * stride..][..stride], Scaled { exponent: scales[symbol], log: 0.0 })
+            }
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
+                let d = *dimensions as usize;
+                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                let log = match scale {
+                    Scale::Known(log) => log,
+                    Scale::Largest(needed) => {
+                        let most = largest(&scratch.exact, needed);
+                        if most > f64::NEG_INFINITY { most } else { 0.0 }
+                    }
+                };
+                for (row, exact) in
+                    scratch.row.as_chunks_mut::<LANES>().0.iter_mut().zip(scratch.exact.as_chunks::<LANES>().0)
+                {
+                    let exact = *exact;
+                    let mut all = [T::ZERO; LANES];
+                    for lane in 0..LANES {
+                        let exact = exact[lane] - log;
+                        // Those of states that are not reached may be any, but numbers.
+                        let exact = if exact < 0.0 { exact } else { 0.0 };
+                        all[lane] = T::from_f64(exp::<S>(exact, Limits::of::<T>().bias));
+                    }
+                    *row = all;
+                }
+                (&scratch.row[..stride], Scaled { exponent: 0, log })
+            }
+            // Models are checked against what was observed.
+            _ => (&scratch.row[..stride], Scaled { exponent: 0, log: 0.0 }),
+        }
+    }
+
+    /// Multiplies by bⱼ(o) of the observation at a place, unscaled and of the model's own numbers.
+    pub fn emit(&self, model: &Hmm, seen: &Observations, at: usize, state: usize, product: &mut LogProduct) {
+        match (self, seen, &model.emissions) {
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }, _) => {
+                let d = *dimensions as usize;
+                product.times_exp(densities.log(&values[at * d..][..d], state));
+            }
+            (_, Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
+                product.times(probs[state * *symbols as usize + seen[at] as usize]);
+            }
+            _ => {}
+        }
+    }
+
+    /// The row of logarithms of the observation at a place, from [`log_table`] where it is of symbols.
+    #[inline(always)]
+    pub fn log_row<'r>(&self, table: &'r [T], seen: &Observations, at: usize, scratch: &'r mut Row<T>) -> &'r [T] {
+        let stride = scratch.row.len();
+        match (self, seen) {
+            (Self::Densities(densities), Observations::Vectors { dimensions, values }) => {
+                let d = *dimensions as usize;
+                densities.logs(&values[at * d..][..d], &mut scratch.exact, &mut scratch.scaled);
+                for (target, &log) in scratch.row.iter_mut().zip(&scratch.exact) {
+                    *target = T::from_f64(log);
+                }
+                &scratch.row
+            }
+            (_, Observations::Symbols(symbols)) => &table[symbols[at] as usize * stride..][..stride],
+            _ => &scratch.row,
+        }
+    }
+}
+
+/// The largest of those for which `needed` is not 0.
+#[inline(always)]
+fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
+    let mut most = [f64::NEG_INFINITY; LANES];
+    for (logs, needed) in logs.as_chunks::<LANES>().0.iter().zip(needed.as_chunks::<LANES>().0) {
+        for lane in 0..LANES {
+            let log = if needed[lane] > T::ZERO { logs[lane] } else { f64::NEG_INFINITY };
+            most[lane] = if log > most[lane] { log } else { most[lane] };
+        }
+    }
+    fold(most, f64::max)
+}
+
+/// ln bⱼ(o), a row for each symbol; empty where vectors are emitted.
+pub fn log_table<T: Precise>(model: &Hmm) -> Vec<T> {
+    let Emissions::Categorical { symbols, probs } = &model.emissions else { return Vec::new() };
+    let (n, stride, symbols) = (model.start.len(), stride(model.start.len()), *symbols as usize);
+    let mut table = vec![T::NEG_INFINITY; symbols * stride];
+    for (symbol, row) in table.chunks_exact_mut(stride).enumerate() {
+        for state in 0..n {
+            row[state] = T::from_f64(probs[state * symbols + symbol].ln());
+        }
+    }
+    table
+}
+
+/// Normal densities of all states: ln bⱼ(x) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² with Lⱼ Lⱼᵀ = Σⱼ.
+pub struct Densities {
+    /// cⱼ = −D ln √(2π) − Σ ln Lⱼ(d, d), `stride` of them; −∞ behind the last.
+    constants: Vec<f64>,
+    /// μⱼ(d) at d · stride + j.
+    pub means: Vec<f64>,
+    /// By rows d, the entries Lⱼ⁻¹(d, e) that are not always 0: e, and `stride` numbers.
+    factors: Vec<Vec<(usize, Vec<f64>)>>,
+}
+
+impl Densities {
+    pub fn new(n: usize, d: usize, means: &[f64], covariances: &Covariances) -> Self {
+        let stride = stride(n);
+        let mut constants = vec![f64::NEG_INFINITY; stride];
+        let mut transposed = vec![0.0; d * stride];
+        let diagonal = matches!(covariances, Covariances::Diagonal(_));
+        let columns = |row: usize| if diagonal { row..row + 1 } else { 0..row + 1 };
+        let row = |row: usize| columns(row).map(|column| (column, vec![0.0; stride])).collect();
+        let mut factors: Vec<Vec<_>> = (0..d).map(row).collect();
+        for state in 0..n {
+            for k in 0..d {
+                transposed[k * stride + state] = means[state * d + k];
+            }
+            let inverse: Vec<f64> = match covariances {
+                Covariances::Diagonal(variances) => {
+                    variances[state * d..][..d].iter().map(|variance| 1.0 / variance.sqrt()).collect()
+                }
+                // The matrices of a valid model have factors.
+                Covariances::Full(matrices) => {
+                    cholesky(&matrices[state * d * d..][..d * d], d).map_or_else(Vec::new, |lower| inverse(&lower, d))
+                }
+            };
+            for ((_, factor), &x) in factors.iter_mut().flatten().zip(&inverse) {
+                factor[state] = x;
+            }
+            let ends = factors.iter().filter_map(|row| row.last());
+            constants[state] = ends.map(|(_, factor)| factor[state].ln()).sum::<f64>() - d as f64 * HALF_LOG_TWO_PI;
+        }
+        Self { constants, means: transposed, factors }
+    }
+
+    /// ln bⱼ(x) of all states j.
+    #[inline(always)]
+    pub fn logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {
+        let stride = logs.len();
+        logs.copy_from_slice(&self.constants);
+        for row in &self.factors {
+            scaled.fill(0.0);
+            for (column, factor) in row {
+                let (x, means) = (x[*column], self.means[column * stride..].as_chunks::<LANES>().0);
+                let factors = factor.as_chunks::<LANES>().0.iter().zip(means);
+                for (y, (factor, mean)) in scaled.as_chunks_mut::<LANES>().0.iter_mut().zip(factors) {
+                    one_by_one();
+                    let (mut all, factor, mean) = (*y, *factor, *mean);
+                    for lane in 0..LANES {
+                        all[lane] += factor[lane] * (x - mean[lane]);
+                    }
+                    *y = all;
+                }
+            }
+            by_lanes(logs, scaled, |log, y| log - 0.5 * y * y);
+        }
+        // ∞ − ∞ is of a density below all numbers.
+        logs.iter_mut().for_each(|log| *log = if log.is_nan() { f64::NEG_INFINITY } else { *log });
+    }
+
+    /// ln bⱼ(x) of a state j alone, the same bits.
+    pub fn log(&self, x: &[f64], state: usize) -> f64 {
+        let stride = self.constants.len();
+        let term = |row: &Vec<(usize, Vec<f64>)>| {
+            let y = row.iter().fold(0.0, |y, (column, factor)| {
+                y + factor[state] * (x[*column] - self.means[column * stride + state])
+            });
+            0.5 * y * y
+        };
+        let log = self.factors.iter().fold(self.constants[state], |log, row| log - term(row));
+        if log.is_nan() { f64::NEG_INFINITY } else { log }
+    }
+}
+
+/// L⁻¹ of a lower triangular matrix of `d` rows: its rows up to the diagonal, one after the other.
+fn inverse(lower: &[f64], d: usize) -> Vec<f64> {
+    let mut inverse = vec![0.0; d * (d + 1) / 2];
+    let at = |row: usize, column: usize| row * (row + 1) / 2 + column;
+    for row in 0..d {
+        let pivot = 1.0 / lower[row * d + row];
+        for column in 0..row {
+            let dot: f64 = (column..row).map(|k| lower[row * d + k] * inverse[at(k, column)]).sum();
+            inverse[at(row, column)] = -dot * pivot;
+        }
+        inverse[at(row, row)] = pivot;
+    }
+    inverse
+}
+
+/// e with 2ᵉ ≤ x < 2ᵉ⁺¹; 0 of 0.
+fn exponent(x: f64) -> i32 {
+    if x <= 0.0 { 0 } else { libm::frexp(x).1 - 1 }
+}
+
+/// 2ᵉ, |e| < 1000.
+fn power(exponent: i32) -> f64 {
+    libm::scalbn(1.0, exponent)
+}

@@ -1,0 +1,93 @@
+//! eˣ of many numbers side by side.
+
+use crate::hmm::cpu::product::{Registers, SumProduct, sum};
+
+/// 1 / k!: with |r| ≤ ½ ln 2 what is left out is below 2⁻⁵⁷ of the sum.
+const TERMS: [f64; 14] = [
+    1.0,
+    1.0,
+    1.0 / 2.0,
+    1.0 / 6.0,
+    1.0 / 24.0,
+    1.0 / 120.0,
+    1.0 / 720.0,
+    1.0 / 5_040.0,
+    1.0 / 40_320.0,
+    1.0 / 362_880.0,
+    1.0 / 3_628_800.0,
+    1.0 / 39_916_800.0,
+    1.0 / 479_001_600.0,
+    1.0 / 6_227_020_800.0,
+];
+
+/// ln 2 in two parts, the first of 33 bits.
+const HIGH: f64 = 0.693_147_180_369_123_8;
+const LOW: f64 = 1.908_214_929_270_587_7e-10;
+
+/// Its sum with a number below 2⁵¹ is the nearest whole number, in the lowest bits.
+const WHOLE: f64 = 1.5 / f64::EPSILON;
+
+/// Below this, eˣ · 2⁵⁰⁰ is 0.
+const LEAST: f64 = -1400.0;
+
+/// x · y + z.
+#[inline(always)]
+fn fma<S: Registers>(x: f64, y: f64, z: f64) -> f64 {
+    sum::<S, SumProduct, f64>(z, x, y)
+}
+
+/// 2ᵏ eˣ, off by less than two units in the last place where it is a normal number: x ≤ 0 or none, −∞ included, and 0 ≤ k ≤ 500.
+///
+/// eˣ = 2ⁿ eʳ with n the whole number next to x / ln 2, and eʳ by its series. There are no branches, hence as many side by side as
+/// registers hold.
+#[inline(always)]
+pub fn exp<S: Registers>(x: f64, k: i32) -> f64 {
+    let x = if x > LEAST { x } else { LEAST };
+    let whole = x * std::f64::consts::LOG2_E + WHOLE;
+    let n = whole - WHOLE;
+    let r = fma::<S>(n, -LOW, fma::<S>(n, -HIGH, x));
+    let mut series = TERMS[13];
+    for term in TERMS[..13].iter().rev() {
+        series = fma::<S>(series, r, *term);
+    }
+    // 2ⁿ⁺ᵏ as a product of two normal numbers: their biased exponents.
+    let exponent = whole.to_bits().wrapping_sub(WHOLE.to_bits()).wrapping_add(k as u64 + 2 * 1023);
+    let half = exponent >> 1;
+    series * f64::from_bits(half << 52) * f64::from_bits((exponent - half) << 52)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hmm::cpu::product::{Work, widest};
+
+    struct All<'a>(&'a [f64], i32);
+
+    impl Work for All<'_> {
+        const WIDE: bool = true;
+        type Output = Vec<f64>;
+
+        #[inline(always)]
+        fn run<S: Registers>(self) -> Vec<f64> {
+            self.0.iter().map(|&x| exp::<S>(x, self.1)).collect()
+        }
+    }
+
+    #[test]
+    fn powers_are_off_by_less_than_two_units() {
+        let x: Vec<f64> = (0..200_000).map(|i| -f64::from(i) * 0.003_5).chain([-0.0, -1e-300, -708.3]).collect();
+        for (x, found) in x.iter().zip(widest(All(&x, 0))) {
+            // The library's is off by less than one.
+            assert!(x.exp().to_bits().abs_diff(found.to_bits()) <= 1, "{x}: {found}, expected {}", x.exp());
+        }
+    }
+
+    #[test]
+    fn what_is_below_all_numbers_is_0() {
+        assert_eq!(widest(All(&[f64::NEG_INFINITY, f64::NAN, -1e300, -1400.0, -1200.0], 500)), [0.0; 5]);
+        let (lifted, power) = (widest(All(&[-1000.0], 500))[0], 2.0_f64.powi(500));
+        assert!((lifted / ((-500.0_f64).exp() * power * (-500.0_f64).exp()) - 1.0).abs() < 1e-15);
+        // Subnormal.
+        assert_eq!(widest(All(&[-740.0], 0))[0], (-740.0_f64).exp());
+    }
+}

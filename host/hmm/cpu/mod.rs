@@ -1,0 +1,326 @@
+//! The recursions of hidden Markov models on all cores: groups of 16 sequences at a time, as rows of a small matrix.
+//!
+//! What is said of a sequence has the same bits in any group, and sums over sequences are made in an order that does not depend
+//! on how many cores there are.
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+
+use super::backend::{Decoded, Expected, NO_STATE, Recursions};
+use super::options::Pseudocounts;
+use crate::hmm::cpu::chain::Chain;
+use crate::hmm::cpu::statistics::Sums;
+use crate::hmm::cpu::sweeps::{ForwardBackward, LogProduct, Show};
+use crate::hmm::maximise::{Spread, maximise};
+use crate::hmm::model::Hmm;
+use crate::hmm::sequences::Sequences;
+use crate::runtime::Precise;
+
+mod chain;
+mod emissions;
+mod exp;
+mod limits;
+mod paths;
+mod product;
+mod reach;
+mod statistics;
+mod sweeps;
+mod wide;
+
+pub use wide::Exact;
+
+/// Sequences of a group at most.
+const GROUP: usize = 16;
+
+/// What the forward variables of a group may take, in bytes; where all would take more, they are computed twice, and
+/// 2 · 16 · √T rows are kept.
+pub const TRELLIS: usize = 32 << 20;
+
+/// Sums over sequences that are made apart from each other, at most.
+const PARTS: usize = 64;
+
+/// What these may take together, in bytes, unless one takes more.
+const SUMS: usize = 1 << 30;
+
+/// Products that take less time than waking other threads.
+const FEW: usize = 1 << 23;
+
+/// M sequences, in groups, and the models that they are looked at by; in precision `T`.
+///
+/// Sequences that leave the range of `T`, in such a way that it may matter, are taken again [exactly](Exact).
+pub struct Batch<'s, T> {
+    sequences: &'s Sequences,
+    groups: Vec<Group>,
+    trellis: usize,
+    models: Vec<Chain<T>>,
+    /// Of the last E step.
+    expected: Vec<Expected>,
+    /// Of the observations, once it is asked for.
+    spread: OnceLock<Spread>,
+}
+
+/// Sequences side by side, the longest first.
+struct Group {
+    /// Their numbers.
+    members: Vec<usize>,
+    /// Where their observations begin.
+    places: Vec<usize>,
+    lengths: Vec<usize>,
+}
+
+impl Group {
+    fn new(sequences: &Sequences, members: &[usize]) -> Self {
+        let range = |&member: &usize| sequences.range(member);
+        Self {
+            members: members.to_vec(),
+            places: members.iter().map(|member| range(member).start).collect(),
+            lengths: members.iter().map(|member| range(member).len()).collect(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Those of the longest.
+    fn steps(&self) -> usize {
+        self.lengths[0]
+    }
+
+    /// Sequences that have step t, from 0: the first so many.
+    fn active(&self, t: usize) -> usize {
+        self.lengths.iter().take_while(|&&length| length > t).count()
+    }
+
+    /// Observations before step t.
+    fn before(&self, t: usize) -> usize {
+        self.lengths.iter().map(|&length| length.min(t)).sum()
+    }
+}
+
+impl<'s, T: Precise> Batch<'s, T> {
+    /// Of these sequences, which are valid.
+    #[must_use]
+    pub fn new(sequences: &'s Sequences) -> Self {
+        Self::with_trellis(sequences, TRELLIS)
+    }
+
+    /// With so many bytes for all forward variables of a group instead of [`TRELLIS`].
+    #[must_use]
+    pub fn with_trellis(sequences: &'s Sequences, bytes: usize) -> Self {
+        let mut members: Vec<usize> = (0..sequences.len()).collect();
+        members.sort_by_key(|&member| std::cmp::Reverse(sequences.range(member).len()));
+        let groups = members.chunks(GROUP).map(|members| Group::new(sequences, members)).collect();
+        Self { sequences, groups, trellis: bytes, models: Vec::new(), expected: Vec::new(), spread: OnceLock::new() }
+    }
+
+    /// What `of` says of each group, by models.
+    fn by_group<R: Send>(&self, of: impl Fn(&Chain<T>, &Group) -> R + Sync) -> Vec<Vec<R>> {
+        let (few, of) = (self.few(), &of);
+        let of_model = |chain: &Chain<T>| each(few, self.groups.iter().collect(), |group| of(chain, group));
+        each(few, self.models.iter().collect(), of_model)
+    }
+
+    /// Whether this is less work than waking other threads.
+    fn few(&self) -> bool {
+        let states = self.models.first().map_or(0, |chain| chain.n);
+        self.models.len() * self.sequences.steps() * states * states < FEW
+    }
+
+    /// Numbers of sequences of groups, by sequences.
+    fn in_order(&self, groups: impl IntoIterator<Item = Vec<f64>>) -> Vec<f64> {
+        let mut all = vec![f64::NEG_INFINITY; self.sequences.len()];
+        for (group, numbers) in self.groups.iter().zip(groups) {
+            group.members.iter().zip(numbers).for_each(|(&member, number)| all[member] = number);
+        }
+        all
+    }
+
+    /// The parts of `whole`, `width` numbers for each observation, that are those of the sequences of each group.
+    fn split<'w, X>(&self, whole: &'w mut [X], width: usize) -> Vec<Vec<&'w mut [X]>> {
+        let mut rest = whole;
+        let mut parts: Vec<Option<&mut [X]>> = Vec::with_capacity(self.sequences.len());
+        for sequence in 0..self.sequences.len() {
+            let (part, behind) = rest.split_at_mut(self.sequences.range(sequence).len() * width);
+            parts.push(Some(part));
+            rest = behind;
+        }
+        let of_group = |group: &Group| group.members.iter().filter_map(|&member| parts[member].take()).collect();
+        self.groups.iter().map(of_group).collect()
+    }
+
+    /// ln P(O, q) of the path of a sequence.
+    fn score(&self, chain: &Chain<T>, sequence: usize, path: &[u32]) -> f64 {
+        if path[0] == NO_STATE {
+            return f64::NEG_INFINITY;
+        }
+        let (model, range) = (&chain.model, self.sequences.range(sequence));
+        let mut product = LogProduct::ONE;
+        product.times(model.start[path[0] as usize]);
+        for pair in path.windows(2) {
+            product.times(model.row(pair[0] as usize)[pair[1] as usize]);
+        }
+        for (at, &state) in range.zip(path) {
+            chain.emitter.emit(model, &self.sequences.observations, at, state as usize, &mut product);
+        }
+        if let Some(end) = &model.end {
+            product.times(end[path[path.len() - 1] as usize]);
+        }
+        product.ln()
+    }
+}
+
+impl<T: Precise> Recursions for Batch<'_, T> {
+    type Error = Infallible;
+
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
+        self.models = each(models.len() == 1, models.iter().collect(), Chain::new);
+        self.expected.clear();
+        Ok(())
+    }
+
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+        let seen = &self.sequences.observations;
+        let by_group = self.by_group(|chain, group| sweeps::forward(chain, seen, group));
+        let pairs = self.models.iter().zip(by_group);
+        let of_model = |(chain, groups): (&Chain<T>, Vec<Vec<f64>>)| {
+            let mut logs = self.in_order(groups);
+            let uncertain = uncertain(&logs);
+            if !uncertain.is_empty() {
+                put(&mut logs, &uncertain, &chain.exact().log_likelihoods(self.sequences, &uncertain));
+            }
+            logs
+        };
+        Ok(pairs.map(of_model).collect())
+    }
+
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
+        let of_model = |chain: &Chain<T>| {
+            let n = chain.n;
+            let mut all = vec![0.0; self.sequences.steps() * n];
+            let parts = self.split(&mut all, n);
+            let of_group = |(group, mut targets): (&Group, Vec<&mut [f64]>)| {
+                let excluded = vec![false; group.size()];
+                let show = Keeping { n, targets: &mut targets };
+                ForwardBackward { chain, seen, group, excluded: &excluded, bytes, pairs: None, show }.logs()
+            };
+            let logs = each(few, self.groups.iter().zip(parts).collect(), of_group);
+            let uncertain = uncertain(&self.in_order(logs));
+            if !uncertain.is_empty() {
+                chain.exact().posteriors(self.sequences, &uncertain, &mut all);
+            }
+            all
+        };
+        Ok(self.models.iter().map(of_model).collect())
+    }
+
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, Infallible> {
+        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
+        let of_model = |chain: &Chain<T>| {
+            let mut states = vec![NO_STATE; self.sequences.steps()];
+            let parts = self.split(&mut states, 1);
+            let of_group = |(group, mut paths): (&Group, Vec<&mut [u32]>)| -> Vec<f64> {
+                paths::viterbi(chain, chain.logs(), seen, group, bytes, &mut paths);
+                let scores = group.members.iter().zip(&paths);
+                scores.map(|(&member, path)| self.score(chain, member, path)).collect()
+            };
+            let scores = each(few, self.groups.iter().zip(parts).collect(), of_group);
+            Decoded { states, scores: self.in_order(scores) }
+        };
+        Ok(self.models.iter().map(of_model).collect())
+    }
+
+    fn expect(&mut self) -> Result<Vec<Expected>, Infallible> {
+        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
+        let of_model = |chain: &Chain<T>| {
+            let parts = (SUMS / Sums::bytes(chain)).clamp(1, PARTS);
+            let of_part = |groups: &[Group]| {
+                let mut excluded: Vec<_> = groups.iter().map(|group| vec![false; group.size()]).collect();
+                loop {
+                    let mut sums = Sums::new(chain);
+                    let pairs = groups.iter().zip(&excluded);
+                    let logs: Vec<Vec<f64>> =
+                        pairs.map(|(group, excluded)| sums.count(chain, seen, group, excluded, bytes)).collect();
+                    // A sequence that has become uncertain on the way back has left counts.
+                    let mut left = false;
+                    for (excluded, logs) in excluded.iter_mut().zip(&logs) {
+                        for (excluded, log) in excluded.iter_mut().zip(logs) {
+                            left |= log.is_nan() && !*excluded;
+                            *excluded |= log.is_nan();
+                        }
+                    }
+                    if !left {
+                        return (logs, sums);
+                    }
+                }
+            };
+            let parts = each(few, self.groups.chunks(self.groups.len().div_ceil(parts)).collect(), of_part);
+            // In the order of parts.
+            let (logs, sums): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+            let mut sums = sums.into_iter();
+            let mut total = sums.next().unwrap_or_else(|| Sums::new(chain));
+            sums.for_each(|part| total.add(&part));
+            let mut expected = total.expected(chain, self.in_order(logs.into_iter().flatten()));
+            let uncertain = uncertain(&expected.log_likelihoods);
+            if !uncertain.is_empty() {
+                let more = chain.exact().expect(self.sequences, &uncertain);
+                put(&mut expected.log_likelihoods, &uncertain, &more.log_likelihoods);
+                expected.add_counts(&more);
+            }
+            expected
+        };
+        Ok(each(few, self.models.iter().collect(), of_model))
+    }
+
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
+        self.expected = self.expect()?;
+        Ok(self.expected.iter().map(|expected| expected.log_likelihoods.clone()).collect())
+    }
+
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
+        let expected = std::mem::take(&mut self.expected);
+        let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(floor);
+        each(self.models.len() == 1, self.models.iter_mut().zip(&expected).collect(), |(chain, expected)| {
+            let mut model = chain.model.clone();
+            maximise(&mut model, expected, pseudocounts, &floors);
+            *chain = Chain::new(&model);
+        });
+        Ok(())
+    }
+
+    fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {
+        Ok(self.models.iter().map(|chain| chain.model.clone()).collect())
+    }
+}
+
+/// Keeps γ, `n` numbers for each step of a slot.
+struct Keeping<'a, 'w> {
+    n: usize,
+    targets: &'a mut [&'w mut [f64]],
+}
+
+impl<T: Precise> Show<T> for Keeping<'_, '_> {
+    #[inline(always)]
+    fn show(&mut self, slot: usize, t: usize, gamma: &[T]) {
+        let target = &mut self.targets[slot][t * self.n..][..self.n];
+        target.iter_mut().zip(gamma).for_each(|(target, gamma)| *target = gamma.to_f64());
+    }
+}
+
+/// The sequences whose ln P(O) is NaN: those that are taken again.
+fn uncertain(logs: &[f64]) -> Vec<u32> {
+    (0..).zip(logs).filter(|(_, log)| log.is_nan()).map(|(sequence, _)| sequence).collect()
+}
+
+/// Puts numbers to the places `which`.
+fn put(all: &mut [f64], which: &[u32], numbers: &[f64]) {
+    which.iter().zip(numbers).for_each(|(&at, &number)| all[at as usize] = number);
+}
+
+/// What `of` says of each item, in their order: on this thread alone where there is too little work for others.
+fn each<I: Send, R: Send>(few: bool, items: Vec<I>, of: impl Fn(I) -> R + Sync + Send) -> Vec<R> {
+    if few { items.into_iter().map(of).collect() } else { items.into_par_iter().map(of).collect() }
+}

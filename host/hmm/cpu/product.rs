@@ -1,0 +1,477 @@
+//! Products of a few rows with a matrix, over (+, ·) and over (max, +), compiled for the widest registers there are.
+//!
+//! Every entry of a product is summed in one order, that of the inner index but for [few] states, whatever rows are multiplied beside it: a row's
+//! product has the same bits alone and among others. Rows of a panel of which all entries are the semiring's zero are left out, which changes no bit.
+
+use std::hint::black_box;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::runtime::Precise;
+
+/// Numbers that are worked on side by side: rows have a multiple of so many, and those of few states no more.
+pub const LANES: usize = 8;
+
+/// Columns of a panel where there are more than [`LANES`].
+const WIDTH: usize = 16;
+
+/// Panels from which rows have an odd number of, so that equal columns of many rows do not share a cache set.
+const CROWDED: usize = 16;
+
+/// Length of the rows of `n` numbers, with padding.
+pub fn stride(n: usize) -> usize {
+    let panels = n.div_ceil(WIDTH);
+    match n {
+        0..=LANES => LANES,
+        _ => WIDTH * if panels >= CROWDED { panels | 1 } else { panels },
+    }
+}
+
+/// What a processor has.
+pub trait Registers {
+    /// Whether a product and a sum are one instruction.
+    const FUSED: bool;
+    /// Bytes of the registers that sums are kept in.
+    const BYTES: usize;
+}
+
+struct Narrow;
+
+impl Registers for Narrow {
+    const FUSED: bool = cfg!(target_arch = "aarch64");
+    const BYTES: usize = 128;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Registers for Avx2 {
+    const FUSED: bool = true;
+    const BYTES: usize = 256;
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx512;
+
+#[cfg(target_arch = "x86_64")]
+impl Registers for Avx512 {
+    const FUSED: bool = true;
+    const BYTES: usize = 512;
+}
+
+/// Work that is compiled for each kind of [`Registers`]: `run` and all that it calls must be `#[inline(always)]`.
+pub trait Work {
+    /// Whether registers of 512 bits are of use.
+    const WIDE: bool;
+    type Output;
+
+    fn run<S: Registers>(self) -> Self::Output;
+}
+
+/// Does the work with the widest registers that there are.
+pub fn widest<W: Work>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
+        fn avx512<W: Work>(work: W) -> W::Output {
+            work.run::<Avx512>()
+        }
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2<W: Work>(work: W) -> W::Output {
+            work.run::<Avx2>()
+        }
+        let has512 = W::WIDE
+            && std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+            && std::arch::is_x86_feature_detected!("avx512dq");
+        if has512 {
+            // SAFETY: the processor has just been found to have what the function is compiled for.
+            return unsafe { avx512(work) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+            // SAFETY: likewise.
+            return unsafe { avx2(work) };
+        }
+    }
+    work.run::<Narrow>()
+}
+
+/// How terms are made and summed.
+pub trait Semiring<T> {
+    /// Whether sums become vectors of 512 bits.
+    const WIDE: bool;
+
+    /// The sum of nothing.
+    const ZERO: T;
+
+    /// sum + x · a, rounded once where `FUSED`.
+    fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T;
+
+    /// The sum of two.
+    fn join(a: T, b: T) -> T;
+}
+
+/// sum + x · a.
+#[inline(always)]
+pub fn sum<S: Registers, Q: Semiring<T>, T>(sum: T, x: T, a: T) -> T {
+    if S::FUSED { Q::add::<true>(sum, x, a) } else { Q::add::<false>(sum, x, a) }
+}
+
+/// (+, ·).
+pub struct SumProduct;
+
+impl<T: Precise> Semiring<T> for SumProduct {
+    const WIDE: bool = true;
+    const ZERO: T = T::ZERO;
+
+    #[inline(always)]
+    fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T {
+        if FUSED { x.fma(a, sum) } else { sum + x * a }
+    }
+
+    #[inline(always)]
+    fn join(a: T, b: T) -> T {
+        a + b
+    }
+}
+
+/// (max, +).
+pub struct MaxPlus;
+
+impl<T: Precise> Semiring<T> for MaxPlus {
+    // Of comparisons in such, LLVM 22 makes scalars with masks.
+    const WIDE: bool = false;
+    const ZERO: T = T::NEG_INFINITY;
+
+    #[inline(always)]
+    fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T {
+        let term = x + a;
+        if term > sum { term } else { sum }
+    }
+
+    #[inline(always)]
+    fn join(a: T, b: T) -> T {
+        if b > a { b } else { a }
+    }
+}
+
+/// A square matrix, panel by panel: [`WIDTH`] or [`LANES`] columns side by side.
+pub struct Panels<T> {
+    n: usize,
+    /// Panel p of W columns holds row i from (p · n + i) · W on.
+    entries: Vec<T>,
+    /// The rows of each panel between which all are the semiring's zero: those of a model from left to right are few.
+    bands: Vec<Range<usize>>,
+}
+
+impl<T: Precise> Panels<T> {
+    /// The matrix of `n` rows with these entries, padded with the semiring's zero.
+    pub fn new<Q: Semiring<T>>(n: usize, entry: impl Fn(usize, usize) -> T) -> Self {
+        let width = if n <= LANES { LANES } else { WIDTH };
+        let mut entries = vec![Q::ZERO; n.next_multiple_of(width) * n];
+        let mut bands = Vec::with_capacity(n.div_ceil(width));
+        for (panel, rows) in entries.chunks_exact_mut(width * n).enumerate() {
+            let columns = panel * width..n.min((panel + 1) * width);
+            let mut band = 0..0;
+            for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+                let mut some = false;
+                for (target, j) in row.iter_mut().zip(columns.clone()) {
+                    *target = entry(i, j);
+                    some |= *target != Q::ZERO;
+                }
+                if some {
+                    band = if band.is_empty() { i..i + 1 } else { band.start..i + 1 };
+                }
+            }
+            bands.push(band);
+        }
+        Self { n, entries, bands }
+    }
+
+    /// All rows of a panel of W columns.
+    #[inline(always)]
+    pub fn panel<const W: usize>(&self, panel: usize) -> &[[T; W]] {
+        &self.entries.as_chunks::<W>().0[panel * self.n..][..self.n]
+    }
+}
+
+/// y = x · A of `rows` rows, each at a multiple of `stride`.
+pub fn multiply<Q: Semiring<T>, T: Precise>(rows: usize, stride: usize, x: &[T], matrix: &Panels<T>, y: &mut [T]) {
+    widest(Multiply { rows, stride, x, matrix, y, semiring: PhantomData::<Q> });
+}
+
+/// The same within other [`Work`], without a call where there are few states.
+#[inline(always)]
+pub fn product<S: Registers, Q: Semiring<T>, T: Precise>(
+    rows: usize,
+    stride: usize,
+    x: &[T],
+    matrix: &Panels<T>,
+    y: &mut [T],
+) {
+    if stride == LANES {
+        for row in 0..rows {
+            let place = row * LANES..(row + 1) * LANES;
+            y[place.clone()].copy_from_slice(&few::<S, Q, T>(&x[place], matrix.panel(0)));
+        }
+    } else {
+        multiply::<Q, T>(rows, stride, x, matrix, y);
+    }
+}
+
+/// x · A of at most [`LANES`] states. Terms of even and of odd index have a sum each: who waits for it waits half as long.
+#[inline(always)]
+pub fn few<S: Registers, Q: Semiring<T>, T: Precise>(x: &[T], rows: &[[T; LANES]]) -> [T; LANES] {
+    let (pairs, last) = rows.as_chunks::<2>();
+    let (mut even, mut odd) = ([Q::ZERO; LANES], [Q::ZERO; LANES]);
+    for (x, [first, second]) in x.as_chunks::<2>().0.iter().zip(pairs) {
+        for lane in 0..LANES {
+            even[lane] = sum::<S, Q, T>(even[lane], x[0], first[lane]);
+            odd[lane] = sum::<S, Q, T>(odd[lane], x[1], second[lane]);
+        }
+    }
+    if let [row] = last {
+        for lane in 0..LANES {
+            even[lane] = sum::<S, Q, T>(even[lane], x[rows.len() - 1], row[lane]);
+        }
+    }
+    std::array::from_fn(|lane| Q::join(even[lane], odd[lane]))
+}
+
+struct Multiply<'a, Q, T> {
+    rows: usize,
+    stride: usize,
+    x: &'a [T],
+    matrix: &'a Panels<T>,
+    y: &'a mut [T],
+    semiring: PhantomData<Q>,
+}
+
+impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
+    const WIDE: bool = Q::WIDE;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Registers>(self) {
+        let Self { rows, stride, x, matrix, y, .. } = self;
+        if stride == LANES {
+            return product::<S, Q, T>(rows, stride, x, matrix, y);
+        }
+        let panels = matrix.bands.len();
+        // Rows at a time: their sums fill the registers.
+        let most = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
+        let whole = rows - rows % most;
+        for panel in 0..panels {
+            for row in (0..whole).step_by(most) {
+                match most {
+                    8 => tile::<S, Q, T, 8, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                    4 => tile::<S, Q, T, 4, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                    2 => tile::<S, Q, T, 2, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                    _ => tile::<S, Q, T, 1, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                }
+            }
+        }
+        // Fewer rows, and more panels instead, unless their bands differ.
+        let banded = 2 * matrix.bands.iter().map(Range::len).sum::<usize>() < panels * matrix.n;
+        let mut row = whole;
+        for height in [4, 2, 1] {
+            if (rows - whole) & height == 0 {
+                continue;
+            }
+            let mut panel = 0;
+            while panel < panels {
+                let abreast = if !banded && panel + most / height <= panels { most / height } else { 1 };
+                match (height, abreast) {
+                    (4, 2) => tile::<S, Q, T, 4, 2, WIDTH>(row, panel, stride, x, matrix, y),
+                    (4, _) => tile::<S, Q, T, 4, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                    (2, 4) => tile::<S, Q, T, 2, 4, WIDTH>(row, panel, stride, x, matrix, y),
+                    (2, 2) => tile::<S, Q, T, 2, 2, WIDTH>(row, panel, stride, x, matrix, y),
+                    (2, _) => tile::<S, Q, T, 2, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                    (_, 8) => tile::<S, Q, T, 1, 8, WIDTH>(row, panel, stride, x, matrix, y),
+                    (_, 4) => tile::<S, Q, T, 1, 4, WIDTH>(row, panel, stride, x, matrix, y),
+                    (_, 2) => tile::<S, Q, T, 1, 2, WIDTH>(row, panel, stride, x, matrix, y),
+                    (_, _) => tile::<S, Q, T, 1, 1, WIDTH>(row, panel, stride, x, matrix, y),
+                }
+                panel += abreast;
+            }
+            row += height;
+        }
+    }
+}
+
+/// R rows of y, P panels of W columns wide.
+#[inline(always)]
+fn tile<S: Registers, Q: Semiring<T>, T: Precise, const R: usize, const P: usize, const W: usize>(
+    row: usize,
+    panel: usize,
+    stride: usize,
+    x: &[T],
+    matrix: &Panels<T>,
+    y: &mut [T],
+) {
+    let bands = &matrix.bands[panel..][..P];
+    let band = bands[1..].iter().fold(bands[0].clone(), |all, band| all.start.min(band.start)..all.end.max(band.end));
+    let x: [&[T]; R] = std::array::from_fn(|r| &x[(row + r) * stride..][band.clone()]);
+    let a: [&[[T; W]]; P] = std::array::from_fn(|p| &matrix.panel(panel + p)[band.clone()]);
+    let mut sums = [[[Q::ZERO; W]; P]; R];
+    for i in 0..band.len() {
+        for p in 0..P {
+            let a = &a[p][i];
+            for r in 0..R {
+                let x = x[r][i];
+                for lane in 0..W {
+                    sums[r][p][lane] = sum::<S, Q, T>(sums[r][p][lane], x, a[lane]);
+                }
+            }
+        }
+    }
+    for r in 0..R {
+        for p in 0..P {
+            y[(row + r) * stride + (panel + p) * W..][..W].copy_from_slice(&sums[r][p]);
+        }
+    }
+}
+
+/// sums += xᵀ · y over the rows of x and y: N rows of `stride`, in double precision.
+pub fn accumulate<T: Precise>(n: usize, stride: usize, x: &[T], y: &[T], sums: &mut [f64]) {
+    widest(Accumulate { n, stride, x, y, sums });
+}
+
+struct Accumulate<'a, T> {
+    n: usize,
+    stride: usize,
+    x: &'a [T],
+    y: &'a [T],
+    sums: &'a mut [f64],
+}
+
+impl<T: Precise> Work for Accumulate<'_, T> {
+    const WIDE: bool = true;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Registers>(self) {
+        let Self { n, stride, x, y, sums } = self;
+        if stride == LANES {
+            return outer::<S, T, LANES, LANES>(n, 0, 0, stride, x, y, sums);
+        }
+        let high = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
+        for panel in 0..n.div_ceil(WIDTH) {
+            for i in (0..n).step_by(high) {
+                match high {
+                    8 => outer::<S, T, 8, WIDTH>(n, i, panel * WIDTH, stride, x, y, sums),
+                    4 => outer::<S, T, 4, WIDTH>(n, i, panel * WIDTH, stride, x, y, sums),
+                    2 => outer::<S, T, 2, WIDTH>(n, i, panel * WIDTH, stride, x, y, sums),
+                    _ => outer::<S, T, 1, WIDTH>(n, i, panel * WIDTH, stride, x, y, sums),
+                }
+            }
+        }
+    }
+}
+
+/// R rows of xᵀ · y from i on, W columns from j on.
+#[inline(always)]
+fn outer<S: Registers, T: Precise, const R: usize, const W: usize>(
+    n: usize,
+    i: usize,
+    j: usize,
+    stride: usize,
+    x: &[T],
+    y: &[T],
+    sums: &mut [f64],
+) {
+    let mut tile = [[T::ZERO; W]; R];
+    for (x, y) in x.chunks_exact(stride).zip(y.chunks_exact(stride)) {
+        let (x, y) = (&x[i..][..R], &y[j..][..W]);
+        for r in 0..R {
+            for lane in 0..W {
+                tile[r][lane] = sum::<S, SumProduct, T>(tile[r][lane], x[r], y[lane]);
+            }
+        }
+    }
+    for (r, tile) in tile.iter().enumerate().take(n - i) {
+        for (sum, &term) in sums[(i + r) * stride + j..][..W].iter_mut().zip(tile) {
+            *sum += term.to_f64();
+        }
+    }
+}
+
+/// The sum of a row, always in the same order.
+#[inline(always)]
+pub fn total<T: Precise>(terms: &[T]) -> T {
+    let mut sums = [T::ZERO; LANES];
+    for terms in terms.as_chunks::<LANES>().0 {
+        for lane in 0..LANES {
+            sums[lane] += terms[lane];
+        }
+    }
+    fold(sums, |a, b| a + b)
+}
+
+/// Keeps LLVM from making vectors of what consecutive rounds of a loop do, which are gathered and scattered, where one round is a vector.
+#[inline(always)]
+pub fn one_by_one() {
+    black_box(());
+}
+
+/// xᵢ ← f(xᵢ, yᵢ). Of rows that LLVM cannot tell apart it makes vectors only where all is read before it is written.
+#[inline(always)]
+pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
+    for (x, y) in x.as_chunks_mut::<LANES>().0.iter_mut().zip(y.as_chunks::<LANES>().0) {
+        one_by_one();
+        let (mut all, y) = (*x, *y);
+        for lane in 0..LANES {
+            all[lane] = f(all[lane], y[lane]);
+        }
+        *x = all;
+    }
+}
+
+/// All numbers taken together by two, in halves.
+#[inline(always)]
+pub fn fold<T: Precise>(all: [T; LANES], of: impl Fn(T, T) -> T) -> T {
+    // In memory: LLVM 22 would have all that leads here in vectors of two, as the last of these are.
+    let mut all = black_box(all);
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            all[lane] = of(all[lane], all[lane + half]);
+        }
+        half /= 2;
+    }
+    all[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small whole numbers: sums of their products are exact.
+    fn whole(i: usize, j: usize) -> f64 {
+        ((7 * i + 3 * j) % 11) as f64 - 5.0
+    }
+
+    #[test]
+    fn products_are_those_of_plain_loops() {
+        for n in [1, 2, 8, 9, 15, 16, 17, 70, 260] {
+            let stride = stride(n);
+            for rows in [1, 2, 3, 5, 7, 16] {
+                let x: Vec<f64> = (0..rows * stride).map(|at| whole(at % stride, at / stride)).collect();
+                let sums = Panels::new::<SumProduct>(n, whole);
+                let (mut found, mut highest) = (vec![0.0; rows * stride], vec![0.0; rows * stride]);
+                multiply::<SumProduct, f64>(rows, stride, &x, &sums, &mut found);
+                let most = Panels::new::<MaxPlus>(n, whole);
+                multiply::<MaxPlus, f64>(rows, stride, &x, &most, &mut highest);
+                for row in 0..rows {
+                    for j in 0..n {
+                        let terms = || (0..n).map(|i| (x[row * stride + i], whole(i, j)));
+                        assert_eq!(found[row * stride + j], terms().map(|(x, a)| x * a).sum::<f64>());
+                        let expected = terms().map(|(x, a)| x + a).fold(f64::NEG_INFINITY, f64::max);
+                        assert_eq!(highest[row * stride + j], expected, "{n} {rows} {row} {j}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Expected counts of a part of the sequences.
+
+use rayon::prelude::*;
+
+use crate::hmm::backend::{Expected, Statistics};
+use crate::hmm::cpu::Group;
+use crate::hmm::cpu::chain::Chain;
+use crate::hmm::cpu::emissions::Emitter;
+use crate::hmm::cpu::product::by_lanes;
+use crate::hmm::cpu::sweeps::{ForwardBackward, Show};
+use crate::hmm::model::{Covariances, Emissions, Hmm};
+use crate::hmm::sequences::Observations;
+use crate::runtime::Precise;
+
+/// Numbers that one task adds.
+const CHUNK: usize = 1 << 14;
+
+/// Sums, in rows of `stride` numbers for the states.
+pub struct Sums {
+    /// ξ without A, N rows.
+    pub pairs: Vec<f64>,
+    pub start: Vec<f64>,
+    pub end: Vec<f64>,
+    pub counts: Counts,
+}
+
+/// What states emitted.
+pub enum Counts {
+    /// A row for each symbol.
+    Symbols(Vec<f64>),
+    /// A row of weights, D rows of Σ γ (x − μ), and those of Σ γ (x − μ)(x − μ)ᵀ: D, or D (D + 1) / 2.
+    Moments { weights: Vec<f64>, sums: Vec<f64>, squares: Vec<f64>, full: bool },
+}
+
+/// sums += x.
+#[inline(always)]
+pub fn add<T: Precise>(sums: &mut [f64], x: &[T]) {
+    by_lanes(sums, x, |sum, x| sum + x.to_f64());
+}
+
+impl Counts {
+    fn new(model: &Hmm, stride: usize) -> Self {
+        match &model.emissions {
+            Emissions::Categorical { symbols, .. } => Self::Symbols(vec![0.0; *symbols as usize * stride]),
+            Emissions::Gaussian { dimensions, covariances, .. } => {
+                let d = *dimensions as usize;
+                let full = matches!(covariances, Covariances::Full(_));
+                let squares = if full { d * (d + 1) / 2 } else { d };
+                let [weights, sums, squares] = [1, d, squares].map(|rows| vec![0.0; rows * stride]);
+                Self::Moments { weights, sums, squares, full }
+            }
+        }
+    }
+
+    /// Adds γ of the observation at a place.
+    #[inline(always)]
+    pub fn add<T: Precise>(&mut self, chain: &Chain<T>, seen: &Observations, at: usize, gamma: &[T]) {
+        let stride = gamma.len();
+        match (self, seen, &chain.emitter) {
+            (Self::Symbols(counts), Observations::Symbols(symbols), _) => {
+                add(&mut counts[symbols[at] as usize * stride..][..stride], gamma);
+            }
+            (
+                Self::Moments { weights, sums, squares, full },
+                Observations::Vectors { dimensions, values },
+                Emitter::Densities(densities),
+            ) => {
+                let d = *dimensions as usize;
+                add(weights, gamma);
+                let x = &values[at * d..][..d];
+                let mut squares = squares.chunks_exact_mut(stride);
+                for (row, sums) in sums.chunks_exact_mut(stride).enumerate() {
+                    let means = &densities.means[row * stride..][..stride];
+                    for ((sum, gamma), mean) in sums.iter_mut().zip(gamma).zip(means) {
+                        *sum += gamma.to_f64() * (x[row] - mean);
+                    }
+                    for column in if *full { 0 } else { row }..=row {
+                        let others = &densities.means[column * stride..][..stride];
+                        let squares = squares.next().unwrap_or_default();
+                        for (((square, gamma), mean), other) in squares.iter_mut().zip(gamma).zip(means).zip(others) {
+                            *square += gamma.to_f64() * (x[row] - mean) * (x[column] - other);
+                        }
+                    }
+                }
+            }
+            // Models are checked against what was observed.
+            _ => {}
+        }
+    }
+
+    fn rows(&self) -> Vec<&[f64]> {
+        match self {
+            Self::Symbols(counts) => vec![counts],
+            Self::Moments { weights, sums, squares, .. } => vec![weights, sums, squares],
+        }
+    }
+
+    fn rows_mut(&mut self) -> Vec<&mut [f64]> {
+        match self {
+            Self::Symbols(counts) => vec![counts],
+            Self::Moments { weights, sums, squares, .. } => vec![weights, sums, squares],
+        }
+    }
+
+    /// By states.
+    fn statistics(&self, n: usize, stride: usize) -> Statistics {
+        let transposed = |rows: &[f64]| -> Vec<f64> {
+            (0..n).flat_map(|state| rows.iter().skip(state).step_by(stride)).copied().collect()
+        };
+        match self {
+            Self::Symbols(counts) => Statistics::Categorical(transposed(counts)),
+            Self::Moments { weights, sums, squares, full } => Statistics::Gaussian {
+                weights: weights[..n].to_vec(),
+                sums: transposed(sums),
+                squares: if *full {
+                    let d = sums.len() / stride;
+                    let at = |row: usize, column: usize| {
+                        let (low, high) = (row.min(column), row.max(column));
+                        (high * (high + 1) / 2 + low) * stride
+                    };
+                    let entries = (0..n).flat_map(|state| (0..d * d).map(move |place| (state, place / d, place % d)));
+                    entries.map(|(state, row, column)| squares[at(row, column) + state]).collect()
+                } else {
+                    transposed(squares)
+                },
+            },
+        }
+    }
+}
+
+/// Adds γ to sums.
+struct Counting<'a, T> {
+    chain: &'a Chain<T>,
+    seen: &'a Observations,
+    group: &'a Group,
+    start: &'a mut [f64],
+    end: &'a mut [f64],
+    counts: &'a mut Counts,
+}
+
+impl<T: Precise> Show<T> for Counting<'_, T> {
+    #[inline(always)]
+    fn show(&mut self, slot: usize, t: usize, gamma: &[T]) {
+        if t == 0 {
+            add(self.start, gamma);
+        }
+        if t + 1 == self.group.lengths[slot] {
+            add(self.end, gamma);
+        }
+        self.counts.add(self.chain, self.seen, self.group.places[slot] + t, gamma);
+    }
+}
+
+impl Sums {
+    pub fn new<T: Precise>(chain: &Chain<T>) -> Self {
+        let stride = chain.stride;
+        Self {
+            pairs: vec![0.0; chain.n * stride],
+            start: vec![0.0; stride],
+            end: vec![0.0; stride],
+            counts: Counts::new(&chain.model, stride),
+        }
+    }
+
+    /// Adds those of a group, of which some sequences are excluded; ln P(O) of each, NaN where it is uncertain.
+    pub fn count<T: Precise>(
+        &mut self,
+        chain: &Chain<T>,
+        seen: &Observations,
+        group: &Group,
+        excluded: &[bool],
+        bytes: usize,
+    ) -> Vec<f64> {
+        let Self { pairs, counts, start, end } = self;
+        let show = Counting { chain, seen, group, start, end, counts };
+        ForwardBackward { chain, seen, group, excluded, bytes, pairs: Some(pairs), show }.logs()
+    }
+
+    /// What they take, about.
+    pub fn bytes<T: Precise>(chain: &Chain<T>) -> usize {
+        let kinds = match &chain.model.emissions {
+            Emissions::Categorical { symbols, .. } => *symbols as usize,
+            Emissions::Gaussian { dimensions, .. } => (*dimensions as usize + 1).pow(2),
+        };
+        (chain.n + kinds + 2) * chain.stride * size_of::<f64>()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        // By far the most.
+        if self.pairs.len() <= CHUNK {
+            add(&mut self.pairs, &other.pairs);
+        } else {
+            let terms = other.pairs.par_chunks(CHUNK);
+            self.pairs.par_chunks_mut(CHUNK).zip(terms).for_each(|(sums, terms)| add(sums, terms));
+        }
+        add(&mut self.start, &other.start);
+        add(&mut self.end, &other.end);
+        self.counts.rows_mut().into_iter().zip(other.counts.rows()).for_each(|(sums, terms)| add(sums, terms));
+    }
+
+    /// Without padding, and ξ with A.
+    pub fn expected<T: Precise>(&self, chain: &Chain<T>, log_likelihoods: Vec<f64>) -> Expected {
+        let (n, stride) = (chain.n, chain.stride);
+        let rows = self.pairs.chunks_exact(stride).flat_map(|row| &row[..n]);
+        Expected {
+            log_likelihoods,
+            start: self.start[..n].to_vec(),
+            transitions: rows.zip(&chain.model.transitions).map(|(pairs, prob)| pairs * prob).collect(),
+            end: self.end[..n].to_vec(),
+            emissions: self.counts.statistics(n, stride),
+        }
+    }
+}

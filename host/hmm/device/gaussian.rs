@@ -1,0 +1,191 @@
+//! Normal emissions on a device: tables of densities, and moments.
+
+use std::f64::consts::TAU;
+
+use warpkov_kernels::hmm::gaussian::{THREADS, densities, moments, moments_len, sum_shifts};
+use warpkov_kernels::launch::{Device, Dim3, Shape};
+
+use crate::hmm::backend::Statistics;
+use crate::hmm::device::packing::{Packing, Window};
+use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
+use crate::hmm::sequences::{Observations, Sequences};
+use crate::runtime::Precise;
+
+/// Vectors by row, in the order of a packing.
+pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
+    match &sequences.observations {
+        Observations::Symbols(_) => Vec::new(),
+        Observations::Vectors { dimensions, values } => {
+            let d = *dimensions as usize;
+            packing.observation.iter().flat_map(|&at| &values[at as usize * d..][..d]).copied().collect()
+        }
+    }
+}
+
+/// The emissions of models on a device, states side by side.
+pub struct Gaussians<D: Device> {
+    pub dimensions: usize,
+    pub full: bool,
+    mean: D::Buffer<f64>,
+    inverse: D::Buffer<f64>,
+    constant: D::Buffer<f64>,
+    /// What densities of each row were divided by, as logarithms; and their sums over sequences.
+    shift: D::Buffer<f64>,
+    pub shifts: D::Buffer<f64>,
+}
+
+/// Tables of densities and of their logarithms, a row for each observation.
+pub struct Tables<T: Precise, D: Device> {
+    pub table: D::Buffer<T>,
+    pub log_table: D::Buffer<T>,
+}
+
+/// L⁻¹ of the lower triangle L, D × D, and ln |L|.
+fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
+    // A valid model has a factor.
+    let factor = cholesky(matrix, d).unwrap_or_else(|| vec![f64::NAN; d * d]);
+    let mut inverse = vec![0.0; d * d];
+    for column in 0..d {
+        for row in column..d {
+            let known: f64 = (column..row).map(|k| factor[row * d + k] * inverse[k * d + column]).sum();
+            inverse[row * d + column] = (f64::from(u8::from(row == column)) - known) / factor[row * d + row];
+        }
+    }
+    (inverse, (0..d).map(|k| factor[k * d + k].ln()).sum())
+}
+
+impl<D: Device> Gaussians<D> {
+    /// Uploads what `models` emit, and makes their tables; `None` where they emit symbols.
+    #[expect(clippy::type_complexity, reason = "both or neither")]
+    pub fn new<T: Precise>(
+        device: &D,
+        models: &[Hmm],
+        stride: usize,
+        packing: &Packing,
+        lengths: &D::Buffer<u32>,
+        base: &D::Buffer<u32>,
+        x: &D::Buffer<f64>,
+    ) -> Result<Option<(Self, Tables<T, D>)>, D::Error> {
+        let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| &model.emissions)
+        else {
+            return Ok(None);
+        };
+        let (d, full) = (*dimensions as usize, matches!(covariances, Covariances::Full(_)));
+        let factors = if full { d * d } else { d };
+        let count = models.len();
+        let mut mean = vec![0.0; count * d * stride];
+        let mut inverse = vec![0.0; count * factors * stride];
+        let mut constant = vec![f64::NEG_INFINITY; count * stride];
+        for (k, model) in models.iter().enumerate() {
+            let Emissions::Gaussian { means, covariances, .. } = &model.emissions else { continue };
+            for j in 0..model.states() as usize {
+                let (of_state, log_determinant) = match covariances {
+                    Covariances::Diagonal(variances) => {
+                        let variances = &variances[j * d..][..d];
+                        (
+                            variances.iter().map(|x| 1.0 / x.sqrt()).collect(),
+                            variances.iter().map(|x| 0.5 * x.ln()).sum(),
+                        )
+                    }
+                    Covariances::Full(matrices) => inverted(&matrices[j * d * d..][..d * d], d),
+                };
+                for (f, &x) in of_state.iter().enumerate() {
+                    inverse[(k * factors + f) * stride + j] = x;
+                }
+                for (f, &x) in means[j * d..][..d].iter().enumerate() {
+                    mean[(k * d + f) * stride + j] = x;
+                }
+                constant[k * stride + j] = -0.5 * d as f64 * TAU.ln() - log_determinant;
+            }
+        }
+        let (rows, sequences) = (packing.observation.len(), packing.lengths.len());
+        let mut this = Self {
+            dimensions: d,
+            full,
+            mean: device.upload(&mean)?,
+            inverse: device.upload(&inverse)?,
+            constant: device.upload(&constant)?,
+            shift: device.zeros(count * rows)?,
+            shifts: device.zeros(count * sequences)?,
+        };
+        let mut tables =
+            Tables { table: device.zeros(count * rows * stride)?, log_table: device.zeros(count * rows * stride)? };
+        let shape = |x: usize, threads| Shape::new(Dim3 { x: x as u32, y: count as u32, z: 1 }, threads);
+        // SAFETY: there is a vector for each row, and tables have room for all rows.
+        unsafe {
+            densities(
+                device,
+                shape(rows, THREADS),
+                stride as u32,
+                d as u32,
+                u32::from(full),
+                x,
+                &this.mean,
+                &this.inverse,
+                &this.constant,
+                &mut tables.table,
+                &mut tables.log_table,
+                &mut this.shift,
+            )?;
+            let shape = shape(sequences, 32);
+            sum_shifts(device, shape, packing.rows(), lengths, base, &this.shift, &mut this.shifts)?;
+        }
+        Ok(Some((this, tables)))
+    }
+
+    /// μ, L⁻¹ and c, as [`densities`] wants them.
+    pub fn tables(&self) -> [&D::Buffer<f64>; 3] {
+        [&self.mean, &self.inverse, &self.constant]
+    }
+
+    /// Moments of a state.
+    pub fn moments_len(&self) -> usize {
+        moments_len(self.dimensions, self.full)
+    }
+
+    /// Launches the sums of the moments of a window, in `splits` parts.
+    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
+    pub fn count<T: Precise>(
+        &self,
+        device: &D,
+        models: u32,
+        stride: usize,
+        window: &Window,
+        capacity: u32,
+        splits: u32,
+        more: bool,
+        x: &D::Buffer<f64>,
+        gamma: &D::Buffer<T>,
+        parts: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let blocks = (self.moments_len() * stride).div_ceil(256) as u32;
+        let shape = Shape::new(Dim3 { x: blocks, y: models, z: splits }, 256);
+        // SAFETY: the window's rows are among those of `x`, and there is a part for each split.
+        unsafe {
+            moments(
+                device,
+                shape,
+                stride as u32,
+                self.dimensions as u32,
+                u32::from(self.full),
+                window.rows.start,
+                window.rows.len() as u32,
+                capacity,
+                capacity.div_ceil(splits),
+                u32::from(more),
+                x,
+                &self.mean,
+                gamma,
+                parts,
+            )
+        }
+    }
+
+    /// The moments of a model's n states, which lie `stride` apart.
+    pub fn statistics(&self, sums: &[f64], n: usize, stride: usize) -> Statistics {
+        let d = self.dimensions;
+        let of =
+            |first: usize, len: usize| (0..n * len).map(|at| sums[(first + at % len) * stride + at / len]).collect();
+        Statistics::Gaussian { weights: of(0, 1), sums: of(1, d), squares: of(1 + d, self.moments_len() - 1 - d) }
+    }
+}

@@ -1,0 +1,510 @@
+//! The launches of the recursions, by the kernels that the number of states has; and the memory that they work in.
+
+use std::ops::Range;
+
+use warpkov_kernels::hmm::backward::{backward_block, backward_warp, want, warp_shared, warp_threads};
+use warpkov_kernels::hmm::counts::{PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_rows};
+use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
+use warpkov_kernels::hmm::step::{
+    self, THREADS, backward_step, forward_end, forward_start, forward_step, level_rows, place_rows, viterbi_step,
+};
+use warpkov_kernels::hmm::trace::trace;
+use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
+use warpkov_kernels::launch::{Device, Dim3, Shape};
+
+use crate::hmm::device::model::{Models, Way};
+use crate::hmm::device::packing::{Packing, Window};
+use crate::hmm::device::pieces::Pieces;
+use crate::hmm::device::wide;
+use crate::runtime::Precise;
+use crate::runtime::scratch::Scratch;
+
+/// Threads of a block that goes through the states of one sequence.
+const STATE_THREADS: u32 = 128;
+
+/// Blocks of the backward recursion at most, each with a part of the sums.
+pub(super) const PARTS: u32 = 2048;
+
+/// [`Lists`](crate::hmm::device::packing::Lists) on a device.
+pub(super) struct OnDevice<D: Device> {
+    pub order: D::Buffer<u32>,
+    pub chunk: D::Buffer<u32>,
+    pub list: D::Buffer<u32>,
+    pub chunks: u32,
+    pub count: u32,
+}
+
+/// Memory that is used again.
+pub(super) struct Work<T: Precise, D: Device> {
+    pub forward_carry: Scratch<T, D>,
+    pub backward_carry: Scratch<T, D>,
+    pub checkpoints: Vec<Scratch<T, D>>,
+    pub alpha: Scratch<T, D>,
+    pub gamma: Scratch<T, D>,
+    pub pairs: Scratch<T, D>,
+    pub exponents: Scratch<i32, D>,
+    pub doubts: Scratch<u32, D>,
+    pub likelihoods: Scratch<f64, D>,
+    pub again: Scratch<f64, D>,
+    pub parts: Scratch<f64, D>,
+    pub moment_parts: Scratch<f64, D>,
+    pub moments: Scratch<f64, D>,
+    pub sums: Scratch<f64, D>,
+    pub chunks: Scratch<f64, D>,
+    pub listed: Scratch<f64, D>,
+    pub pointers: Scratch<u32, D>,
+    pub path: Scratch<u32, D>,
+    pub scores: Scratch<f64, D>,
+    /// Of pieces: operators, what their rows are scaled by, what they begin with and what is behind them; of sequences, likelihoods.
+    pub operators: Scratch<f64, D>,
+    pub scales: Scratch<f64, D>,
+    pub starts: Scratch<T, D>,
+    pub behind: Scratch<T, D>,
+    pub totals: Scratch<f64, D>,
+    /// Of pieces: maps of states, and states between them.
+    pub lasts: Scratch<u32, D>,
+    pub firsts: Scratch<u32, D>,
+    pub bounds: Scratch<u32, D>,
+    /// Of sequences in doubt.
+    pub wide: wide::Work<D>,
+}
+
+impl<T: Precise, D: Device> Work<T, D> {
+    pub(super) fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self {
+            forward_carry: Scratch::new(device)?,
+            backward_carry: Scratch::new(device)?,
+            checkpoints: Vec::new(),
+            alpha: Scratch::new(device)?,
+            gamma: Scratch::new(device)?,
+            pairs: Scratch::new(device)?,
+            exponents: Scratch::new(device)?,
+            doubts: Scratch::new(device)?,
+            likelihoods: Scratch::new(device)?,
+            again: Scratch::new(device)?,
+            parts: Scratch::new(device)?,
+            moment_parts: Scratch::new(device)?,
+            moments: Scratch::new(device)?,
+            sums: Scratch::new(device)?,
+            chunks: Scratch::new(device)?,
+            listed: Scratch::new(device)?,
+            pointers: Scratch::new(device)?,
+            path: Scratch::new(device)?,
+            scores: Scratch::new(device)?,
+            operators: Scratch::new(device)?,
+            scales: Scratch::new(device)?,
+            starts: Scratch::new(device)?,
+            behind: Scratch::new(device)?,
+            totals: Scratch::new(device)?,
+            lasts: Scratch::new(device)?,
+            firsts: Scratch::new(device)?,
+            bounds: Scratch::new(device)?,
+            wide: wide::Work::new(device)?,
+        })
+    }
+}
+
+/// Calls a kernel with the constants that a value stands for.
+macro_rules! instance {
+    ($value:expr; $($pattern:pat => $kernel:ident::<$($constant:tt),*>),*; $arguments:tt) => {
+        match $value {
+            $($pattern => instance!(@ $kernel::<$($constant),*> $arguments),)*
+            _ => unreachable!("a stride that no kernel has"),
+        }
+    };
+    (@ $kernel:ident::<$($constant:tt),*> ($($argument:expr),*)) => {
+        $kernel::<T, $($constant,)* D>($($argument),*)
+    };
+}
+pub(super) use instance;
+
+/// What all launches are told.
+pub(super) struct Launch<'a, T: Precise, D: Device> {
+    pub device: &'a D,
+    pub way: Way,
+    pub count: u32,
+    pub states: u32,
+    pub stride: usize,
+    pub sequences: u32,
+    pub symbols: u32,
+    pub rows: u32,
+    pub plain: u32,
+    pub lengths: &'a D::Buffer<u32>,
+    pub base: &'a D::Buffer<u32>,
+    pub symbol: &'a D::Buffer<u32>,
+    pub models: &'a Models<T, D>,
+    pub packing: &'a Packing,
+    pub pieces: Option<&'a Pieces<D>>,
+}
+
+/// What a backward kernel is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// As in [`want`].
+    pub want: u32,
+    /// Symbols that it counts.
+    pub slots: u32,
+}
+
+impl<T: Precise, D: Device> Launch<'_, T, D> {
+    /// A grid of `x` blocks for each model.
+    pub(super) fn shape(&self, x: u32, threads: u32) -> Shape {
+        Shape::new(Dim3 { x, y: self.count, z: 1 }, threads)
+    }
+
+    /// Sequences of all models.
+    pub(super) fn cells(&self) -> usize {
+        self.count as usize * self.sequences as usize
+    }
+
+    fn groups(&self) -> u32 {
+        self.sequences.div_ceil(8)
+    }
+
+    /// α̂ of a window; stored, where `store`; with a π of its own for each sequence, where there are `starts`.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    pub(super) fn forward(
+        &self,
+        steps: &Range<u32>,
+        window: u32,
+        store: bool,
+        starts: Option<&D::Buffer<T>>,
+        carry: &mut D::Buffer<T>,
+        alpha: &mut D::Buffer<T>,
+        exponents: &mut D::Buffer<i32>,
+        doubts: &mut D::Buffer<u32>,
+        likelihoods: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
+        let Models { start, transitions, table, end, .. } = models;
+        let own = u32::from(starts.is_some());
+        let start = starts.unwrap_or(start);
+        let (way, shape) = match self.way {
+            Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
+            Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
+            Way::Step => {
+                return self.forward_steps(steps, window, store, carry, alpha, exponents, doubts, likelihoods);
+            }
+        };
+        // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
+        unsafe {
+            instance!((way, store);
+                (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
+                (2, false) => forward_warp::<2, false>, (2, true) => forward_warp::<2, true>,
+                (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
+                (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
+                (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
+                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, own, lengths, base, symbol, start,
+                 transitions, table, end, carry, alpha, exponents, likelihoods))
+        }
+    }
+
+    /// The grid of a step of `live` sequences.
+    fn tiles(&self, live: u32) -> Shape {
+        let tiles = live.div_ceil(step::ROWS) * (self.stride as u32 / step::COLUMNS);
+        self.shape(tiles, step::THREADS).with_shared(step::step_shared(T::WIDE))
+    }
+
+    /// Sequences that have step `t`.
+    fn live(&self, t: u32) -> u32 {
+        let base = &self.packing.base;
+        if t as usize + 1 < base.len() { base[t as usize + 1] - base[t as usize] } else { 0 }
+    }
+
+    /// [`forward`](Self::forward), a launch for each step. The last M rows of `alpha` hold what was carried here; where nothing is stored,
+    /// steps take turns in the first 2·M.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn forward_steps(
+        &self,
+        steps: &Range<u32>,
+        window: u32,
+        store: bool,
+        carry: &mut D::Buffer<T>,
+        alpha: &mut D::Buffer<T>,
+        exponents: &mut D::Buffer<i32>,
+        doubts: &mut D::Buffer<u32>,
+        likelihoods: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
+        let Models { start, transitions, table, end, .. } = models;
+        let stride = self.stride as u32;
+        let origin = self.packing.base[steps.start as usize];
+        let place = |t: u32| if store { self.packing.base[t as usize] - origin } else { t % 2 * sequences };
+        let carried = window - sequences;
+        // SAFETY: the packing is of valid sequences, tables have the kernels' stride, and the window's rows have room.
+        unsafe {
+            if steps.start > 0 {
+                let shape = self.shape(self.live(steps.start - 1), THREADS);
+                place_rows(device, shape, stride, 0, sequences, carried, window, carry, alpha)?;
+            }
+            for t in steps.clone() {
+                let (live, now) = (self.live(t), place(t));
+                if t == 0 {
+                    let shape = self.shape(live, STATE_THREADS);
+                    forward_start(
+                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, exponents,
+                        doubts,
+                    )?;
+                } else {
+                    let before = if t == steps.start { carried } else { place(t - 1) };
+                    forward_step(
+                        device,
+                        self.tiles(live).overlapping(),
+                        self.packing.base[t as usize],
+                        live,
+                        stride,
+                        sequences,
+                        symbols,
+                        before,
+                        now,
+                        window,
+                        rows,
+                        self.plain,
+                        symbol,
+                        transitions,
+                        table,
+                        alpha,
+                        exponents,
+                        doubts,
+                    )?;
+                }
+                let on = self.live(t + 1);
+                if on < live {
+                    let shape = self.shape(live - on, STATE_THREADS);
+                    forward_end(
+                        device,
+                        shape,
+                        t,
+                        stride,
+                        sequences,
+                        on,
+                        now,
+                        window,
+                        rows,
+                        base,
+                        end,
+                        alpha,
+                        exponents,
+                        doubts,
+                        likelihoods,
+                    )?;
+                }
+            }
+            let on = self.live(steps.end);
+            if on > 0 {
+                let (shape, last) = (self.shape(on, THREADS), place(steps.end - 1));
+                place_rows(device, shape, stride, last, window, 0, sequences, alpha, carry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// [`backward`](Self::backward), a launch for each step. The last M rows of `pairs` hold what is carried on.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    fn backward_steps(
+        &self,
+        window: &Window,
+        capacity: u32,
+        likelihoods: &D::Buffer<f64>,
+        exponents: &D::Buffer<i32>,
+        alpha: &D::Buffer<T>,
+        carry: &mut D::Buffer<T>,
+        gamma: &mut D::Buffer<T>,
+        pairs: &mut D::Buffer<T>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, symbol, models, .. } = *self;
+        let Models { transposed, table, end, .. } = models;
+        let (stride, carried) = (self.stride as u32, capacity - sequences);
+        let (from, until) = (window.steps.start, window.steps.end);
+        let place = |t: u32| self.packing.base[t as usize] - window.rows.start;
+        let last = self.packing.steps().end - 1;
+        // SAFETY: as in `forward_steps`.
+        unsafe {
+            if until <= last {
+                let shape = self.shape(self.live(until), THREADS);
+                place_rows(device, shape, stride, 0, sequences, place(until - 1), capacity, carry, pairs)?;
+            }
+            for t in (from..until).rev() {
+                let (live, now) = (self.live(t), if t == from { carried } else { place(t - 1) });
+                let shape = self.tiles(live);
+                backward_step(
+                    device,
+                    if t + 1 < until { shape.overlapping() } else { shape },
+                    self.packing.base[t as usize],
+                    live,
+                    self.live(t + 1),
+                    stride,
+                    sequences,
+                    symbols,
+                    place(t),
+                    now,
+                    place(t),
+                    capacity,
+                    rows,
+                    self.plain,
+                    symbol,
+                    transposed,
+                    table,
+                    end,
+                    likelihoods,
+                    alpha,
+                    exponents,
+                    gamma,
+                    pairs,
+                )?;
+            }
+            if from > 0 {
+                let shape = self.shape(self.live(from), THREADS);
+                place_rows(device, shape, stride, carried, capacity, 0, sequences, pairs, carry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// ûₜ and γₜ of a window, or parts of the counts.
+    #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
+    pub(super) fn backward(
+        &self,
+        window: &Window,
+        capacity: u32,
+        wanted: Wanted,
+        more: bool,
+        likelihoods: &D::Buffer<f64>,
+        exponents: &D::Buffer<i32>,
+        alpha: &D::Buffer<T>,
+        carry: &mut D::Buffer<T>,
+        gamma: &mut D::Buffer<T>,
+        pairs: &mut D::Buffer<T>,
+        parts: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
+        let Models { transitions, table, end, .. } = models;
+        let (from, until) = (window.steps.start, window.steps.end);
+        // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
+        unsafe {
+            match self.way {
+                Way::Warp { tiles } => {
+                    let slots = wanted.slots;
+                    let shared = warp_shared(tiles, size_of::<T>(), slots as usize, wanted.want) as u32;
+                    let shape =
+                        self.shape(self.groups().min(PARTS), warp_threads(tiles, wanted.want)).with_shared(shared);
+                    instance!((tiles, wanted.want);
+                        (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
+                        (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
+                        (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
+                        (*device, shape, *sequences, *symbols, slots, from, until, capacity, *rows, u32::from(more), lengths,
+                         base, symbol, transitions, table, end, likelihoods, alpha, exponents, carry, gamma, parts))
+                }
+                Way::Block { per } => {
+                    let shape = self.shape(*sequences, 16 * per as u32);
+                    let with_pairs = wanted.want != want::POSTERIORS;
+                    instance!((per, with_pairs);
+                        (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,
+                        (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
+                        (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
+                         transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
+                }
+                Way::Step => self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs),
+            }
+        }
+    }
+
+    /// Σ over the rows of a window: ξ in parts from `pairs`, where they are not counted yet, and γ in lists.
+    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
+    pub(super) fn count(
+        &self,
+        window: &Window,
+        capacity: u32,
+        splits: u32,
+        more: bool,
+        lists: &OnDevice<D>,
+        alpha: &D::Buffer<T>,
+        gamma: &D::Buffer<T>,
+        pairs: Option<&D::Buffer<T>>,
+        parts: &mut D::Buffer<f64>,
+        chunks: &mut D::Buffer<f64>,
+        listed: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
+        let threads = stride.next_multiple_of(32).min(512);
+        let list_count = lists.count;
+        // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
+        unsafe {
+            if let Some(pairs) = pairs {
+                let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
+                let split = capacity.div_ceil(splits).next_multiple_of(16);
+                let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
+                let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
+                let scale = if self.way == Way::Step { 1.0 / step::LIFT } else { 1.0 };
+                pair_product(device, shape, stride, rows, capacity, split, more, scale, alpha, pairs, parts)?;
+            }
+            if lists.chunks > 0 {
+                let shape = self.shape(lists.chunks, threads);
+                sum_rows(device, shape, stride, capacity, &lists.chunk, &lists.order, gamma, chunks)?;
+            }
+            sum_chunks(device, self.shape(list_count, threads), stride, lists.chunks, more, &lists.list, chunks, listed)
+        }
+    }
+
+    /// Paths and scores.
+    pub(super) fn decode(
+        &self,
+        logs: &Models<T, D>,
+        delta: &mut D::Buffer<T>,
+        pointers: &mut D::Buffer<u32>,
+        path: &mut D::Buffer<u32>,
+        scores: &mut D::Buffer<f64>,
+    ) -> Result<(), D::Error> {
+        let Self { device, sequences, symbols, rows, lengths, base, symbol, .. } = self;
+        let Models { start, transitions, transposed, table, end, .. } = logs;
+        // SAFETY: as in `forward`; δ and paths have room for all rows.
+        unsafe {
+            match self.way {
+                Way::Warp { .. } => {
+                    let together = 32 / self.stride as u32;
+                    let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
+                    let shape = self.shape(sequences.div_ceil(together), 32).with_shared(shared);
+                    return instance!(self.stride;
+                        8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
+                        (*device, shape, *sequences, *symbols, *rows, lengths, base, symbol, start, transitions, table, end,
+                         pointers, path, scores));
+                }
+                Way::Block { per } => {
+                    let shape = self.shape(*sequences, 16 * per as u32);
+                    instance!(per;
+                        16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
+                        (*device, shape, *symbols, *rows, lengths, base, symbol, start, transitions, table, delta))?;
+                }
+                Way::Step => {
+                    let stride = self.stride as u32;
+                    for t in self.packing.steps() {
+                        let (live, first) = (self.live(t), self.packing.base[t as usize]);
+                        let shape = if t > 0 { self.tiles(live).overlapping() } else { self.tiles(live) };
+                        viterbi_step(
+                            *device,
+                            shape,
+                            first,
+                            live,
+                            self.packing.base[t.saturating_sub(1) as usize],
+                            stride,
+                            *symbols,
+                            *rows,
+                            symbol,
+                            start,
+                            transitions,
+                            table,
+                            delta,
+                        )?;
+                        if t % PERIOD == PERIOD - 1 {
+                            level_rows(*device, self.shape(live, 32), stride, first, *rows, delta)?;
+                        }
+                    }
+                }
+            }
+            let (shape, stride) = (self.shape(*sequences, 32), self.stride as u32);
+            instance!(usize::from(self.stride > 128); 0 => trace::<1>, 1 => trace::<4>;
+                (*device, shape, *sequences, stride, *symbols, *rows, 0, lengths, base, symbol, start, transposed, table, end,
+                 delta, path, scores))
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
+
+use warpkov_kernels::hmm::{self, TILE, step};
+use warpkov_kernels::launch::{Buffer, Device};
+
+use crate::hmm::model::{Emissions, Hmm};
+use crate::runtime::Precise;
+
+/// Which kernels a number of states has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A warp for 8 sequences: N ≤ 32.
+    Warp {
+        /// Eighths of the stride: 1, 2 or 4.
+        tiles: usize,
+    },
+    /// A block for a sequence: N ≤ 128.
+    Block {
+        /// Quarters of the stride: 16 or 32.
+        per: usize,
+    },
+    /// A launch for a step: any N.
+    Step,
+}
+
+impl Way {
+    /// The one for N states.
+    pub fn of(states: u32) -> Self {
+        match states {
+            0..=8 => Self::Warp { tiles: 1 },
+            9..=16 => Self::Warp { tiles: 2 },
+            17..=32 => Self::Warp { tiles: 4 },
+            33..=64 => Self::Block { per: 16 },
+            65..=128 => Self::Block { per: 32 },
+            _ => Self::Step,
+        }
+    }
+
+    /// Elements of a row.
+    pub fn stride(self, states: u32) -> usize {
+        match self {
+            Self::Warp { tiles } => TILE * tiles,
+            Self::Block { per } => 4 * per,
+            Self::Step => (states as usize).next_multiple_of(step::COLUMNS as usize),
+        }
+    }
+}
+
+/// Models of one shape on a device, as probabilities or as their logarithms.
+pub struct Models<T: Precise, D: Device> {
+    /// π, and end or 1.
+    pub start: D::Buffer<T>,
+    pub end: D::Buffer<T>,
+    /// Whether a model has ends: 1 or 0.
+    pub ends: D::Buffer<u32>,
+    /// A, and Aᵀ.
+    pub transitions: D::Buffer<T>,
+    pub transposed: D::Buffer<T>,
+    /// bⱼ(v) at v·stride + j, where symbols are emitted.
+    pub table: D::Buffer<T>,
+}
+
+impl<T: Precise, D: Device> Models<T, D> {
+    /// Probabilities. What is positive is large enough to [stay so](warpkov_kernels::hmm).
+    pub fn probabilities(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
+        Self::upload(device, models, stride, 0.0, |least, x| if x > 0.0 { x.max(hmm::power(least)) } else { 0.0 })
+    }
+
+    /// Their logarithms.
+    pub fn logarithms(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
+        Self::upload(device, models, stride, f64::NEG_INFINITY, |_, x| x.ln())
+    }
+
+    /// `of` is applied to each number, and to the exponent of the least one that its table may have; `outside` stands where there is no
+    /// state.
+    fn upload(
+        device: &D,
+        models: &[Hmm],
+        stride: usize,
+        outside: f64,
+        of: impl Fn(i32, f64) -> f64,
+    ) -> Result<Self, D::Error> {
+        let n = models.first().map_or(0, Hmm::states) as usize;
+        let padded = |rows: usize, width: usize, least: i32, at: &dyn Fn(&Hmm, usize, usize) -> f64| {
+            let cells = models.iter().flat_map(|model| {
+                let of = &of;
+                (0..rows).flat_map(move |i| {
+                    (0..stride).map(move |j| if i < width && j < n { of(least, at(model, i, j)) } else { outside })
+                })
+            });
+            let cells: Vec<f64> = cells.collect();
+            device.upload(&T::of(&cells))
+        };
+        let symbols = models.first().map_or(0, symbols);
+        let (normal, entry) = (hmm::normal(T::WIDE), hmm::entry(T::WIDE));
+        Ok(Self {
+            start: padded(1, 1, normal, &|model, _, j| model.start[j])?,
+            end: padded(1, 1, entry, &|model, _, j| model.end.as_ref().map_or(1.0, |end| end[j]))?,
+            ends: device.upload(&models.iter().map(|model| u32::from(model.end.is_some())).collect::<Vec<_>>())?,
+            transitions: padded(stride, n, entry, &|model, i, j| model.transitions[i * n + j])?,
+            transposed: padded(stride, n, entry, &|model, i, j| model.transitions[j * n + i])?,
+            table: padded(symbols, symbols, normal, &|model, v, j| match &model.emissions {
+                Emissions::Categorical { probs, .. } => probs[j * symbols + v],
+                Emissions::Gaussian { .. } => outside,
+            })?,
+        })
+    }
+}
+
+impl<T: Precise, D: Device> Models<T, D> {
+    /// The probabilities of models of symbols, in place of those that `hosts` have. In f32 rows are scaled to sum to 1 in f64.
+    pub fn read(&self, device: &D, stride: usize, hosts: &mut [Hmm]) -> Result<(), D::Error> {
+        let all = |buffer: &D::Buffer<T>| {
+            let mut found = vec![T::ZERO; buffer.len()];
+            device.download(buffer, &mut found)?;
+            Ok(found)
+        };
+        let (start, transitions, end, table) =
+            (all(&self.start)?, all(&self.transitions)?, all(&self.end)?, all(&self.table)?);
+        for (k, model) in hosts.iter_mut().enumerate() {
+            let n = model.start.len();
+            let take = |probs: &mut [f64], of: &dyn Fn(usize) -> T| {
+                probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at).to_f64());
+            };
+            let scale = |probs: &mut [f64], last: Option<&mut f64>| {
+                let total = probs.iter().sum::<f64>() + last.as_deref().copied().unwrap_or(0.0);
+                if !T::WIDE && total > 0.0 {
+                    probs.iter_mut().chain(last).for_each(|prob| *prob /= total);
+                }
+            };
+            take(&mut model.start, &|i| start[k * stride + i]);
+            scale(&mut model.start, None);
+            take(&mut model.transitions, &|at| transitions[(k * stride + at / n) * stride + at % n]);
+            if let Some(ends) = &mut model.end {
+                take(ends, &|i| end[k * stride + i]);
+            }
+            for (i, row) in model.transitions.chunks_exact_mut(n).enumerate() {
+                scale(row, model.end.as_mut().map(|end| &mut end[i]));
+            }
+            if let Emissions::Categorical { symbols, probs } = &mut model.emissions {
+                let v = *symbols as usize;
+                take(probs, &|at| table[(k * v + at % v) * stride + at / v]);
+                probs.chunks_exact_mut(v).for_each(|row| scale(row, None));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// V, or 0 where vectors are emitted.
+pub fn symbols(model: &Hmm) -> usize {
+    match model.emissions {
+        Emissions::Categorical { symbols, .. } => symbols as usize,
+        Emissions::Gaussian { .. } => 0,
+    }
+}

@@ -1,0 +1,377 @@
+//! Sequences that the device's range of numbers is in doubt of, taken again there in [numbers without limits](warpkov_kernels::hmm::wide).
+
+use std::cmp::Reverse;
+use std::f64::consts::LN_2;
+use std::ops::Range;
+
+use rayon::prelude::*;
+use warpkov_kernels::hmm::counts::{sum_parts, sum_threads};
+use warpkov_kernels::hmm::gaussian::moments_len;
+use warpkov_kernels::hmm::wide::{self, PLACES, counts_len, pair, take_again, wanted, wide_shared};
+use warpkov_kernels::launch::{Device, Dim3, Shape};
+
+use crate::hmm::backend::{Expected, Statistics};
+use crate::hmm::device::gaussian::Gaussians;
+use crate::hmm::device::packing::Packing;
+use crate::hmm::device::pieces::Pieces;
+use crate::hmm::model::{Emissions, Hmm};
+use crate::hmm::sequences::Sequences;
+use crate::runtime::scratch::Scratch;
+
+/// States at most.
+pub const STATES: u32 = wide::STATES;
+
+/// Blocks that have counts of their own at most, and what these may take, in bytes.
+const PARTS: usize = 4096;
+const SUMS: usize = 256 << 20;
+
+/// Bytes for α and γ at most, beside those of the batch: for thousands of sequences at one time.
+pub const TRELLIS: usize = 2 << 30;
+
+/// Which sequences are in doubt by a model, in ascending order.
+pub struct Doubtful {
+    /// Its place among the models.
+    pub model: usize,
+    /// Their numbers.
+    pub which: Vec<u32>,
+}
+
+/// What is asked of sequences in doubt beside ln P(O).
+pub enum Asked<'a> {
+    Nothing,
+    /// γ, to the places of the sequences in that of all, ΣT × N numbers for each model.
+    Posteriors(&'a mut [Vec<f64>]),
+    /// Expected counts of those sequences, model by model.
+    Counts(&'a mut Vec<(usize, Expected)>),
+}
+
+/// Memory that is used again.
+pub struct Work<D: Device> {
+    alpha: Scratch<f64, D>,
+    gamma: Scratch<f64, D>,
+    likelihoods: Scratch<f64, D>,
+    parts: Scratch<f64, D>,
+    sums: Scratch<f64, D>,
+}
+
+impl<D: Device> Work<D> {
+    pub fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self {
+            alpha: Scratch::new(device)?,
+            gamma: Scratch::new(device)?,
+            likelihoods: Scratch::new(device)?,
+            parts: Scratch::new(device)?,
+            sums: Scratch::new(device)?,
+        })
+    }
+}
+
+/// What a batch has on a device, and the models that are set.
+pub struct Again<'a, D: Device> {
+    pub device: &'a D,
+    pub sequences: &'a Sequences,
+    pub packing: &'a Packing,
+    pub pieces: Option<&'a Pieces<D>>,
+    pub base: &'a D::Buffer<u32>,
+    pub symbol: &'a D::Buffer<u32>,
+    pub vectors: &'a D::Buffer<f64>,
+    pub gaussians: Option<&'a Gaussians<D>>,
+    pub models: &'a [Hmm],
+    pub stride: usize,
+    /// Bytes for α and γ.
+    pub trellis: usize,
+}
+
+/// The entries of matrices that are not 0, by the rows or the columns that sums are made of.
+struct Sparse<D: Device> {
+    width: usize,
+    /// Of a model: the k-th indices of all N, for each k.
+    indices: Vec<u32>,
+    index: D::Buffer<u32>,
+    values: D::Buffer<f64>,
+}
+
+impl<D: Device> Sparse<D> {
+    /// Of `count` matrices with `entry(model, j, i)` in sum j.
+    fn new(
+        device: &D,
+        count: usize,
+        n: usize,
+        entry: impl Fn(usize, usize, usize) -> f64 + Copy,
+    ) -> Result<Self, D::Error> {
+        let terms = |k: usize, j: usize| (0..n).filter(move |&i| entry(k, j, i) > 0.0);
+        let sums = || (0..count).flat_map(|k| (0..n).map(move |j| (k, j)));
+        let width = sums().map(|(k, j)| terms(k, j).count()).max().unwrap_or(0);
+        let mut indices = vec![0; count * width * n];
+        let mut values: Vec<f64> = pair(0.0).repeat(indices.len());
+        for (k, j) in sums() {
+            for (place, i) in terms(k, j).enumerate() {
+                let at = (k * width + place) * n + j;
+                indices[at] = i as u32;
+                values[2 * at..2 * at + 2].copy_from_slice(&pair(entry(k, j, i)));
+            }
+        }
+        Ok(Self { width, index: device.upload(&indices)?, values: device.upload(&values)?, indices })
+    }
+}
+
+/// A sequence to be taken again.
+struct Item {
+    /// Of the models that have such.
+    slot: usize,
+    sequence: u32,
+    steps: usize,
+    /// Steps whose α is there at one time, and the rows that it has then.
+    stretch: usize,
+    rows: usize,
+}
+
+/// Where a launch begins and ends in a list of items.
+struct Round {
+    items: Range<usize>,
+    rows: usize,
+    shown: usize,
+}
+
+fn pairs(x: impl Iterator<Item = f64>) -> Vec<f64> {
+    x.flat_map(pair).collect()
+}
+
+impl<D: Device> Again<'_, D> {
+    /// ln P(O) of the sequences, in their order, and what is asked; NaN where the recursions of a sequence contradict each other.
+    pub fn take(
+        &self,
+        work: &mut Work<D>,
+        doubtful: &[Doubtful],
+        asked: &mut Asked<'_>,
+    ) -> Result<Vec<Vec<f64>>, D::Error> {
+        let (device, models) = (self.device, self.models);
+        let n = models.first().map_or(0, |model| model.start.len());
+        let (count, of) = (doubtful.len(), |slot: usize| &models[doubtful[slot].model]);
+        let wants = match asked {
+            Asked::Nothing => wanted::NOTHING,
+            Asked::Posteriors(_) => wanted::POSTERIORS,
+            Asked::Counts(_) => wanted::COUNTS,
+        };
+        let items = self.items(doubtful, n, wants);
+        let rounds = self.rounds(&items, n, wants);
+        let until = self.pieces.map_or(u32::MAX, |pieces| pieces.steps);
+
+        let into = Sparse::new(device, count, n, |slot, j, i| of(slot).transitions[i * n + j])?;
+        let onward = match wants {
+            wanted::NOTHING => Sparse::new(device, 0, n, |_, _, _| 0.0)?,
+            _ => Sparse::new(device, count, n, |slot, i, j| of(slot).transitions[i * n + j])?,
+        };
+        let start = device.upload(&pairs((0..count).flat_map(|slot| of(slot).start.iter().copied())))?;
+        let ends = (0..count).flat_map(|slot| (0..n).map(move |j| of(slot).end.as_ref().map_or(1.0, |end| end[j])));
+        let end = device.upload(&pairs(ends))?;
+        let symbols = self.models.first().map_or(0, crate::hmm::device::model::symbols);
+        let table = device.upload(&pairs((0..count * symbols * n).map(|at| {
+            let (row, j) = (at / n, at % n);
+            match &of(row / symbols).emissions {
+                Emissions::Categorical { probs, .. } => probs[j * symbols + row % symbols],
+                Emissions::Gaussian { .. } => 0.0,
+            }
+        })))?;
+        let own: Vec<u32> = doubtful.iter().map(|doubtful| doubtful.model as u32).collect();
+        let own = device.upload(&own)?;
+        let (dimensions, full) = self.gaussians.map_or((0, false), |gaussians| (gaussians.dimensions, gaussians.full));
+        // No kernel looks at what stands for Gaussians where there are none.
+        let [mean, inverse, constant] = self.gaussians.map_or([&start; 3], Gaussians::tables);
+
+        let emitted = if dimensions > 0 { moments_len(dimensions, full) } else { symbols };
+        let len = counts_len(n, onward.width, emitted);
+        let most = (0..count).map(|slot| doubtful[slot].which.len()).max().unwrap_or(0);
+        let blocks = most.min(PARTS).min(SUMS / (8 * len * count).max(1)).max(1);
+        if wants == wanted::COUNTS {
+            work.parts.cleared(device, count * blocks * len)?;
+        }
+
+        let mut logs: Vec<Vec<f64>> = doubtful.iter().map(|doubtful| vec![0.0; doubtful.which.len()]).collect();
+        for round in rounds {
+            let items = &items[round.items.clone()];
+            let (first, places, chain) = self.places(items, count);
+            let widest = first.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+            let grid = if wants == wanted::COUNTS { blocks as u32 } else { widest };
+            let shape = Shape::new(Dim3 { x: grid, y: count as u32, z: 1 }, wide::threads(n as u32));
+            let shape = shape.with_shared(wide_shared(n as u32));
+            let (first, places, chain) = (&device.upload(&first)?, &device.upload(&places)?, &device.upload(&chain)?);
+            let Work { alpha, gamma, likelihoods, parts, .. } = &mut *work;
+            let alpha = alpha.of(device, 2 * round.rows * n)?;
+            let (likelihoods, parts) = (likelihoods.of(device, 2 * items.len())?, parts.get_mut());
+            let gamma = gamma.of(device, round.shown * n)?;
+            macro_rules! launch {
+                ($wanted:literal) => {
+                    take_again::<$wanted, D>(
+                        device,
+                        shape,
+                        n as u32,
+                        symbols as u32,
+                        until,
+                        first,
+                        &own,
+                        places,
+                        chain,
+                        self.base,
+                        self.symbol,
+                        &start,
+                        &end,
+                        &table,
+                        into.width as u32,
+                        &into.index,
+                        &into.values,
+                        onward.width as u32,
+                        &onward.index,
+                        &onward.values,
+                        self.stride as u32,
+                        dimensions as u32,
+                        u32::from(full),
+                        self.vectors,
+                        mean,
+                        inverse,
+                        constant,
+                        alpha,
+                        likelihoods,
+                        gamma,
+                        parts,
+                    )?
+                };
+            }
+            // SAFETY: the packing is of valid sequences, of which `places` and `chain` tell, and there is room for all that they name.
+            unsafe {
+                match wants {
+                    wanted::NOTHING => launch!(0),
+                    wanted::POSTERIORS => launch!(1),
+                    _ => launch!(2),
+                }
+            }
+            let mut found = vec![0.0; 2 * items.len()];
+            device.download(likelihoods, &mut found)?;
+            for (item, prob) in items.iter().zip(found.chunks_exact(2)) {
+                // Ascending.
+                let place = doubtful[item.slot].which.partition_point(|&sequence| sequence < item.sequence);
+                let log = if prob[0] == 0.0 { f64::NEG_INFINITY } else { prob[0].ln() + prob[1] * LN_2 };
+                logs[item.slot][place] = log;
+            }
+            if let Asked::Posteriors(all) = asked {
+                let mut found = vec![0.0; round.shown * n];
+                device.download(gamma, &mut found)?;
+                let mut rest = &found[..];
+                let mut shown: Vec<(&Item, &[f64])> = Vec::with_capacity(items.len());
+                for item in items {
+                    let (gamma, behind) = rest.split_at(item.steps * n);
+                    shown.push((item, gamma));
+                    rest = behind;
+                }
+                shown.sort_by_key(|(item, _)| (item.slot, item.sequence));
+                for shown in shown.chunk_by(|(a, _), (b, _)| a.slot == b.slot) {
+                    self.show(shown, &mut all[doubtful[shown[0].0.slot].model], n);
+                }
+            }
+        }
+        if let Asked::Counts(missing) = asked {
+            let sums = work.sums.of(device, count * len)?;
+            let shape = Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 };
+            let shape = Shape::new(shape, sum_threads(blocks as u32));
+            // SAFETY: there are as many parts as blocks have written.
+            unsafe { sum_parts(device, shape, len as u32, blocks as u32, work.parts.get(), sums)? };
+            let mut found = vec![0.0; count * len];
+            device.download(sums, &mut found)?;
+            for (slot, sums) in found.chunks_exact(len).enumerate() {
+                let indices = &onward.indices[slot * onward.width * n..][..onward.width * n];
+                let expected = self.expected(of(slot), sums, indices, logs[slot].clone());
+                missing.push((doubtful[slot].model, expected));
+            }
+        }
+        Ok(logs)
+    }
+
+    /// Copies γ of ascending sequences to their places in that of all.
+    fn show(&self, shown: &[(&Item, &[f64])], all: &mut [f64], n: usize) {
+        let (mut rest, mut before, mut targets) = (all, 0, Vec::with_capacity(shown.len()));
+        for (item, gamma) in shown {
+            let first = self.sequences.range(item.sequence as usize).start * n;
+            let (target, behind) = rest.split_at_mut(first - before).1.split_at_mut(gamma.len());
+            targets.push((target, *gamma));
+            (rest, before) = (behind, first + gamma.len());
+        }
+        targets.into_par_iter().for_each(|(target, gamma)| target.copy_from_slice(gamma));
+    }
+
+    /// Sequences by model, the longest first.
+    fn items(&self, doubtful: &[Doubtful], n: usize, wants: u32) -> Vec<Item> {
+        let row = n * if wants == wanted::POSTERIORS { 24 } else { 16 };
+        let mut items: Vec<Item> = Vec::new();
+        for (slot, Doubtful { which, .. }) in doubtful.iter().enumerate() {
+            let first = items.len();
+            items.extend(which.iter().map(|&sequence| {
+                let steps = self.sequences.range(sequence as usize).len();
+                let whole = wants == wanted::NOTHING || steps.saturating_mul(row) <= self.trellis;
+                let stretch = if whole { steps } else { steps.isqrt() + 1 };
+                let rows = if wants == wanted::NOTHING { 0 } else { stretch + steps.div_ceil(stretch) - 1 };
+                Item { slot, sequence, steps, stretch, rows }
+            }));
+            items[first..].sort_by_key(|item| Reverse(item.steps));
+        }
+        items
+    }
+
+    /// As many at one time as there is memory for, one at least.
+    fn rounds(&self, items: &[Item], n: usize, wants: u32) -> Vec<Round> {
+        let mut rounds: Vec<Round> = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            let shown = if wants == wanted::POSTERIORS { item.steps } else { 0 };
+            match rounds.last_mut() {
+                Some(round) if (2 * (round.rows + item.rows) + round.shown + shown) * 8 * n <= self.trellis => {
+                    round.items.end = at + 1;
+                    round.rows += item.rows;
+                    round.shown += shown;
+                }
+                _ => rounds.push(Round { items: at..at + 1, rows: item.rows, shown }),
+            }
+        }
+        rounds
+    }
+
+    /// The first item of each model, with the end of the last; the places of items; and the pieces of one after the other.
+    fn places(&self, items: &[Item], count: usize) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+        let first = (0..=count).map(|slot| items.partition_point(|item| item.slot < slot) as u32).collect();
+        let (mut places, mut chain) = (Vec::with_capacity(PLACES * items.len()), Vec::new());
+        let (mut row, mut shown) = (0, 0);
+        // Where each sequence is in the packing, which knows nothing of them where it is of pieces.
+        let mut of_sequence = vec![0; if self.pieces.is_none() { self.sequences.len() } else { 0 }];
+        if self.pieces.is_none() {
+            self.packing.order.iter().zip(0..).for_each(|(&sequence, m)| of_sequence[sequence as usize] = m);
+        }
+        for item in items {
+            places.extend([chain.len() as u32, item.steps as u32, row, item.stretch as u32, shown]);
+            match self.pieces {
+                Some(pieces) => chain.extend(pieces.of(item.sequence as usize)),
+                None => chain.push(of_sequence[item.sequence as usize]),
+            }
+            row += item.rows as u32;
+            shown += item.steps as u32;
+        }
+        (first, places, chain)
+    }
+
+    /// The counts of a model, in the order of the kernel; `indices` say which transitions come first.
+    fn expected(&self, model: &Hmm, sums: &[f64], indices: &[u32], log_likelihoods: Vec<f64>) -> Expected {
+        let n = model.start.len();
+        let (xi, rest) = sums.split_at(indices.len());
+        let (start, rest) = rest.split_at(n);
+        let (end, emitted) = rest.split_at(n);
+        let mut transitions = vec![0.0; n * n];
+        for (at, (&xi, &j)) in xi.iter().zip(indices).enumerate() {
+            transitions[at % n * n + j as usize] += xi;
+        }
+        let symbols = crate::hmm::device::model::symbols(model);
+        let emissions = match self.gaussians {
+            Some(gaussians) => gaussians.statistics(emitted, n, n),
+            None => {
+                Statistics::Categorical((0..n * symbols).map(|at| emitted[at % symbols * n + at / symbols]).collect())
+            }
+        };
+        Expected { log_likelihoods, start: start.to_vec(), transitions, end: end.to_vec(), emissions }
+    }
+}

@@ -1,0 +1,501 @@
+//! States in another order: successors near their states are cheaper to read, and their distances to store.
+//!
+//! Reverse Cuthill–McKee numbers states by breadth-first search from an outlying one, neighbours of small degree first, and
+//! turns the numbers round (Cuthill and McKee, *Proc. 24th ACM National Conference*, 1969; George and Liu, *Computer
+//! Solution of Large Sparse Positive Definite Systems*, 1981). Neighbours are the states that some action leads to, and
+//! those that it leads from.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use crate::common::interrupt;
+use crate::mdp::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, split};
+
+/// States below which no order matters: V is in the caches as a whole.
+const FEW: u32 = 1 << 16;
+
+/// How much nearer successors must become for a new order to pay.
+const GAIN: f64 = 4.0;
+
+/// Searches for an outlying state, at most.
+const SEARCHES: usize = 4;
+
+/// Sweeps that the search for an order and the renumbering of the model take as long as, on the CPU: what is solved in
+/// fewer is solved as it is.
+const WORTH: f64 = 40.0;
+
+/// Rows of a sample.
+const ROWS: usize = 1 << 14;
+
+/// States from which the neighbourhood is looked at.
+const STARTS: usize = 8;
+
+/// States of a neighbourhood, and entries of P that are read for it, at most.
+const NEAR: [usize; 2] = [1 << 12, 1 << 16];
+
+/// The share of the entries of P that lead to one state, above which no order brings it near to all the others.
+const HUB: f64 = 1.0 / 64.0;
+
+/// How many times as many states are reached in twice as many steps, at most, where an order brings successors near: 2 on a
+/// line, 4 on a plane, 8 in a space; the more, the more steps there are where anything leads anywhere.
+const GROWTH: f64 = 16.0;
+
+/// A bijection of states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// The old number of each new state.
+    pub old: Vec<u32>,
+    /// The new number of each old state.
+    pub new: Vec<u32>,
+}
+
+impl Order {
+    /// That in which new state i is old state `old[i]`, each once.
+    #[must_use]
+    pub fn new(old: Vec<u32>) -> Self {
+        let mut new = vec![0; old.len()];
+        for (number, &state) in (0..).zip(&old) {
+            new[state as usize] = number;
+        }
+        Self { old, new }
+    }
+
+    /// The reverse Cuthill–McKee order of a model.
+    #[must_use]
+    pub fn rcm(mdp: &Mdp) -> Self {
+        let neighbours = Neighbours::of(mdp);
+        let first = neighbours.any();
+        first.then(&neighbours.renumbered(&first).rcm())
+    }
+
+    /// The reverse Cuthill–McKee order, if successors are far from their states, it brings them much nearer, and the model
+    /// is solved in so many sweeps that this pays; with the mean distances |s' − s| before and after.
+    ///
+    /// Whether it may is told from a sample, which takes less time than a sweep.
+    #[must_use]
+    pub fn worthwhile(mdp: &Mdp, sweeps: impl FnOnce() -> f64) -> Option<(Self, [f64; 2])> {
+        if mdp.states < FEW || !promises(mdp) || sweeps() < WORTH {
+            return None;
+        }
+        let before = mean_distance(mdp);
+        let neighbours = Neighbours::of(mdp);
+        // What is connected through few levels has wide ones, in which successors are far away in any order.
+        let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states as usize]);
+        if reached.len() as f64 / levels as f64 > before || interrupt::requested() {
+            return None;
+        }
+        // The searches that follow are fast where neighbours have numbers near each other.
+        let first = neighbours.any_from(reached);
+        let near = neighbours.renumbered(&first);
+        if interrupt::requested() {
+            return None;
+        }
+        let order = first.then(&near.rcm());
+        let distance = |state: usize, successor: u32| order.new[state].abs_diff(order.new[successor as usize]);
+        let after = mean(mdp, distance);
+        (after * GAIN < before).then_some((order, [before, after]))
+    }
+
+    /// This order, and then that of its new states.
+    fn then(&self, next: &Self) -> Self {
+        Self { old: next.to_new(&self.old), new: self.new.par_iter().map(|&state| next.new[state as usize]).collect() }
+    }
+
+    /// The model in this order; its grid is dropped.
+    #[must_use]
+    pub fn apply(&self, mdp: &Mdp) -> Mdp {
+        let states = self.old.par_iter().with_min_len(CHUNK);
+        let rows: Vec<usize> = states.flat_map_iter(|&state| mdp.choices.rows(state as usize)).collect();
+        let choices = match &mdp.choices {
+            Choices::Uniform(actions) => Choices::Uniform(*actions),
+            Choices::Ragged(_) => {
+                Choices::Ragged(offsets(self.old.iter().map(|&state| mdp.choices.count(state as usize) as u64)).into())
+            }
+        };
+        let of_rows = |numbers: &Array<f64>| match numbers.is_empty() {
+            true => Array::default(),
+            false => rows.par_iter().map(|&row| numbers[row]).collect::<Vec<_>>().into(),
+        };
+        let labels = mdp.labels.iter().map(|(name, states)| (name.clone(), self.renumbered(states)));
+        let names = |names: &ActionNames| ActionNames {
+            names: names.names.clone(),
+            of_row: rows.par_iter().map(|&row| names.of_row[row]).collect(),
+        };
+        Mdp {
+            states: mdp.states,
+            choices,
+            gamma: mdp.gamma,
+            objective: mdp.objective,
+            transitions: self.matrix(&mdp.transitions, &rows),
+            ends: of_rows(&mdp.ends),
+            rewards: self.matrix(&mdp.rewards, &rows),
+            action_rewards: of_rows(&mdp.action_rewards),
+            labels: labels.collect::<BTreeMap<_, _>>(),
+            action_names: mdp.action_names.as_ref().map(names),
+            grid: None,
+        }
+    }
+
+    /// What belongs to old states, in the new order.
+    #[must_use]
+    pub fn to_new<T: Copy + Send + Sync>(&self, of_old: &[T]) -> Vec<T> {
+        self.old.par_iter().map(|&state| of_old[state as usize]).collect()
+    }
+
+    /// What belongs to new states, in the old order.
+    #[must_use]
+    pub fn to_old<T: Copy + Send + Sync>(&self, of_new: &[T]) -> Vec<T> {
+        self.new.par_iter().map(|&state| of_new[state as usize]).collect()
+    }
+
+    fn renumbered(&self, states: &[u32]) -> Vec<u32> {
+        let mut states: Vec<u32> = states.iter().map(|&state| self.new[state as usize]).collect();
+        states.sort_unstable();
+        states
+    }
+
+    /// Some rows of a matrix, with their columns renumbered and ascending.
+    fn matrix(&self, matrix: &Csr, rows: &[usize]) -> Csr {
+        let row_ptr = offsets(rows.iter().map(|&row| matrix.row_ptr[row + 1] - matrix.row_ptr[row]));
+        let (mut col, mut val) = (vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
+        let chunks = split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val));
+        chunks.for_each(|((first, col), (_, val))| {
+            let mut entries = Vec::new();
+            let mut target = 0;
+            for &row in rows[first..].iter().take(CHUNK) {
+                let (columns, values) = matrix.row(row);
+                entries.clear();
+                entries.extend(columns.iter().map(|&column| self.new[column as usize]).zip(values.iter().copied()));
+                entries.sort_unstable_by_key(|entry| entry.0);
+                for &(column, value) in &entries {
+                    (col[target], val[target]) = (column, value);
+                    target += 1;
+                }
+            }
+        });
+        Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    }
+}
+
+/// Where each of these lengths begins, one behind the other, and where the last ends.
+fn offsets(lengths: impl ExactSizeIterator<Item = u64>) -> Vec<u64> {
+    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    offsets.push(0);
+    offsets.extend(lengths.scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    }));
+    offsets
+}
+
+/// The mean |s' − s| over the entries of P.
+#[must_use]
+pub fn mean_distance(mdp: &Mdp) -> f64 {
+    mean(mdp, |state, successor| (state as u32).abs_diff(successor))
+}
+
+fn mean(mdp: &Mdp, distance: impl Fn(usize, u32) -> u32 + Sync) -> f64 {
+    let of_state = |state: usize| {
+        let successors = mdp.choices.rows(state).flat_map(|row| mdp.transitions.row(row).0);
+        successors.map(|&successor| u64::from(distance(state, successor))).sum::<u64>() as f64
+    };
+    let total: f64 = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK).map(of_state).sum();
+    total / mdp.transitions.nnz().max(1) as f64
+}
+
+/// Whether a sample says that successors are far from their states, and that another order can bring them nearer.
+fn promises(mdp: &Mdp) -> bool {
+    let states = f64::from(mdp.states);
+    let (mut distances, mut entries, mut arrivals) = (0.0, 0.0, HashMap::new());
+    for row in (0..mdp.rows()).step_by((mdp.rows() / ROWS).max(1)) {
+        let (state, successors) = (mdp.choices.state_of(row) as u32, mdp.transitions.row(row).0);
+        distances += successors.iter().map(|&successor| f64::from(successor.abs_diff(state))).sum::<f64>();
+        entries += successors.len() as f64;
+        // One of them stands for the row, however long it is.
+        if let Some(&successor) = successors.get(row % successors.len().max(1)).filter(|&&found| found != state) {
+            *arrivals.entry(successor).or_insert(0.0) += 1.0;
+        }
+    }
+    let before = distances / f64::max(entries, 1.0);
+    let most = arrivals.values().copied().fold(0.0, f64::max);
+    // A quarter of all distances fit in 16 bits.
+    if before < f64::from(1 << 13) || most > HUB * arrivals.values().sum::<f64>() {
+        return false;
+    }
+    let start = |number: usize| (states * (number as f64 + 0.5) / STARTS as f64) as u32;
+    let widths: Vec<f64> = (0..STARTS).into_par_iter().filter_map(|number| width(mdp, start(number))).collect();
+    let narrow = widths.iter().filter(|&&width| width * GAIN < before).count();
+    // Where no more can be told, as everything ends soon, all is looked at.
+    2 * narrow >= widths.len()
+}
+
+/// The mean width of the levels of a breadth-first search through all states, as what is near `start` lets expect;
+/// infinite where there would be few levels. `None` where too few states can be reached.
+fn width(mdp: &Mdp, start: u32) -> Option<f64> {
+    let (mut seen, mut found) = (HashSet::from([start]), vec![start]);
+    // States within so many steps.
+    let mut within = Vec::new();
+    let (mut first, mut entries) = (0, 0);
+    while first < found.len() {
+        within.push(found.len() as f64);
+        let last = found.len();
+        for place in first..last {
+            for row in mdp.choices.rows(found[place] as usize) {
+                let successors = mdp.transitions.row(row).0;
+                entries += successors.len();
+                found.extend(successors.iter().filter(|&&successor| seen.insert(successor)));
+                if found.len() > NEAR[0] || entries > NEAR[1] {
+                    let steps = within.len() - 1;
+                    let (half, whole) = (within[steps / 2], within[steps]);
+                    if steps < 4 || whole > GROWTH * half {
+                        return Some(f64::INFINITY);
+                    }
+                    // The reach of so many steps goes on to grow with the same power of their number.
+                    let power = (whole / half).ln() / (steps as f64 / (steps / 2) as f64).ln();
+                    let levels = steps as f64 * (f64::from(mdp.states) / whole).powf(1.0 / power.max(1.0));
+                    return Some(f64::from(mdp.states) / levels);
+                }
+            }
+        }
+        first = last;
+    }
+    None
+}
+
+/// The states that are a step away in either direction: those of state s are `state[ptr[s]..ptr[s + 1]]`, ascending.
+struct Neighbours {
+    ptr: Vec<u64>,
+    state: Vec<u32>,
+}
+
+impl Neighbours {
+    fn of(mdp: &Mdp) -> Self {
+        let states = mdp.states as usize;
+        let successors = |state: usize, found: &mut Vec<u32>| {
+            found.clear();
+            found.extend(mdp.choices.rows(state).flat_map(|row| mdp.transitions.row(row).0));
+            found.sort_unstable();
+            found.dedup();
+            found.retain(|&successor| successor as usize != state);
+        };
+        let each = |of: &(dyn Fn(usize, &[u32]) + Sync)| {
+            (0..states).into_par_iter().with_min_len(CHUNK).for_each_init(Vec::new, |found, state| {
+                successors(state, found);
+                of(state, found);
+            });
+        };
+        let counts: Vec<AtomicU32> = (0..states).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+        each(&|state, successors| {
+            counts[state].fetch_add(successors.len() as u32, Relaxed);
+            successors.iter().for_each(|&successor| _ = counts[successor as usize].fetch_add(1, Relaxed));
+        });
+        let ptr = offsets(counts.iter().map(|count| u64::from(count.load(Relaxed))));
+        let next: Vec<AtomicU64> = ptr.par_iter().map(|&start| AtomicU64::new(start)).collect();
+        let listed: Vec<AtomicU32> = (0..ptr[states]).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+        let put = |of: usize, neighbour: u32| {
+            listed[next[of].fetch_add(1, Relaxed) as usize].store(neighbour, Relaxed);
+        };
+        each(&|state, successors| {
+            for &successor in successors {
+                put(state, successor);
+                put(successor as usize, state as u32);
+            }
+        });
+        let mut state: Vec<u32> = listed.into_par_iter().map(AtomicU32::into_inner).collect();
+        // In an order that does not depend on who came first. A pair that goes both ways is listed twice, which does no harm.
+        sort_lists(&ptr, &mut state);
+        Self { ptr, state }
+    }
+
+    /// The same in another order.
+    fn renumbered(&self, order: &Order) -> Self {
+        let ptr = offsets(order.old.iter().map(|&state| self.degree(state)));
+        let mut state = vec![0; self.state.len()];
+        split(&ptr, &mut state).into_par_iter().for_each(|(first, target)| {
+            let lists = order.old[first..].iter().take(CHUNK).flat_map(|&old| self.neighbours(old));
+            target.iter_mut().zip(lists).for_each(|(target, &old)| *target = order.new[old as usize]);
+        });
+        sort_lists(&ptr, &mut state);
+        Self { ptr, state }
+    }
+
+    /// Some order in which neighbours have numbers near each other.
+    fn any(&self) -> Order {
+        self.any_from(Vec::new())
+    }
+
+    /// One that begins with these states.
+    fn any_from(&self, mut order: Vec<u32>) -> Order {
+        let states = self.ptr.len() - 1;
+        let mut seen = vec![false; states];
+        order.iter().for_each(|&state| seen[state as usize] = true);
+        for state in 0..states as u32 {
+            if !seen[state as usize] {
+                order.extend(self.breadth_first(state, &mut seen).0);
+            }
+        }
+        Order::new(order)
+    }
+
+    fn degree(&self, state: u32) -> u64 {
+        self.ptr[state as usize + 1] - self.ptr[state as usize]
+    }
+
+    fn neighbours(&self, state: u32) -> &[u32] {
+        &self.state[self.ptr[state as usize] as usize..self.ptr[state as usize + 1] as usize]
+    }
+
+    /// All that can be reached from `start` in the order of a breadth-first search, neighbours of small degree first, and
+    /// the number of levels. `seen` tells what is not to be entered, and is told what was.
+    fn breadth_first(&self, start: u32, seen: &mut [bool]) -> (Vec<u32>, usize) {
+        let mut found = vec![start];
+        seen[start as usize] = true;
+        let (mut first, mut levels) = (0, 0);
+        while first < found.len() {
+            levels += 1;
+            let last = found.len();
+            for place in first..last {
+                let from = found.len();
+                for &neighbour in self.neighbours(found[place]) {
+                    if !std::mem::replace(&mut seen[neighbour as usize], true) {
+                        found.push(neighbour);
+                    }
+                }
+                found[from..].sort_by_key(|&state| self.degree(state));
+            }
+            first = last;
+        }
+        (found, levels)
+    }
+
+    fn rcm(&self) -> Order {
+        let states = self.ptr.len() - 1;
+        let mut seen = vec![false; states];
+        let mut order: Vec<u32> = Vec::with_capacity(states);
+        for state in 0..states as u32 {
+            if seen[state as usize] {
+                continue;
+            }
+            // From one end of a component to the other, until it becomes no longer.
+            let (mut start, mut most) = (state, 0);
+            for _ in 0..SEARCHES {
+                let (found, levels) = self.breadth_first(start, &mut seen);
+                found.iter().for_each(|&state| seen[state as usize] = false);
+                if levels <= most {
+                    break;
+                }
+                most = levels;
+                start = found[found.len() - 1];
+            }
+            order.extend(self.breadth_first(start, &mut seen).0);
+        }
+        order.reverse();
+        Order::new(order)
+    }
+}
+
+/// Sorts each of these lists by itself.
+fn sort_lists(ptr: &[u64], elements: &mut [u32]) {
+    split(ptr, elements).into_par_iter().for_each(|(first, mut elements)| {
+        for ends in ptr[first..].windows(2).take(CHUNK) {
+            elements.split_off_mut(..(ends[1] - ends[0]) as usize).unwrap_or_default().sort_unstable();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mdp::device::Plan;
+    use crate::mdp::generate::{Garnet, QueueNetwork, SlipGrid};
+    use crate::mdp::options::Storage;
+
+    /// A grid whose states are numbered in the order of n·7919 mod S.
+    fn shuffled(side: u32) -> (Mdp, Mdp, Order) {
+        let grid = SlipGrid { width: side, height: side, ..SlipGrid::default() }.generate().unwrap();
+        let states = u64::from(side * side);
+        let order = Order::new((0..states).map(|state| (state * 7919 % states) as u32).collect());
+        let mdp = order.apply(&grid);
+        (grid, mdp, order)
+    }
+
+    #[test]
+    fn a_renumbered_model_is_the_same_model() {
+        let (grid, mdp, order) = shuffled(20);
+        let back = Order::new(order.new.clone()).apply(&mdp).validated().unwrap();
+        assert_eq!(back.transitions.row_ptr[..], grid.transitions.row_ptr[..]);
+        assert_eq!(back.transitions.col[..], grid.transitions.col[..]);
+        assert_eq!(back.expected_rewards(), grid.expected_rewards());
+        let numbers: Vec<u32> = (0..400).collect();
+        assert_eq!(order.to_old(&order.to_new(&numbers)), numbers);
+    }
+
+    /// The bandwidth of an n × n grid is n (Chvátalová 1975); level sets of a corner have at most n cells.
+    #[test]
+    fn a_shuffled_grid_becomes_narrow() {
+        let side = 300;
+        let (_, mdp, _) = shuffled(side);
+        assert!(mean_distance(&mdp) > 10_000.0);
+        assert!(Plan::new(&mdp, Some(Storage::Narrow)).is_none());
+        let (order, [before, after]) = Order::worthwhile(&mdp, || 1000.0).unwrap();
+        assert!(after <= f64::from(side) && before > 10_000.0, "{before} → {after}");
+        let near = order.apply(&mdp);
+        assert_eq!(mean_distance(&near), after);
+        let plan = Plan::new(&near, None).unwrap();
+        assert!(matches!(plan.storage(), Storage::Narrow | Storage::Patterns), "{}", plan.storage());
+        assert!(plan.skips(), "near");
+    }
+
+    /// The same model with its states in another order, for which the multiplier must have no factor in common with S.
+    fn scattered(mdp: &Mdp) -> Mdp {
+        let states = u64::from(mdp.states);
+        Order::new((0..states).map(|state| (state * 48_271 % states) as u32).collect()).apply(mdp)
+    }
+
+    #[test]
+    fn what_has_an_order_is_found() {
+        let queues = QueueNetwork { queues: 3, capacity: 40, ..QueueNetwork::default() }.generate().unwrap();
+        let ring = Garnet { states: 100_001, window: Some(20), ..Garnet::default() }.generate().unwrap();
+        // Terminal states and walls cut neighbourhoods short.
+        let ends =
+            Garnet { states: 100_001, window: Some(20), terminal_fraction: 0.2, ragged: true, ..Garnet::default() };
+        let maze = SlipGrid { width: 300, height: 300, wall_fraction: 0.3, ..SlipGrid::default() };
+        for mdp in [queues, ring, ends.generate().unwrap(), maze.generate().unwrap()] {
+            let mdp = scattered(&mdp);
+            assert!(promises(&mdp));
+            let (order, [before, after]) = Order::worthwhile(&mdp, || 1000.0).unwrap();
+            assert!(after * GAIN < before, "{before} → {after}");
+            assert_eq!(mean_distance(&order.apply(&mdp)), after);
+            assert!(Order::worthwhile(&mdp, || 20.0).is_none(), "in 20 sweeps");
+        }
+    }
+
+    #[test]
+    fn models_without_locality_stay_as_they_are() {
+        let garnet = |states, actions, branching| Garnet { states, actions, branching, ..Garnet::default() };
+        let irregular = Garnet { ragged: true, power_law: true, terminal_fraction: 0.1, ..garnet(80_000, 5, 40) };
+        for garnet in [garnet(70_000, 2, 3), garnet(100_000, 8, 6), garnet(70_000, 1, 2), irregular] {
+            assert!(!promises(&garnet.generate().unwrap()), "{garnet:?}");
+        }
+        let (grid, _, _) = shuffled(260);
+        assert!(!promises(&grid) && Order::worthwhile(&grid, || 1000.0).is_none(), "near already");
+    }
+
+    /// Every state of a line may be reset to the first: its neighbours are all.
+    #[test]
+    fn what_leads_to_one_state_is_near_in_no_order() {
+        let states = 100_001;
+        let row = |state: u32| [(0, 0.1), (state + 1, 0.9)].into_iter().filter(move |&(next, _)| next < states);
+        let rows = (0..states).map(|state| if state + 1 < states { row(state).collect() } else { vec![(0, 1.0)] });
+        let rows: Vec<Vec<(u32, f64)>> = rows.collect();
+        let transitions = Csr {
+            row_ptr: offsets(rows.iter().map(|row| row.len() as u64)).into(),
+            col: rows.iter().flatten().map(|entry| entry.0).collect::<Vec<_>>().into(),
+            val: rows.iter().flatten().map(|entry| entry.1).collect::<Vec<_>>().into(),
+        };
+        let line = Mdp::new(states, 1, 0.9, transitions, Csr::default(), None).unwrap();
+        assert!(Order::worthwhile(&scattered(&line), || 1000.0).is_none());
+    }
+}

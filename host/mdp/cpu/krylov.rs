@@ -1,0 +1,341 @@
+//! The linear system of a policy, on all cores.
+
+use std::convert::Infallible;
+
+use rayon::prelude::*;
+
+use super::engine::Engine;
+use super::layout::{BLOCK, Layout};
+use crate::mdp::backend::{Evaluate, Evaluation, State};
+use crate::mdp::krylov::Linear;
+
+/// Blocks that one task of a parallel loop handles, at least.
+const BLOCKS_PER_TASK: usize = 4;
+
+/// States whose equations are preconditioned together: as many as the cores have work with, whatever their number.
+const PRECONDITIONED: usize = 4 * BLOCK;
+
+/// States of an aggregate.
+const AGGREGATE: usize = 8;
+
+/// Equations, at most, that are solved as they are.
+const DENSE: usize = 256;
+
+/// Elements of a vector that are worked on at once by all cores; fewer are done sooner than they are shared out.
+const SHARED: usize = 8 * BLOCK;
+
+/// The engine, with the system of the policy that was last prepared.
+///
+/// The preconditioner is a cycle over levels: the equations of the states, then those of aggregates of neighbouring states,
+/// of aggregates of these, and so on to a handful. What a level leaves of a right-hand side after its coarser ones is for
+/// DILU, in blocks of neighbours by themselves. Where γ is near 1, it is the coarse levels that carry what is earned far
+/// away; where successors are anywhere, there are none.
+pub struct System<'m> {
+    engine: Engine<'m, f64>,
+    /// P^π, without rewards.
+    matrix: Option<Box<dyn Layout<f64>>>,
+    reward: Vec<f64>,
+    finest: Level,
+    coarser: Vec<(Box<dyn Layout<f64>>, Level)>,
+    dense: Option<Dense>,
+}
+
+/// One level of the preconditioner, beside its matrix γP.
+#[derive(Default)]
+struct Level {
+    /// Of DILU.
+    weight: Vec<f64>,
+    /// One over the number of members of each aggregate that act; 0 where none does. Empty on the last level.
+    share: Vec<f64>,
+    /// Which states or aggregates act.
+    acts: Vec<bool>,
+    /// The right-hand side and the solution of the next level.
+    next: [Vec<f64>; 2],
+    /// What the next level leaves, and what DILU makes of it.
+    rest: [Vec<f64>; 2],
+}
+
+/// I − γP of a few aggregates, as factors L and U in one; its rows are diagonally dominant, so that no pivots are sought.
+struct Dense {
+    size: usize,
+    factors: Vec<f64>,
+}
+
+impl Dense {
+    fn of(matrix: &dyn Layout<f64>, size: usize) -> Self {
+        let mut factors = vec![0.0; size * size];
+        let (mut unit, mut image) = (vec![0.0; size], vec![0.0; size]);
+        for column in 0..size {
+            unit[column] = 1.0;
+            matrix.backup(0, &unit, &mut image);
+            unit[column] = 0.0;
+            for row in 0..size {
+                factors[row * size + column] = f64::from(u8::from(row == column)) - image[row];
+            }
+        }
+        for pivot in 0..size {
+            let (above, below) = factors.split_at_mut((pivot + 1) * size);
+            let above = &above[pivot * size..];
+            for row in below.chunks_exact_mut(size) {
+                row[pivot] /= above[pivot];
+                let factor = row[pivot];
+                if factor != 0.0 {
+                    row[pivot + 1..].iter_mut().zip(&above[pivot + 1..]).for_each(|(x, y)| *x -= factor * y);
+                }
+            }
+        }
+        Self { size, factors }
+    }
+
+    fn solve(&self, x: &[f64], y: &mut [f64]) {
+        let dot = |row: &[f64], y: &[f64]| row.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
+        for (i, row) in self.factors.chunks_exact(self.size).enumerate() {
+            y[i] = x[i] - dot(&row[..i], &y[..i]);
+        }
+        for (i, row) in self.factors.chunks_exact(self.size).enumerate().rev() {
+            y[i] = (y[i] - dot(&row[i + 1..], &y[i + 1..])) / row[i];
+        }
+    }
+}
+
+impl Level {
+    /// The smoother for `matrix`, of so many states of which these act.
+    fn prepare(&mut self, matrix: &dyn Layout<f64>, states: usize) {
+        self.weight.resize(states, 0.0);
+        let blocks = self.weight.par_chunks_mut(PRECONDITIONED).enumerate();
+        blocks.for_each(|(block, weight)| matrix.factor(block * PRECONDITIONED, weight));
+    }
+
+    /// DILU in each block of states by itself.
+    fn smooth(matrix: &dyn Layout<f64>, weight: &[f64], x: &[f64], y: &mut [f64]) {
+        let blocks = x.par_chunks(PRECONDITIONED).zip(weight.par_chunks(PRECONDITIONED));
+        let blocks = y.par_chunks_mut(PRECONDITIONED).zip(blocks).enumerate();
+        blocks.for_each(|(block, (y, (x, weight)))| matrix.precondition(block * PRECONDITIONED, weight, x, y));
+    }
+
+    /// Makes room for a coarser level, and says which of its aggregates act.
+    fn coarsen(&mut self) -> Vec<bool> {
+        let members = self.acts.chunks(AGGREGATE).map(|members| members.iter().filter(|&&acts| acts).count());
+        self.share = members.map(|count| if count == 0 { 0.0 } else { 1.0 / count as f64 }).collect();
+        self.next = [vec![0.0; self.share.len()], vec![0.0; self.share.len()]];
+        self.rest = [vec![0.0; self.acts.len()], vec![0.0; self.acts.len()]];
+        self.share.iter().map(|&share| share > 0.0).collect()
+    }
+
+    /// `y` ← M⁻¹`x`, where M is close to I − `matrix`: exactly on the coarser levels, as far as those go, then by DILU.
+    fn cycle(
+        &mut self,
+        matrix: &dyn Layout<f64>,
+        coarser: &mut [(Box<dyn Layout<f64>>, Self)],
+        dense: Option<&Dense>,
+        x: &[f64],
+        y: &mut [f64],
+    ) {
+        let Self { weight, share, acts, next: [right, solution], rest: [rest, correction] } = self;
+        if share.is_empty() {
+            return Self::smooth(matrix, weight, x, y);
+        }
+        blocks(right, |first, right| {
+            let members = x[first * AGGREGATE..].chunks(AGGREGATE);
+            for ((right, members), share) in right.iter_mut().zip(members).zip(&share[first..]) {
+                *right = share * members.iter().sum::<f64>();
+            }
+        });
+        match (coarser.split_first_mut(), dense) {
+            (Some(((matrix, level), coarser)), dense) => level.cycle(&**matrix, coarser, dense, right, solution),
+            (None, Some(dense)) => dense.solve(right, solution),
+            (None, None) => solution.fill(0.0),
+        }
+        blocks(y, |first, y| {
+            for (state, y) in (first..).zip(y) {
+                *y = if acts[state] { solution[state / AGGREGATE] } else { 0.0 };
+            }
+        });
+        let solved = &*y;
+        blocks(rest, |first, rest| {
+            matrix.backup(first, solved, rest);
+            for ((rest, x), y) in rest.iter_mut().zip(&x[first..]).zip(&solved[first..]) {
+                *rest += x - y;
+            }
+        });
+        // A state that does not act has none: `backup` left what was there.
+        Self::smooth(matrix, weight, rest, correction);
+        blocks(y, |first, y| y.iter_mut().zip(&correction[first..]).for_each(|(y, correction)| *y += correction));
+    }
+}
+
+impl<'m> System<'m> {
+    /// The systems of the policies of this engine.
+    #[must_use]
+    pub fn new(engine: Engine<'m, f64>) -> Self {
+        let finest = Level { acts: engine.acting(), ..Level::default() };
+        Self { engine, matrix: None, reward: Vec::new(), finest, coarser: Vec::new(), dense: None }
+    }
+
+    /// Makes the levels of the preconditioner for a policy.
+    fn prepare_levels(&mut self, matrix: &dyn Layout<f64>) {
+        let Self { finest, coarser, dense, .. } = self;
+        let known = !finest.weight.is_empty();
+        finest.prepare(matrix, finest.acts.len());
+        if known && finest.share.is_empty() {
+            // There were no coarser ones before.
+            return;
+        }
+        (*coarser, *dense) = (Vec::new(), None);
+        finest.share.clear();
+        loop {
+            let (matrix, level) = match coarser.last_mut() {
+                Some((matrix, level)) => (&**matrix, level),
+                None => (matrix, &mut *finest),
+            };
+            let states = level.acts.len();
+            let Some(next) = (states > DENSE).then(|| matrix.aggregated(states, AGGREGATE)).flatten() else { return };
+            let acts = level.coarsen();
+            let size = acts.len();
+            if size <= DENSE {
+                *dense = Some(Dense::of(&*next, size));
+                return;
+            }
+            let mut level = Level { acts, ..Level::default() };
+            level.prepare(&*next, size);
+            coarser.push((next, level));
+        }
+    }
+}
+
+impl State for System<'_> {
+    type Error = Infallible;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
+        self.engine.reset(initial)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+        self.engine.values()
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+        self.engine.policy()
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+        self.engine.sweep_bytes()
+    }
+}
+
+impl Evaluate for System<'_> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
+        self.engine.evaluate(theta, max_sweeps)
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
+        self.engine.improve(tie)
+    }
+}
+
+/// Goes through blocks of `y` on all cores, each with what `f` returns for it, in their order.
+fn blocks<R: Send>(y: &mut [f64], f: impl Fn(usize, &mut [f64]) -> R + Sync) -> Vec<R> {
+    let each = |(block, y): (usize, &mut [f64])| f(block * BLOCK, y);
+    if y.len() <= SHARED {
+        return y.chunks_mut(BLOCK).enumerate().map(each).collect();
+    }
+    y.par_chunks_mut(BLOCK).enumerate().with_min_len(BLOCKS_PER_TASK).map(each).collect()
+}
+
+/// x·y in eight partial sums, which the compiler can keep in one register.
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (xs, x_rest) = x.as_chunks::<8>();
+    let (ys, y_rest) = y.as_chunks::<8>();
+    for (x, y) in xs.iter().zip(ys) {
+        for lane in 0..8 {
+            sums[lane] += x[lane] * y[lane];
+        }
+    }
+    let rest: f64 = x_rest.iter().zip(y_rest).map(|(x, y)| x * y).sum();
+    sums.iter().sum::<f64>() + rest
+}
+
+impl Linear for System<'_> {
+    type Vector = Vec<f64>;
+
+    fn vector(&mut self) -> Result<Vec<f64>, Infallible> {
+        Ok(vec![0.0; self.engine.states()])
+    }
+
+    fn prepare(&mut self) -> Result<(), Infallible> {
+        let (matrix, reward) = self.engine.system();
+        self.prepare_levels(&*matrix);
+        (self.matrix, self.reward) = (Some(matrix), reward);
+        Ok(())
+    }
+
+    fn load(&mut self, x: &mut Vec<f64>) -> Result<(), Infallible> {
+        x.copy_from_slice(self.engine.present());
+        Ok(())
+    }
+
+    fn store(&mut self, x: &Vec<f64>) -> Result<(), Infallible> {
+        self.engine.replace(x);
+        Ok(())
+    }
+
+    fn apply(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<(), Infallible> {
+        if let Some(matrix) = &self.matrix {
+            blocks(y, |first, y| {
+                matrix.backup(first, x, y);
+                for (y, x) in y.iter_mut().zip(&x[first..]) {
+                    *y = x - *y;
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn precondition(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<(), Infallible> {
+        let Self { matrix: Some(matrix), finest, coarser, dense, .. } = self else { return Ok(()) };
+        // In the pool as a whole: to enter it takes longer than a coarse level.
+        rayon::scope(|_| finest.cycle(&**matrix, coarser, dense.as_ref(), x, y));
+        Ok(())
+    }
+
+    fn residual(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<f64, Infallible> {
+        let Some(matrix) = &self.matrix else { return Ok(f64::INFINITY) };
+        let norms = blocks(y, |first, y| {
+            matrix.backup(first, x, y);
+            let mut norm: f64 = 0.0;
+            for ((y, x), r) in y.iter_mut().zip(&x[first..]).zip(&self.reward[first..]) {
+                *y = r + *y - x;
+                norm = if y.is_nan() { f64::INFINITY } else { norm.max(y.abs()) };
+            }
+            norm
+        });
+        Ok(norms.into_iter().fold(0.0, f64::max))
+    }
+
+    fn dots(&mut self, x: &Vec<f64>, y: &Vec<f64>, z: &Vec<f64>) -> Result<(f64, f64), Infallible> {
+        let blocks = x.par_chunks(BLOCK).zip(y.par_chunks(BLOCK)).zip(z.par_chunks(BLOCK));
+        let blocks = blocks.with_min_len(SHARED / BLOCK).map(|((x, y), z)| (dot(x, y), dot(x, z)));
+        // Added in the order of the blocks, however many cores there are.
+        let blocks: Vec<(f64, f64)> = blocks.collect();
+        Ok(blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1)))
+    }
+
+    fn combine(
+        &mut self,
+        a: f64,
+        y: &mut Vec<f64>,
+        b: f64,
+        x: &Vec<f64>,
+        c: f64,
+        z: &Vec<f64>,
+    ) -> Result<(), Infallible> {
+        blocks(y, |first, y| {
+            for ((y, x), z) in y.iter_mut().zip(&x[first..]).zip(&z[first..]) {
+                let rest = b * x + c * z;
+                *y = if a == 0.0 { rest } else { a * *y + rest };
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,349 @@
+//! Compressed sparse rows, plain or packed.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{Layout, States, Stored, expect};
+use crate::mdp::analysis::palette::{self, Index};
+use crate::mdp::model::{CHUNK, Choices, Mdp, split};
+use crate::runtime::Precise;
+
+/// How a successor is stored: a state, or its distance from the state whose successor it is.
+trait Successor: Copy + Default + Send + Sync + 'static {
+    /// The successor of `state`.
+    fn of(self, state: usize) -> usize;
+}
+
+impl Successor for u32 {
+    #[inline(always)]
+    fn of(self, _: usize) -> usize {
+        self as usize
+    }
+}
+
+impl Successor for i16 {
+    #[inline(always)]
+    fn of(self, state: usize) -> usize {
+        state.wrapping_add_signed(isize::from(self))
+    }
+}
+
+/// How probabilities are stored: themselves, or by their indices into a palette.
+trait Probability: Clone + Send + Sync + 'static {
+    /// What is stored per entry.
+    type Stored: Copy + Default + Send + Sync + 'static;
+    /// The probability.
+    fn of(&self, stored: Self::Stored) -> f64;
+}
+
+/// Probabilities themselves.
+#[derive(Clone)]
+struct Direct<T>(PhantomData<T>);
+
+impl<T: Precise> Probability for Direct<T> {
+    type Stored = T;
+    #[inline(always)]
+    fn of(&self, stored: T) -> f64 {
+        stored.to_f64()
+    }
+}
+
+/// Probabilities of which few are distinct.
+#[derive(Clone)]
+struct Palette<I> {
+    /// [`Index::COUNT`] numbers.
+    table: Arc<[f64]>,
+    index: PhantomData<I>,
+}
+
+impl<I: Index> Palette<I> {
+    /// The table of these numbers in the precision of the run.
+    fn new<T: Precise>(numbers: &[f64]) -> Self {
+        let padded = numbers.iter().map(|&x| T::from_f64(x).to_f64()).chain(std::iter::repeat(0.0)).take(I::COUNT);
+        Self { table: padded.collect(), index: PhantomData }
+    }
+}
+
+impl<I: Index> Probability for Palette<I> {
+    type Stored = I;
+    #[inline(always)]
+    fn of(&self, stored: I) -> f64 {
+        self.table[stored.position()]
+    }
+}
+
+/// Where rows begin and end.
+enum Ends<'m> {
+    Narrow(Vec<u32>),
+    Wide(Cow<'m, [u64]>),
+}
+
+impl Ends<'_> {
+    #[inline(always)]
+    fn entries(&self, row: usize) -> Range<usize> {
+        match self {
+            Self::Narrow(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Wide(ends) => ends[row] as usize..ends[row + 1] as usize,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Narrow(ends) => size_of_val(&ends[..]),
+            Self::Wide(ends) => size_of_val(&ends[..]),
+        }
+    }
+
+    /// The same, in 32 bits where they are enough.
+    fn packed(ends: Cow<'_, [u64]>) -> Ends<'_> {
+        match u32::try_from(ends.last().copied().unwrap_or_default()) {
+            Ok(_) => Ends::Narrow(ends.par_iter().map(|&end| end as u32).collect()),
+            Err(_) => Ends::Wide(ends),
+        }
+    }
+}
+
+/// Numbers of a row each: themselves, or one for all.
+enum Rewards<T> {
+    Each(Vec<T>),
+    Same(T),
+}
+
+impl<T: Precise> Rewards<T> {
+    fn of(rewards: &[f64]) -> Self {
+        match rewards {
+            [first, rest @ ..] if rest.iter().all(|x| x.to_bits() == first.to_bits()) => {
+                Self::Same(T::from_f64(*first))
+            }
+            _ => Self::Each(T::of(rewards).into_owned()),
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, row: usize) -> f64 {
+        match self {
+            Self::Each(rewards) => rewards[row].to_f64(),
+            Self::Same(reward) => reward.to_f64(),
+        }
+    }
+
+    fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Each(rewards) => Self::Each(rows.par_iter().map(|&row| rewards[row]).collect()),
+            Self::Same(reward) => Self::Same(*reward),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Each(rewards) => size_of_val(&rewards[..]),
+            Self::Same(reward) => size_of_val(reward),
+        }
+    }
+}
+
+/// A model in rows.
+struct Rows<'m, T, C: Successor, P: Probability> {
+    gamma: f64,
+    choices: Choices,
+    ends: Ends<'m>,
+    successor: Cow<'m, [C]>,
+    stored: Cow<'m, [P::Stored]>,
+    probability: P,
+    reward: Rewards<T>,
+}
+
+impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
+    #[inline(always)]
+    fn count(&self, state: usize) -> usize {
+        self.choices.count(state)
+    }
+
+    #[inline(always)]
+    fn q_factors<'a>(
+        &'a self,
+        state: usize,
+        value: impl Fn(usize) -> f64 + Copy + 'a,
+    ) -> impl Iterator<Item = f64> + 'a {
+        self.choices.rows(state).map(move |row| {
+            let entries = self.ends.entries(row);
+            let (successors, stored) = (&self.successor[entries.clone()], &self.stored[entries]);
+            let stored = &stored[..successors.len()];
+            let term = |i: usize| self.probability.of(stored[i]) * value(successors[i].of(state));
+            self.reward.get(row) + self.gamma * expect(successors.len(), term)
+        })
+    }
+
+    fn entries(&self, state: usize, mut show: impl FnMut(usize, f64)) {
+        for entry in self.choices.rows(state).flat_map(|row| self.ends.entries(row)) {
+            show(self.successor[entry].of(state), self.gamma * self.probability.of(self.stored[entry]));
+        }
+    }
+
+    fn successors(&self, states: Range<usize>, mut show: impl FnMut(usize, usize) -> bool) {
+        let mut last = usize::MAX;
+        for state in states {
+            let rows = self.choices.rows(state);
+            let entries = match rows.is_empty() {
+                true => continue,
+                false => self.ends.entries(rows.start).start..self.ends.entries(rows.end - 1).end,
+            };
+            for successor in &self.successor[entries] {
+                let successor = successor.of(state);
+                // Neighbours come in the same order again and again.
+                if successor / super::BLOCK != last {
+                    last = successor / super::BLOCK;
+                    if !show(successor, successor) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_rewards(&mut self, rewards: &[f64]) -> bool {
+        self.reward = Rewards::of(rewards);
+        true
+    }
+
+    type Projected = Rows<'static, T, C, P>;
+
+    fn project(&self, policy: &[u32], rewards: bool) -> Self::Projected {
+        let selected = |state: usize| {
+            let rows = self.choices.rows(state);
+            (!rows.is_empty()).then(|| rows.start + policy[state] as usize)
+        };
+        let rows: Vec<usize> = (0..policy.len()).into_par_iter().filter_map(selected).collect();
+        let mut ends = vec![0; rows.len() + 1];
+        let lengths = ends[1..].par_iter_mut().zip(&rows).with_min_len(CHUNK);
+        lengths.for_each(|(length, &row)| *length = self.ends.entries(row).len() as u64);
+        for row in 0..rows.len() {
+            ends[row + 1] += ends[row];
+        }
+        let total = ends[rows.len()] as usize;
+        let (mut successor, mut stored) = (vec![C::default(); total], vec![P::Stored::default(); total]);
+        let chunks = split(&ends, &mut successor).into_par_iter().zip(split(&ends, &mut stored));
+        chunks.for_each(|((first, successor), (_, stored))| {
+            let mut target = 0;
+            for &row in rows[first..].iter().take(CHUNK) {
+                let source = self.ends.entries(row);
+                let end = target + source.len();
+                successor[target..end].copy_from_slice(&self.successor[source.clone()]);
+                stored[target..end].copy_from_slice(&self.stored[source]);
+                target = end;
+            }
+        });
+        Rows {
+            gamma: self.gamma,
+            choices: single(&self.choices, policy.len()),
+            ends: Ends::packed(ends.into()),
+            successor: successor.into(),
+            stored: stored.into(),
+            probability: self.probability.clone(),
+            reward: if rewards { self.reward.select(&rows) } else { Rewards::Same(T::ZERO) },
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.ends.bytes() + size_of_val(&*self.successor) + size_of_val(&*self.stored) + self.reward.bytes()) as u64
+    }
+}
+
+/// One action for every state that has any.
+fn single(choices: &Choices, states: usize) -> Choices {
+    match choices {
+        Choices::Uniform(_) => Choices::Uniform(1),
+        Choices::Ragged(_) => {
+            let mut offsets = Vec::with_capacity(states + 1);
+            offsets.push(0);
+            offsets.extend((0..states).scan(0, |first, state| {
+                *first += u64::from(choices.count(state) > 0);
+                Some(*first)
+            }));
+            Choices::Ragged(offsets.into())
+        }
+    }
+}
+
+/// A model in rows: in its own arrays, or packed as far as it can be without loss.
+pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) -> Box<dyn Layout<T> + 'm> {
+    let (gamma, choices) = (mdp.gamma, mdp.choices.clone());
+    let ends = Ends::packed(Cow::Borrowed(&mdp.transitions.row_ptr));
+    let reward = Rewards::of(reward);
+    macro_rules! stored {
+        ($successor:expr, $stored:expr, $probability:expr) => {
+            Box::new(Stored(Rows {
+                gamma,
+                choices,
+                ends,
+                successor: $successor,
+                stored: $stored,
+                probability: $probability,
+                reward,
+            }))
+        };
+    }
+    macro_rules! with_successors {
+        ($stored:expr, $probability:expr) => {
+            match if pack { distances(mdp) } else { None } {
+                Some(distances) => stored!(Cow::<[i16]>::Owned(distances), $stored, $probability),
+                None => stored!(Cow::Borrowed(&mdp.transitions.col[..]), $stored, $probability),
+            }
+        };
+    }
+    let probs = &mdp.transitions.val[..];
+    let pack = pack && !palette::seem_distinct(probs, u16::COUNT);
+    match if pack { palette::distinct(probs, u16::COUNT) } else { None } {
+        Some(palette) if palette.len() <= u8::COUNT => {
+            with_successors!(palette::indices::<u8>(probs, &palette).into(), Palette::<u8>::new::<T>(&palette))
+        }
+        Some(palette) => {
+            with_successors!(palette::indices::<u16>(probs, &palette).into(), Palette::<u16>::new::<T>(&palette))
+        }
+        None => with_successors!(T::of(probs), Direct(PhantomData)),
+    }
+}
+
+/// A chain without rewards, whose rows of γP are these.
+pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Box<dyn Layout<T>> {
+    let (mut ends, mut successor, mut stored) = (vec![0], Vec::new(), Vec::new());
+    for row in rows {
+        successor.extend(row.iter().map(|entry| entry.0));
+        stored.extend(row.iter().map(|entry| entry.1));
+        ends.push(successor.len() as u64);
+    }
+    Box::new(Stored(Rows {
+        gamma: 1.0,
+        choices: Choices::Uniform(1),
+        ends: Ends::packed(ends.into()),
+        successor: Cow::<[u32]>::Owned(successor),
+        stored: stored.into(),
+        probability: Direct(PhantomData),
+        reward: Rewards::Same(T::ZERO),
+    }))
+}
+
+/// Every successor as its distance from the state, if all of them fit.
+fn distances(mdp: &Mdp) -> Option<Vec<i16>> {
+    let Mdp { states, choices, transitions, .. } = mdp;
+    let row_ptr = &transitions.row_ptr[..];
+    let of_chunk = |first: usize| {
+        let last = (*states as usize).min(first + CHUNK);
+        let start = row_ptr[choices.first(first)];
+        let mut distances = Vec::with_capacity((row_ptr[choices.first(last)] - start) as usize);
+        for state in first..last {
+            let entries = row_ptr[choices.first(state)] as usize..row_ptr[choices.first(state + 1)] as usize;
+            for &successor in &transitions.col[entries] {
+                distances.push(i16::try_from(i64::from(successor) - state as i64).ok()?);
+            }
+        }
+        Some(distances)
+    };
+    let chunks: Option<Vec<Vec<i16>>> =
+        (0..(*states as usize).div_ceil(CHUNK)).into_par_iter().map(|chunk| of_chunk(chunk * CHUNK)).collect();
+    Some(chunks?.concat())
+}

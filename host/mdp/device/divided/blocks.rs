@@ -1,0 +1,235 @@
+//! Block Divided Iteration.
+
+use std::mem;
+
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Device, Dim3, Shape};
+use warpkov_kernels::mdp::block_divided::{sweep_blocks, sweep_once};
+
+use super::layout::{Division, Layout};
+use super::{Extremes, Turn};
+use crate::common::interrupt;
+use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::runtime::Precise;
+
+/// Value iteration in blocks of states whose values stay in shared memory for several sweeps.
+pub struct BlockIteration<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    division: &'d Division,
+    states: usize,
+    gamma: f64,
+    shape: Shape,
+    stride: u32,
+    resident: u32,
+    actions: D::Buffer<u32>,
+    first_row: D::Buffer<O>,
+    first_entry: D::Buffer<O>,
+    reward: D::Buffer<T>,
+    length: D::Buffer<u32>,
+    place: D::Buffer<u32>,
+    prob: D::Buffer<T>,
+    buffer_ptr: D::Buffer<O>,
+    buffer: D::Buffer<u32>,
+    v: D::Buffer<T>,
+    v_new: D::Buffer<T>,
+    change: D::Buffer<T>,
+    policy: D::Buffer<u32>,
+    first_policy: Vec<u32>,
+    extremes: Extremes<D>,
+    /// Launches of the last run: a good guess for the next.
+    expected: u32,
+    bytes: u64,
+}
+
+impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
+    /// Lays the model out, uploads it and starts at V = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Mdp, division: &'d Division) -> Result<Self, D::Error> {
+        let layout: Layout<T, O> = division.layout(model);
+        let places = layout.actions.len();
+        let first_policy: Vec<u32> =
+            layout.actions.iter().map(|&actions| if actions == 0 { NO_ACTION } else { 0 }).collect();
+        let threads = Dim3 { x: division.parameters.width, y: division.parameters.height, z: 1 };
+        let shape = Shape::new(division.blocks, threads).with_shared(division.shared_bytes::<T>());
+        let (t, o) = (size_of::<T>(), size_of::<O>());
+        let bytes = (layout.reward.len() + layout.prob.len()) * (4 + t)
+            + places * (8 + 2 * o + 3 * t)
+            + layout.buffer_ptr.len() * o
+            + layout.buffer.len() * (4 + t);
+        Ok(Self {
+            device,
+            states: model.states as usize,
+            gamma: model.gamma,
+            shape,
+            stride: layout.stride,
+            resident: division.resident(),
+            actions: device.upload(&layout.actions)?,
+            first_row: device.upload(&layout.first_row)?,
+            first_entry: device.upload(&layout.first_entry)?,
+            reward: device.upload(&layout.reward)?,
+            length: device.upload(&layout.length)?,
+            place: device.upload(&layout.place)?,
+            prob: device.upload(&layout.prob)?,
+            buffer_ptr: device.upload(&layout.buffer_ptr)?,
+            buffer: device.upload(&layout.buffer)?,
+            v: device.zeros(places)?,
+            v_new: device.zeros(places)?,
+            change: device.zeros(places)?,
+            policy: device.upload(&first_policy)?,
+            first_policy,
+            extremes: Extremes::new(device)?,
+            expected: 8,
+            bytes: bytes as u64,
+            division,
+        })
+    }
+
+    /// Launches of several sweeps each, `most` sweeps in all, until one has changed V by so little as `stop` says; the
+    /// number of sweeps.
+    fn sweep_blocks(&mut self, stop: Stop, most: u32) -> Result<u32, D::Error> {
+        let per_launch = self.division.parameters.sweeps_per_launch;
+        let Self { device, division, shape, stride, resident, gamma, actions, first_row, first_entry, .. } = self;
+        let Self { reward, length, place, prob, buffer_ptr, buffer, v, v_new, change, extremes, .. } = self;
+        let parameters = &division.parameters;
+        let done =
+            extremes.until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
+                let Turn { span, bound, number } = turn;
+                let sweeps = per_launch.min(most - launch * per_launch);
+                let (v_old, v_new) = if launch % 2 == 0 { (&*v, &mut *v_new) } else { (&*v_new, &mut *v) };
+                // SAFETY: the layout is that of a validated model, and the buffers have its sizes.
+                unsafe {
+                    sweep_blocks(
+                        *device,
+                        *shape,
+                        parameters.states_per_thread,
+                        sweeps.saturating_mul(parameters.states_per_thread),
+                        parameters.update_constant,
+                        actions,
+                        first_row,
+                        first_entry,
+                        *stride,
+                        reward,
+                        length,
+                        place,
+                        prob,
+                        *resident,
+                        buffer_ptr,
+                        buffer,
+                        *gamma,
+                        v_old,
+                        span,
+                        bound,
+                        number,
+                        &mut extremes.0,
+                        v_new,
+                        change,
+                    )?;
+                }
+                extremes.take(device, division.places(), change, turn)
+            })?;
+        self.expected = done.sweeps + 1;
+        // Launches after the last wrote nothing.
+        if done.sweeps % 2 == 1 {
+            mem::swap(&mut self.v, &mut self.v_new);
+        }
+        Ok(most.min(done.sweeps.saturating_mul(per_launch)))
+    }
+
+    /// One full sweep over all states.
+    fn sweep_once(&mut self) -> Result<Backups, D::Error> {
+        let Self { device, division, shape, stride, resident, gamma, actions, first_row, first_entry, .. } = self;
+        let Self { reward, length, place, prob, buffer_ptr, buffer, v, v_new, change, policy, extremes, .. } = self;
+        let done = extremes.until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
+            // SAFETY: the layout is that of a validated model, and the buffers have its sizes.
+            unsafe {
+                sweep_once(
+                    *device,
+                    *shape,
+                    division.parameters.states_per_thread,
+                    actions,
+                    first_row,
+                    first_entry,
+                    *stride,
+                    reward,
+                    length,
+                    place,
+                    prob,
+                    *resident,
+                    buffer_ptr,
+                    buffer,
+                    *gamma,
+                    v,
+                    v_new,
+                    change,
+                    policy,
+                )?;
+            }
+            extremes.take(device, division.places(), change, turn)
+        })?;
+        mem::swap(&mut self.v, &mut self.v_new);
+        Ok(done)
+    }
+
+    /// What is at positions, at the states there.
+    fn by_state<X: Copy + Default, Y: Copy>(&self, at_positions: &[Y], of: impl Fn(Y) -> X) -> Vec<X> {
+        let mut of_states = vec![X::default(); self.states];
+        for (&state, &element) in self.division.states.iter().zip(at_positions) {
+            if let Some(target) = of_states.get_mut(state as usize) {
+                *target = of(element);
+            }
+        }
+        of_states
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.policy = self.device.upload(&self.first_policy)?;
+        let Some(values) = initial else { return self.device.clear(&mut self.v) };
+        let value = |&state: &u32| values.get(state as usize).map_or(T::ZERO, |&value| T::from_f64(value));
+        self.v = self.device.upload(&self.division.states.iter().map(value).collect::<Vec<_>>())?;
+        Ok(())
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        Ok(self.by_state(&self.device.to_vec(&self.v)?, T::to_f64))
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        Ok(self.by_state(&self.device.to_vec(&self.policy)?, |action| action))
+    }
+
+    /// The whole layout, padding included, V read and written, ΔV and π: a full sweep, of which those of one launch share
+    /// most.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        Ok(self.bytes)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backup for BlockIteration<'_, T, O, D> {
+    /// Launches until one has changed little enough, then a full sweep; and again, if that one has not. So what is reported
+    /// are the changes of V ← TV, and no state can be left out of them.
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        let mut sweeps = 0;
+        loop {
+            let left = max_sweeps.saturating_sub(sweeps + 1);
+            if left > 0 {
+                sweeps += self.sweep_blocks(stop, left)?;
+            }
+            let last = self.sweep_once()?;
+            sweeps += 1;
+            if sweeps >= max_sweeps || stop.is_met(last.least, last.greatest) || interrupt::requested() {
+                return Ok(Backups { sweeps, ..last });
+            }
+        }
+    }
+
+    fn uneven(&self) -> Option<f64> {
+        Some(T::UNIT)
+    }
+}

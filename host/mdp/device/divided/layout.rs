@@ -1,0 +1,433 @@
+//! How states are divided into blocks, and how a model is laid out for them.
+
+use crate::mdp::options::BlockDivided;
+use rayon::prelude::*;
+use warpkov_kernels::device::Offset;
+
+use super::EXTREMES;
+use crate::mdp::model::Mdp;
+use crate::runtime::Precise;
+
+/// Why states cannot be divided so.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum BadBlocks {
+    /// Not 1 to 1024 threads.
+    #[error("blocks of {width} × {height} threads, expected 1 to 1024 threads")]
+    Threads {
+        /// In x.
+        width: u32,
+        /// In y.
+        height: u32,
+    },
+    /// No sweep at all.
+    #[error("0 sweeps per launch, expected at least 1")]
+    Sweeps,
+    /// Not 1 to 5.
+    #[error("{0} states per thread, expected 1 to 5")]
+    StatesPerThread(u32),
+    /// Not above 0.
+    #[error("an update constant of {0}, expected a finite number above 0")]
+    UpdateConstant(f64),
+    /// More places than can be numbered.
+    #[error("blocks of {width} × {height} states have {places} places for {states}, expected {MOST_PLACES} at most")]
+    Places {
+        /// Columns of a block.
+        width: u32,
+        /// Rows of a block.
+        height: u32,
+        /// Places of all blocks.
+        places: u64,
+        /// States.
+        states: u32,
+    },
+}
+
+/// Shared memory that any GPU gives a block without being asked, in bytes.
+const SHARED: usize = 48 * 1024;
+
+/// Places that blocks may have in all: the number of a place is stored beside those of values in shared memory.
+const MOST_PLACES: u32 = u32::MAX - (1 << 16);
+
+/// Positions of which neighbours may be interleaved: the lanes of a warp.
+const SLICE: usize = 32;
+
+/// Positions that one task of a parallel loop handles: whole slices.
+const CHUNK: usize = 128 * SLICE;
+
+/// The state of an empty place.
+const EMPTY: u32 = u32::MAX;
+
+/// The division of a model's states into blocks, each with as many places.
+pub struct Division {
+    /// What was asked for.
+    pub parameters: BlockDivided,
+    /// Places of a block.
+    pub cells: u32,
+    /// Blocks.
+    pub blocks: u32,
+    /// What each block reads of others, as far as there is room for it: positions, ascending.
+    buffers: Vec<Vec<u32>>,
+    /// Blocks that read more.
+    crowded: usize,
+    /// Entries of the model.
+    entries: u64,
+    /// Columns of the grid, and tiles beside each other, where blocks are tiles.
+    tiles: Option<(u32, u32)>,
+    /// The state at each position.
+    pub(super) states: Vec<u32>,
+    /// Where the rows and the entries of each slice of neighbouring positions begin, and the last ones end.
+    row_starts: Vec<u64>,
+    entry_starts: Vec<u64>,
+    /// Positions of a slice, 32 or 1. Their rows are interleaved, and so are their entries.
+    stride: usize,
+}
+
+impl Division {
+    /// Divides the states of a model: into tiles of its grid, or else into runs of consecutive states.
+    ///
+    /// # Errors
+    /// [`BadBlocks`].
+    pub fn new(model: &Mdp, parameters: BlockDivided) -> Result<Self, BadBlocks> {
+        let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } = parameters;
+        let threads = width.checked_mul(height).filter(|threads| (1..=1024).contains(threads));
+        let threads = threads.ok_or(BadBlocks::Threads { width, height })?;
+        if sweeps_per_launch == 0 {
+            return Err(BadBlocks::Sweeps);
+        }
+        if !(1..=5).contains(&states_per_thread) {
+            return Err(BadBlocks::StatesPerThread(states_per_thread));
+        }
+        if !(update_constant > 0.0 && update_constant.is_finite()) {
+            return Err(BadBlocks::UpdateConstant(update_constant));
+        }
+        let cells = threads * states_per_thread;
+        let rows = height * states_per_thread;
+        let across =
+            model.grid.as_ref().map(|grid| (grid.width, grid.width.div_ceil(width), grid.height.div_ceil(rows)));
+        let blocks = match across {
+            Some((_, across, down)) => u64::from(across) * u64::from(down),
+            None => u64::from(model.states.div_ceil(cells)),
+        };
+        let places = blocks * u64::from(cells);
+        if places > u64::from(MOST_PLACES) {
+            return Err(BadBlocks::Places { width, height: rows, places, states: model.states });
+        }
+        let mut division = Self {
+            parameters,
+            cells,
+            blocks: blocks as u32,
+            tiles: across.map(|(columns, across, _)| (columns, across)),
+            buffers: vec![Vec::new(); blocks as usize],
+            crowded: 0,
+            entries: model.transitions.nnz() as u64,
+            states: vec![EMPTY; places as usize],
+            row_starts: Vec::new(),
+            entry_starts: Vec::new(),
+            stride: SLICE,
+        };
+        for state in 0..model.states {
+            let position = division.position(state);
+            division.states[position as usize] = state;
+        }
+        division.measure(model);
+        // Interleaved, a slice takes as much as 32 times its longest. Where lengths differ much that is mostly padding.
+        let most = |full: usize| 2 * full as u64 + 4096;
+        let (rows, entries) = division.stored();
+        if rows > most(model.rows()) || entries > most(model.transitions.nnz()) {
+            division.stride = 1;
+            division.measure(model);
+        }
+        if parameters.buffering {
+            division.fill_buffers(model);
+        }
+        Ok(division)
+    }
+
+    /// The position of a state: its block times the places of a block, and its place there.
+    #[must_use]
+    pub fn position(&self, state: u32) -> u32 {
+        let Some((columns, across)) = self.tiles else { return state };
+        let (width, height) = (self.parameters.width, self.cells / self.parameters.width);
+        let (x, y) = (state % columns, state / columns);
+        (y / height * across + x / width) * self.cells + y % height * width + x % width
+    }
+
+    /// Positions.
+    #[must_use]
+    pub fn places(&self) -> u32 {
+        self.blocks * self.cells
+    }
+
+    /// Rows and entries that are stored, padding included.
+    fn stored(&self) -> (u64, u64) {
+        let last = |starts: &[u64]| starts.last().copied().unwrap_or_default();
+        (last(&self.row_starts), last(&self.entry_starts))
+    }
+
+    /// Finds where slices begin.
+    fn measure(&mut self, model: &Mdp) {
+        let extent = |&state: &u32| {
+            let rows = if state == EMPTY { 0..0 } else { model.choices.rows(state as usize) };
+            let entries = model.transitions.row_ptr[rows.end] - model.transitions.row_ptr[rows.start];
+            (rows.len() as u64, entries)
+        };
+        let longest = |slice: &[u32]| {
+            let (rows, entries) =
+                slice.iter().map(extent).fold((0, 0), |most, next| (most.0.max(next.0), most.1.max(next.1)));
+            (self.stride as u64 * rows, self.stride as u64 * entries)
+        };
+        let lengths: Vec<(u64, u64)> = self.states.par_chunks(self.stride).map(longest).collect();
+        let starts = |length: fn(&(u64, u64)) -> u64| {
+            let ends = lengths.iter().map(length).scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            });
+            std::iter::once(0).chain(ends).collect()
+        };
+        let (row_starts, entry_starts) = (starts(|lengths| lengths.0), starts(|lengths| lengths.1));
+        (self.row_starts, self.entry_starts) = (row_starts, entry_starts);
+    }
+
+    /// Whether offsets into what is stored need 64 bits.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        let (rows, entries) = self.stored();
+        rows.max(entries).max(self.entries) > u64::from(u32::MAX)
+    }
+
+    /// What there is to say of it.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        (self.crowded > 0).then(|| {
+            format!(
+                "{} of {} blocks need more than the {} values of others that fit in shared memory; they read the rest from \
+                 device memory",
+                self.crowded,
+                self.blocks,
+                self.room()
+            )
+        })
+    }
+
+    /// Shared memory of a block besides what is read of other blocks, in elements: values, and what prioritizing keeps.
+    fn own_elements(&self) -> usize {
+        self.cells as usize * if self.parameters.states_per_thread > 1 { 3 } else { 1 }
+    }
+
+    /// Values of other blocks that a block has room for, beside its own; of 8 bytes, so that it does not depend on T.
+    fn room(&self) -> usize {
+        (SHARED / 8).saturating_sub(self.own_elements())
+    }
+
+    /// Values that a block keeps in shared memory: its own, and as many of others as the largest buffer has.
+    pub(super) fn resident(&self) -> u32 {
+        self.cells + self.buffers.iter().map(Vec::len).max().unwrap_or_default() as u32
+    }
+
+    /// Shared memory of a block, in bytes.
+    pub(super) fn shared_bytes<T>(&self) -> u32 {
+        let elements = self.own_elements() + (self.resident() - self.cells) as usize;
+        (elements * size_of::<T>()) as u32
+    }
+
+    /// Bytes of device memory that the method takes.
+    #[must_use]
+    pub fn bytes<T: Precise, O: Offset>(&self) -> u64 {
+        let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
+        let (rows, entries) = self.stored();
+        let buffers: usize = self.buffers.iter().map(Vec::len).sum();
+        u64::from(self.places()) * (8 + 2 * o + 3 * t)
+            + (rows + entries) * (4 + t)
+            + (u64::from(self.blocks) + 1) * o
+            + buffers as u64 * 4
+            + 8 * EXTREMES as u64
+    }
+
+    /// Finds what each block reads of others.
+    fn fill_buffers(&mut self, model: &Mdp) {
+        let (cells, row_ptr, room) = (self.cells as usize, &model.transitions.row_ptr, self.room());
+        let buffer_of = |(block, states): (usize, &[u32])| {
+            let mut outside = Vec::new();
+            for &state in states.iter().filter(|&&state| state != EMPTY) {
+                let rows = model.choices.rows(state as usize);
+                let entries = row_ptr[rows.start] as usize..row_ptr[rows.end] as usize;
+                let positions = model.transitions.col[entries].iter().map(|&successor| self.position(successor));
+                outside.extend(positions.filter(|&position| position as usize / cells != block));
+            }
+            outside.sort_unstable();
+            outside.dedup();
+            let crowded = outside.len() > room;
+            outside.truncate(room);
+            outside.shrink_to_fit();
+            (outside, usize::from(crowded))
+        };
+        let buffers: Vec<_> = self.states.par_chunks(cells).enumerate().map(buffer_of).collect();
+        self.crowded = buffers.iter().map(|(_, crowded)| crowded).sum();
+        self.buffers = buffers.into_iter().map(|(buffer, _)| buffer).collect();
+    }
+
+    /// The model as the blocks read it.
+    pub(super) fn layout<T: Precise, O: Offset>(&self, model: &Mdp) -> Layout<T, O> {
+        let Self { buffers, .. } = self;
+        let resident = self.resident();
+        let place = |block: u32, successor: u32| {
+            let position = self.position(successor);
+            if position / self.cells == block {
+                return position % self.cells;
+            }
+            match buffers[block as usize].binary_search(&position) {
+                Ok(index) => self.cells + index as u32,
+                Err(_) => resident + position,
+            }
+        };
+
+        let (rows, entries) = self.stored();
+        let (prob, reward) = (T::of(&model.transitions.val), model.expected_rewards());
+        let reward = T::of(&reward);
+        let mut layout = Layout {
+            actions: vec![0; self.states.len()],
+            first_row: vec![O::ZERO; self.states.len()],
+            first_entry: vec![O::ZERO; self.states.len()],
+            stride: self.stride as u32,
+            reward: vec![T::ZERO; rows as usize],
+            length: vec![0; rows as usize],
+            place: vec![0; entries as usize],
+            prob: vec![T::ZERO; entries as usize],
+            buffer_ptr: Vec::with_capacity(buffers.len() + 1),
+            buffer: buffers.concat(),
+        };
+        let ends = buffers.iter().scan(0, |end, buffer| {
+            *end += buffer.len();
+            Some(O::from_usize(*end))
+        });
+        layout.buffer_ptr.extend(std::iter::once(O::ZERO).chain(ends));
+
+        // Each task owns the rows and the entries of its positions.
+        let mut tasks = Vec::new();
+        let (mut rewards, mut lengths) = (&mut layout.reward[..], &mut layout.length[..]);
+        let (mut places, mut probs) = (&mut layout.place[..], &mut layout.prob[..]);
+        let positions = layout.actions.chunks_mut(CHUNK).zip(layout.first_row.chunks_mut(CHUNK));
+        for (chunk, ((actions, first_rows), first_entries)) in
+            positions.zip(layout.first_entry.chunks_mut(CHUNK)).enumerate()
+        {
+            let slice = chunk * CHUNK / self.stride;
+            let end = slice + actions.len().div_ceil(self.stride);
+            let rows = (self.row_starts[end] - self.row_starts[slice]) as usize;
+            let entries = (self.entry_starts[end] - self.entry_starts[slice]) as usize;
+            let own = (
+                rewards.split_off_mut(..rows).unwrap_or_default(),
+                lengths.split_off_mut(..rows).unwrap_or_default(),
+                places.split_off_mut(..entries).unwrap_or_default(),
+                probs.split_off_mut(..entries).unwrap_or_default(),
+            );
+            tasks.push((chunk * CHUNK, actions, first_rows, first_entries, own));
+        }
+        tasks.into_par_iter().for_each(|(first, actions, first_rows, first_entries, own)| {
+            let (rewards, lengths, places, probs) = own;
+            let start = first / self.stride;
+            for (i, &state) in self.states[first..first + actions.len()].iter().enumerate() {
+                let (slice, lane) = ((first + i) / self.stride, (first + i) % self.stride);
+                let (first_row, first_entry) =
+                    (self.row_starts[slice] as usize + lane, self.entry_starts[slice] as usize + lane);
+                (first_rows[i], first_entries[i]) = (O::from_usize(first_row), O::from_usize(first_entry));
+                if state == EMPTY {
+                    continue;
+                }
+                let block = (first + i) as u32 / self.cells;
+                let mut target_row = first_row - self.row_starts[start] as usize;
+                let mut target = first_entry - self.entry_starts[start] as usize;
+                let rows = model.choices.rows(state as usize);
+                actions[i] = rows.len() as u32;
+                for row in rows {
+                    let entries = model.transitions.row_ptr[row] as usize..model.transitions.row_ptr[row + 1] as usize;
+                    (rewards[target_row], lengths[target_row]) = (reward[row], entries.len() as u32);
+                    for entry in entries {
+                        (places[target], probs[target]) = (place(block, model.transitions.col[entry]), prob[entry]);
+                        target += self.stride;
+                    }
+                    target_row += self.stride;
+                }
+            }
+        });
+        layout
+    }
+}
+
+/// A model as blocks read it: what the kernels of `block_divided` take.
+pub(super) struct Layout<T, O> {
+    pub actions: Vec<u32>,
+    pub first_row: Vec<O>,
+    pub first_entry: Vec<O>,
+    pub stride: u32,
+    pub reward: Vec<T>,
+    pub length: Vec<u32>,
+    pub place: Vec<u32>,
+    pub prob: Vec<T>,
+    pub buffer_ptr: Vec<O>,
+    pub buffer: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mdp::generate::SlipGrid;
+
+    fn grid(width: u32, height: u32) -> Mdp {
+        SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap()
+    }
+
+    #[test]
+    fn blocks_are_tiles_of_the_grid() {
+        let model = grid(5, 3);
+        let parameters = BlockDivided { width: 2, height: 1, states_per_thread: 2, ..BlockDivided::PLAIN };
+        let division = Division::new(&model, parameters).unwrap();
+        // Tiles of 2 × 2 cells, three beside each other and two below.
+        assert_eq!((division.cells, division.blocks), (4, 6));
+        let positions: Vec<u32> = (0..15).map(|state| division.position(state)).collect();
+        assert_eq!(positions, [0, 1, 4, 5, 8, 2, 3, 6, 7, 10, 12, 13, 16, 17, 20]);
+        assert!((0..15).all(|state| division.states[positions[state] as usize] == state as u32));
+        assert_eq!(division.states.iter().filter(|&&state| state == EMPTY).count(), 9);
+        let consecutive = Division::new(&Mdp { grid: None, ..model }, parameters).unwrap();
+        assert_eq!((consecutive.blocks, consecutive.position(14)), (4, 14));
+    }
+
+    #[test]
+    fn long_rows_are_not_interleaved() {
+        let csr = |rows: &[usize]| {
+            let row_ptr: Vec<u64> = std::iter::once(0)
+                .chain(rows.iter().scan(0, |end, &n| {
+                    *end += n as u64;
+                    Some(*end)
+                }))
+                .collect();
+            let col: Vec<u32> = rows.iter().flat_map(|&n| 0..n as u32).collect();
+            let val: Vec<f64> = rows.iter().flat_map(|&n| std::iter::repeat_n(1.0 / n as f64, n)).collect();
+            crate::mdp::model::Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+        };
+        let mut rows = vec![1; 2000];
+        rows[7] = 2000;
+        let model =
+            |rows: &[usize]| Mdp::new(2000, 1, 0.5, csr(rows), crate::mdp::model::Csr::empty(2000), None).unwrap();
+        let division = |model: &Mdp| Division::new(model, BlockDivided::PLAIN).unwrap();
+        let (even, uneven) = (division(&model(&[1; 2000])), division(&model(&rows)));
+        assert_eq!((even.stride, even.stored()), (32, (2016, 2016)));
+        assert_eq!((uneven.stride, uneven.stored()), (1, (2000, 3999)));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let model = grid(4, 4);
+        let message = |parameters| Division::new(&model, parameters).err().unwrap().to_string();
+        let plain = BlockDivided::PLAIN;
+        let threads = |width, height| message(BlockDivided { width, height, ..plain });
+        assert_eq!(threads(64, 17), "blocks of 64 × 17 threads, expected 1 to 1024 threads");
+        assert_eq!(threads(0, 8), "blocks of 0 × 8 threads, expected 1 to 1024 threads");
+        assert_eq!(threads(u32::MAX, 2), "blocks of 4294967295 × 2 threads, expected 1 to 1024 threads");
+        assert_eq!(message(BlockDivided { sweeps_per_launch: 0, ..plain }), "0 sweeps per launch, expected at least 1");
+        assert_eq!(message(BlockDivided { states_per_thread: 6, ..plain }), "6 states per thread, expected 1 to 5");
+        assert_eq!(
+            message(BlockDivided { update_constant: f64::NAN, ..plain }),
+            "an update constant of NaN, expected a finite number above 0"
+        );
+    }
+}

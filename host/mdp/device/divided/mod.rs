@@ -1,0 +1,104 @@
+//! Value iteration on a device as in Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009): divided by
+//! [results](ResultIteration), or into [blocks](BlockIteration) of states.
+
+mod blocks;
+mod layout;
+mod results;
+
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::change::{extremes_of_change, of_sweep};
+
+use crate::common::interrupt;
+use crate::mdp::backend::{Backups, Stop};
+use crate::runtime::Precise;
+
+pub use blocks::BlockIteration;
+pub use layout::{BadBlocks, Division};
+pub use results::ResultIteration;
+
+/// Threads of a block, where the method leaves the choice; those of the source's Result Divided Iteration.
+const THREADS: u32 = 256;
+
+/// Sweeps or launches that are asked for without a word from the device in between, at most.
+const MAX_BATCH: u32 = 256;
+
+/// Numbers that a device keeps of a batch: two for each turn.
+const EXTREMES: usize = 2 * MAX_BATCH as usize;
+
+/// What a device keeps of the changes of a batch.
+struct Extremes<D: Device>(D::Buffer<u64>);
+
+/// What a kernel is told of when to stop: by span or not, the bound, and its number in the batch.
+#[derive(Clone, Copy)]
+struct Turn {
+    span: u32,
+    bound: f64,
+    number: u32,
+}
+
+impl<D: Device> Extremes<D> {
+    fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self(device.zeros(EXTREMES)?))
+    }
+
+    /// Takes the extremes of `change` over all its elements.
+    fn take<T: Precise>(
+        &mut self,
+        device: &D,
+        states: u32,
+        change: &D::Buffer<T>,
+        Turn { span, bound, number }: Turn,
+    ) -> Result<(), D::Error> {
+        let shape = Shape::grid_stride(u64::from(states), THREADS);
+        // SAFETY: `change` has one element per state, and a batch has at most as many turns as there is room for.
+        unsafe { extremes_of_change(device, shape, states, change, span, bound, number, &mut self.0) }
+    }
+
+    /// Takes turns until one meets `stop` or `most` are done, in batches that are launched ahead, first of as many as are
+    /// `expected`: those of a batch that come after the last do nothing. `turn` is given its number in the whole as well.
+    ///
+    /// The changes that are returned are those of the last turn; `sweeps` is the number of turns.
+    fn until(
+        &mut self,
+        device: &D,
+        stop: Stop,
+        most: u32,
+        expected: u32,
+        mut turn: impl FnMut(&mut Self, Turn, u32) -> Result<(), D::Error>,
+    ) -> Result<Backups, D::Error> {
+        let (span, bound) = match stop {
+            Stop::Change(bound) => (0, bound),
+            Stop::Span(bound) => (1, bound),
+        };
+        let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
+        let mut batch = expected;
+        while done.sweeps < most {
+            batch = batch.clamp(1, MAX_BATCH).min(most - done.sweeps);
+            device.clear(&mut self.0)?;
+            for number in 0..batch {
+                if number > 0 && interrupt::requested() {
+                    batch = number;
+                    break;
+                }
+                turn(self, Turn { span, bound, number }, done.sweeps + number)?;
+            }
+            let mut keys = [0; EXTREMES];
+            device.download(&self.0, &mut keys[..2 * batch as usize])?;
+            let mut met = false;
+            for pair in keys[..2 * batch as usize].chunks_exact(2) {
+                (done.least, done.greatest) = of_sweep(pair[0], pair[1]);
+                done.sweeps += 1;
+                done.fixed = done.least == 0.0 && done.greatest == 0.0;
+                met = stop.is_met(done.least, done.greatest);
+                if met {
+                    break;
+                }
+            }
+            if met || interrupt::requested() {
+                break;
+            }
+            batch = 8;
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,144 @@
+//! Result Divided Iteration.
+
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
+
+use super::super::policy::{offsets, upload_choices};
+use super::{EXTREMES, Extremes, THREADS, Turn};
+use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::model::{Choices, Mdp};
+use crate::runtime::Precise;
+
+/// Value iteration with a thread for every entry of P, then one for every row, then one for every state.
+pub struct ResultIteration<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    states: u32,
+    rows: u64,
+    entries: u64,
+    gamma: f64,
+    /// A, or 0 where states differ.
+    actions: u32,
+    /// Rows per state where they differ.
+    choices: D::Buffer<O>,
+    row_ptr: D::Buffer<O>,
+    col: D::Buffer<u32>,
+    prob: D::Buffer<T>,
+    /// R(s, a, s') of each entry.
+    reward: D::Buffer<T>,
+    /// What each row earns beside that.
+    action_reward: D::Buffer<T>,
+    results: D::Buffer<T>,
+    q: D::Buffer<T>,
+    v: D::Buffer<T>,
+    change: D::Buffer<T>,
+    extremes: Extremes<D>,
+    /// Sweeps of the last run: a good guess for the next.
+    expected: u32,
+}
+
+impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
+    /// Uploads the model and starts at V = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
+        let (states, rows, entries) = (model.states as usize, model.rows(), model.transitions.nnz());
+        let (actions, choices) = upload_choices(device, &model.choices)?;
+        let action_reward = if model.action_rewards.is_empty() {
+            device.zeros(rows)
+        } else {
+            device.upload(&T::of(&model.action_rewards))
+        };
+        Ok(Self {
+            device,
+            states: model.states,
+            rows: rows as u64,
+            entries: entries as u64,
+            gamma: model.gamma,
+            actions,
+            choices,
+            row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
+            col: device.upload(&model.transitions.col)?,
+            prob: device.upload(&T::of(&model.transitions.val))?,
+            reward: device.upload(&T::of(&model.transition_rewards()))?,
+            action_reward: action_reward?,
+            results: device.zeros(entries)?,
+            q: device.zeros(rows)?,
+            v: device.zeros(states)?,
+            change: device.zeros(states)?,
+            extremes: Extremes::new(device)?,
+            expected: 16,
+        })
+    }
+
+    /// Bytes of device memory that this method takes.
+    #[must_use]
+    pub fn bytes(model: &Mdp) -> u64 {
+        let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
+        let (states, rows, entries) = (u64::from(model.states), model.rows() as u64, model.transitions.nnz() as u64);
+        let choices = if matches!(model.choices, Choices::Ragged(_)) { states + 1 } else { 0 };
+        (choices + rows + 1) * o + entries * (4 + 3 * t) + rows * 2 * t + states * 2 * t + 8 * EXTREMES as u64
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        match initial {
+            Some(values) => self.v = self.device.upload(&T::of(values))?,
+            None => self.device.clear(&mut self.v)?,
+        }
+        self.device.clear(&mut self.q)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        Ok(self.device.to_vec(&self.v)?.into_iter().map(T::to_f64).collect())
+    }
+
+    /// From the Q-factors of the last sweep.
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        let mut policy = self.device.zeros(self.states as usize)?;
+        let shape = Shape::cover(u64::from(self.states), THREADS);
+        // SAFETY: the model has been validated, and the buffers have its sizes.
+        unsafe {
+            greedy_actions(self.device, shape, self.states, self.actions, &self.choices, &self.q, &mut policy)?;
+        }
+        self.device.to_vec(&policy)
+    }
+
+    /// Entries with their rewards, and results written and read; offsets, rewards and Q-factors of rows, these written and
+    /// read; V read and written, ΔV written and read, and the offsets of states where they have any.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
+        let offsets = if self.actions == 0 { o } else { 0 };
+        Ok(self.entries * (4 + 4 * t) + self.rows * (o + 3 * t) + u64::from(self.states) * (4 * t + offsets))
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backup for ResultIteration<'_, T, O, D> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        let Self { device, states, rows, entries, gamma, actions, choices, row_ptr, col, prob, reward, .. } = self;
+        let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
+        let cover = |threads| Shape::cover(threads, THREADS);
+        let done = extremes.until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
+            let Turn { span, bound, number } = turn;
+            let Extremes(keys) = extremes;
+            // SAFETY: the model has been validated, and the buffers have its sizes.
+            unsafe {
+                let shape = cover(*entries);
+                result_values(
+                    *device, shape, *entries, col, prob, reward, *gamma, v, span, bound, number, keys, results,
+                )?;
+                let shape = cover(*rows);
+                action_values(*device, shape, *rows, row_ptr, results, action_reward, span, bound, number, keys, q)?;
+                let shape = cover(u64::from(*states));
+                state_values(*device, shape, *states, *actions, choices, q, span, bound, number, keys, v, change)?;
+            }
+            extremes.take(device, *states, change, turn)
+        })?;
+        *expected = done.sweeps + 1;
+        Ok(done)
+    }
+}

@@ -1,0 +1,151 @@
+//! The linear system of a policy, on a device.
+
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
+
+use super::policy::{Layout, Projected};
+use crate::mdp::backend::{Evaluate, Evaluation, State};
+use crate::mdp::krylov::Linear;
+use crate::mdp::model::Mdp;
+
+/// The projected method, with the vectors that BiCGSTAB needs beside its own.
+pub struct System<'d, O: Offset, D: Device> {
+    projected: Projected<'d, f64, O, D>,
+    states: usize,
+    /// No rewards.
+    nothing: D::Buffer<f64>,
+    parts: D::Buffer<f64>,
+    sums: D::Buffer<f64>,
+}
+
+impl<'d, O: Offset, D: Device> System<'d, O, D> {
+    /// Uploads the model and starts at V = 0 and the first action of every state.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
+        let states = model.states as usize;
+        Ok(Self {
+            projected: Projected::new(device, model, layout)?,
+            states,
+            nothing: device.zeros(states)?,
+            parts: device.zeros(2 * blocks(states) as usize)?,
+            sums: device.zeros(2)?,
+        })
+    }
+
+    /// Bytes of device memory that this takes, with the nine vectors of [`Krylov`](crate::mdp::krylov::Krylov).
+    #[must_use]
+    pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
+        let states = model.states as usize;
+        Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
+    }
+}
+
+/// Blocks that take part in an inner product: as the device has no say in it, neither does it in the result.
+fn blocks(n: usize) -> u32 {
+    n.div_ceil(4 * THREADS as usize).clamp(1, MAX_BLOCKS as usize) as u32
+}
+
+impl<O: Offset, D: Device> State for System<'_, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.projected.reset(initial)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        self.projected.values()
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        self.projected.policy()
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        self.projected.sweep_bytes()
+    }
+}
+
+impl<O: Offset, D: Device> Evaluate for System<'_, O, D> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
+        self.projected.evaluate(theta, max_sweeps)
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
+        self.projected.improve(tie)
+    }
+}
+
+/// `y` ← `a``y` + `b``x` + `c``z`.
+fn combined<D: Device>(
+    device: &D,
+    n: usize,
+    (a, y): (f64, &mut D::Buffer<f64>),
+    (b, x): (f64, &D::Buffer<f64>),
+    (c, z): (f64, &D::Buffer<f64>),
+) -> Result<(), D::Error> {
+    // SAFETY: all vectors have one element per state.
+    unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z) }
+}
+
+impl<O: Offset, D: Device> Linear for System<'_, O, D> {
+    type Vector = D::Buffer<f64>;
+
+    fn vector(&mut self) -> Result<Self::Vector, D::Error> {
+        self.projected.device().zeros(self.states)
+    }
+
+    fn prepare(&mut self) -> Result<(), D::Error> {
+        self.projected.project()
+    }
+
+    fn load(&mut self, x: &mut Self::Vector) -> Result<(), D::Error> {
+        let v = self.projected.values_mut();
+        combined(v.0, self.states, (0.0, x), (1.0, v.1), (0.0, v.1))
+    }
+
+    fn store(&mut self, x: &Self::Vector) -> Result<(), D::Error> {
+        let v = self.projected.values_mut();
+        combined(v.0, self.states, (0.0, v.1), (1.0, x), (0.0, x))
+    }
+
+    fn apply(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
+        self.projected.product(x, Some(&self.nothing), y)?;
+        combined(self.projected.device(), self.states, (-1.0, y), (1.0, x), (0.0, x))
+    }
+
+    fn residual(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<f64, D::Error> {
+        self.projected.product(x, None, y)?;
+        let norm = self.projected.change()?;
+        combined(self.projected.device(), self.states, (1.0, y), (-1.0, x), (0.0, x))?;
+        // The norm passes over what is not a number; a sum does not.
+        let (square, _) = self.dots(y, y, y)?;
+        Ok(if square.is_finite() { norm } else { f64::INFINITY })
+    }
+
+    fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), D::Error> {
+        let (device, blocks) = (self.projected.device(), blocks(self.states));
+        // SAFETY: all vectors have one element per state, and `parts` has two per block.
+        unsafe {
+            dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
+            dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;
+        }
+        let mut sums = [0.0; 2];
+        device.download(&self.sums, &mut sums)?;
+        Ok((sums[0], sums[1]))
+    }
+
+    fn combine(
+        &mut self,
+        a: f64,
+        y: &mut Self::Vector,
+        b: f64,
+        x: &Self::Vector,
+        c: f64,
+        z: &Self::Vector,
+    ) -> Result<(), D::Error> {
+        combined(self.projected.device(), self.states, (a, y), (b, x), (c, z))
+    }
+}

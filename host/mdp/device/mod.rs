@@ -1,0 +1,14 @@
+//! The host side of the kernels, generic over the device they run on: a GPU, or the emulator.
+
+pub mod divided;
+mod krylov;
+mod patterns;
+mod policy;
+mod slices;
+mod streamed;
+mod values;
+
+pub use krylov::System;
+pub use policy::{Layout, Plain, Projected};
+pub use streamed::{Streamed, Streaming};
+pub use values::{Certify, Mixed, Plan, Residual, Values};

@@ -1,0 +1,287 @@
+//! Models as slices of 32 states, as the kernels of [`warpkov_kernels::mdp::backup`] read them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use warpkov_kernels::device::{Offset, Plain};
+use warpkov_kernels::launch::Device;
+use warpkov_kernels::mdp::backup::slices::SLICE;
+
+use crate::mdp::analysis::palette::{distinct, indices};
+use crate::mdp::model::Mdp;
+use crate::runtime::Precise;
+
+/// Slices that one task of a parallel loop lays out.
+const TASK: usize = 64;
+
+/// Bytes that are laid out while those before them are copied.
+const PIECE: usize = 16 << 20;
+
+/// Where the elements of slices are.
+#[derive(Clone)]
+pub(super) struct Slices {
+    states: usize,
+    /// First entry of each slice, and their number.
+    pub ptr: Vec<u64>,
+    /// First reward of each slice, and their number.
+    pub reward_ptr: Vec<u64>,
+    /// Most actions · 2¹⁶ + longest row of each slice.
+    pub extent: Vec<u32>,
+}
+
+impl Slices {
+    /// The slices of a model; `None` where they would be mostly padding, or where a state has 2¹⁶ actions or a row so many
+    /// entries.
+    pub fn of(mdp: &Mdp) -> Option<Self> {
+        let states = mdp.states as usize;
+        let extent = |slice: usize| {
+            let states = slice * SLICE..states.min((slice + 1) * SLICE);
+            let rows = mdp.choices.first(states.start)..=mdp.choices.first(states.end);
+            let actions = states.map(|state| mdp.choices.count(state)).max().unwrap_or(0);
+            let ends = &mdp.transitions.row_ptr[rows];
+            let length = ends.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+            (actions < 1 << 16 && length < 1 << 16).then_some((actions as u32) << 16 | length as u32)
+        };
+        let extent: Option<Vec<u32>> = (0..states.div_ceil(SLICE)).into_par_iter().map(extent).collect();
+        let extent = extent?;
+        let (mut ptr, mut reward_ptr) = (vec![0], vec![0]);
+        let (mut entries, mut rewards) = (0, 0);
+        for &extent in &extent {
+            let (actions, length) = (u64::from(extent >> 16), u64::from(extent & 0xFFFF));
+            entries += SLICE as u64 * actions * length;
+            rewards += SLICE as u64 * actions;
+            ptr.push(entries);
+            reward_ptr.push(rewards);
+        }
+        let least = mdp.transitions.nnz() as u64 + mdp.rows() as u64;
+        (entries + rewards <= 2 * least + 4096).then_some(Self { states, ptr, reward_ptr, extent })
+    }
+
+    /// Where each slice is, as the kernels read it. Its first entry and its first reward are those that `first` makes of them.
+    pub fn place<O: Offset>(&self, first: impl Fn(usize, [u64; 2]) -> [u64; 2] + Sync) -> Vec<O> {
+        let of_slice = |slice: usize| {
+            let [entry, reward] = first(slice, [self.ptr[slice], self.reward_ptr[slice]]);
+            let extent = u64::from(self.extent[slice]);
+            [entry, reward, extent >> 16, extent & 0xFFFF].map(|number| O::from_usize(number as usize))
+        };
+        (0..self.extent.len()).into_par_iter().flat_map_iter(of_slice).collect()
+    }
+
+    /// Entries, padding included.
+    pub fn entries(&self) -> usize {
+        self.ptr[self.extent.len()] as usize
+    }
+
+    /// Rewards, padding included.
+    pub fn rewards(&self) -> usize {
+        self.reward_ptr[self.extent.len()] as usize
+    }
+
+    /// The entries of all slices, as `fill` makes them of some.
+    pub fn entries_of<E: Plain>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+        let mut elements = vec![E::zeroed(); self.entries()];
+        fill(0..self.extent.len(), &mut elements);
+        elements
+    }
+
+    /// The rewards of all slices, as `fill` makes them of some.
+    pub fn rewards_of<E: Plain>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+        let mut elements = vec![E::zeroed(); self.rewards()];
+        fill(0..self.extent.len(), &mut elements);
+        elements
+    }
+
+    /// The entries of all slices on a device: it copies those of some while `fill` makes the next.
+    pub fn upload_entries<E: Plain, D: Device>(
+        &self,
+        device: &D,
+        fill: impl Fn(Range<usize>, &mut [E]),
+    ) -> Result<D::Buffer<E>, D::Error> {
+        upload(device, &self.ptr, PIECE, fill)
+    }
+
+    /// Likewise the rewards.
+    pub fn upload_rewards<E: Plain, D: Device>(
+        &self,
+        device: &D,
+        fill: impl Fn(Range<usize>, &mut [E]),
+    ) -> Result<D::Buffer<E>, D::Error> {
+        upload(device, &self.reward_ptr, PIECE, fill)
+    }
+
+    /// What `of` gives for each entry of some slices: it is given the state, and the number of the entry in the model.
+    /// Padding is what `padding` gives for the state.
+    fn fill_entries<E: Send>(
+        &self,
+        mdp: &Mdp,
+        slices: Range<usize>,
+        elements: &mut [E],
+        of: impl Fn(usize, usize) -> E + Sync,
+        padding: impl Fn(usize) -> E + Sync,
+    ) {
+        tasks(&self.ptr, slices, elements).into_par_iter().for_each(|(slices, elements)| {
+            let first = slices.start;
+            for slice in slices {
+                let start = (self.ptr[slice] - self.ptr[first]) as usize;
+                let (actions, length) = ((self.extent[slice] >> 16) as usize, (self.extent[slice] & 0xFFFF) as usize);
+                for lane in 0..SLICE {
+                    let state = slice * SLICE + lane;
+                    let rows = if state < self.states { mdp.choices.rows(state) } else { 0..0 };
+                    for action in 0..actions {
+                        let row = rows.start + action;
+                        let range = match row < rows.end {
+                            true => mdp.transitions.row_ptr[row] as usize..mdp.transitions.row_ptr[row + 1] as usize,
+                            false => 0..0,
+                        };
+                        for j in 0..length {
+                            let inside = j < range.len();
+                            let target = &mut elements[start + (action * length + j) * SLICE + lane];
+                            *target =
+                                if inside { of(state, range.start + j) } else { padding(state.min(self.states - 1)) };
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Successors.
+    pub fn successors<'a>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [u32]) + 'a {
+        let of = move |_: usize, entry: usize| mdp.transitions.col[entry];
+        move |slices, elements| self.fill_entries(mdp, slices, elements, of, |state| state as u32)
+    }
+
+    /// Probabilities, discounted.
+    pub fn probabilities<'a, T: Precise>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [T]) + 'a {
+        let of = move |_: usize, entry: usize| T::from_f64(mdp.gamma * mdp.transitions.val[entry]);
+        move |slices, elements| self.fill_entries(mdp, slices, elements, of, |_| T::ZERO)
+    }
+
+    /// Expected rewards; −∞ where a state has no such action.
+    pub fn earnings<'a, T: Precise>(&'a self, mdp: &'a Mdp, reward: &'a [f64]) -> impl Fn(Range<usize>, &mut [T]) + 'a {
+        move |slices, elements| {
+            self.fill_rewards(mdp, slices, elements, |row| T::from_f64(reward[row]), T::NEG_INFINITY);
+        }
+    }
+
+    /// How far successors are from their state, in a type that has room for it.
+    pub fn distances<'a, I: Plain>(
+        &'a self,
+        mdp: &'a Mdp,
+        narrow: impl Fn(i64) -> I + Sync + 'a,
+    ) -> impl Fn(Range<usize>, &mut [I]) + 'a {
+        let of = move |state: usize, entry: usize| narrow(i64::from(mdp.transitions.col[entry]) - state as i64);
+        move |slices, elements| self.fill_entries(mdp, slices, elements, &of, |_| I::zeroed())
+    }
+
+    /// Probabilities as numbers of a palette, whose first is 0.
+    pub fn probability_indices<'a>(&'a self, mdp: &'a Mdp, palette: &[f64]) -> impl Fn(Range<usize>, &mut [u8]) + 'a {
+        let index: Vec<u8> = indices(&mdp.transitions.val, palette);
+        move |slices, elements| self.fill_entries(mdp, slices, elements, |_, entry| index[entry], |_| 0)
+    }
+
+    /// Expected rewards as numbers of a palette, whose first is −∞.
+    pub fn reward_indices<'a>(
+        &'a self,
+        mdp: &'a Mdp,
+        reward: &[f64],
+        palette: &[f64],
+    ) -> impl Fn(Range<usize>, &mut [u16]) + 'a {
+        let index: Vec<u16> = indices(reward, palette);
+        move |slices, elements| self.fill_rewards(mdp, slices, elements, |row| index[row], 0)
+    }
+
+    /// What `of` gives for each row of some slices; `none` where a state has no such action.
+    fn fill_rewards<E: Copy + Send + Sync>(
+        &self,
+        mdp: &Mdp,
+        slices: Range<usize>,
+        elements: &mut [E],
+        of: impl Fn(usize) -> E + Sync,
+        none: E,
+    ) {
+        tasks(&self.reward_ptr, slices, elements).into_par_iter().for_each(|(slices, elements)| {
+            let first = slices.start;
+            for slice in slices {
+                let start = (self.reward_ptr[slice] - self.reward_ptr[first]) as usize;
+                for lane in 0..SLICE {
+                    let state = slice * SLICE + lane;
+                    let rows = if state < self.states { mdp.choices.rows(state) } else { 0..0 };
+                    for action in 0..(self.extent[slice] >> 16) as usize {
+                        let row = rows.start + action;
+                        elements[start + action * SLICE + lane] = if row < rows.end { of(row) } else { none };
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The elements of some slices, which begin at `ptr`, in parts of a few slices each.
+fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) -> Vec<(Range<usize>, &'e mut [E])> {
+    let end = slices.end;
+    let part = |first: usize| {
+        let part = first..end.min(first + TASK);
+        let length = ptr[part.end] - ptr[part.start];
+        (part, elements.split_off_mut(..length as usize).unwrap_or_default())
+    };
+    slices.step_by(TASK).map(part).collect()
+}
+
+/// The elements of all slices, which begin at `ptr`, on a device, in pieces of so many bytes or of a slice.
+fn upload<E: Plain, D: Device>(
+    device: &D,
+    ptr: &[u64],
+    bytes: usize,
+    fill: impl Fn(Range<usize>, &mut [E]),
+) -> Result<D::Buffer<E>, D::Error> {
+    // Slices that a piece ends with.
+    let (mut last, mut start) = (Vec::new(), 0);
+    for slice in 0..ptr.len() - 1 {
+        if (ptr[slice + 1] - start) as usize * size_of::<E>() > bytes && start < ptr[slice] {
+            last.push(slice);
+            start = ptr[slice];
+        }
+    }
+    last.push(ptr.len() - 1);
+    let ends: Vec<usize> = last.iter().map(|&slice| ptr[slice] as usize).collect();
+    device.upload_pieces(&ends, |piece, elements| {
+        let first = if piece == 0 { 0 } else { last[piece - 1] };
+        fill(first..last[piece], elements);
+    })
+}
+
+/// The different numbers of an array, told apart by their bits, with `first` as number 0; `None` if they are more than
+/// `most`.
+pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f64>> {
+    let mut found = distinct(numbers, most)?;
+    found.retain(|number| number.to_bits() != first.to_bits());
+    found.insert(0, first);
+    (found.len() <= most).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_kernels::emulator::Emulator;
+
+    use super::*;
+    use crate::mdp::generate::Garnet;
+
+    #[test]
+    fn pieces_make_the_whole() {
+        let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let mdp = garnet.generate().unwrap();
+        let slices = Slices::of(&mdp).unwrap();
+        let whole = slices.entries_of(slices.probabilities::<f64>(&mdp));
+        assert!(whole.len() > 50_000);
+        let device = Emulator::default();
+        for bytes in [1, 1000, 8 * SLICE * 20, 100_000, usize::MAX] {
+            let uploaded = upload(&device, &slices.ptr, bytes, slices.probabilities::<f64>(&mdp)).unwrap();
+            assert!(device.to_vec(&uploaded).unwrap() == whole, "{bytes}");
+        }
+        let reward = mdp.expected_rewards();
+        let whole = slices.rewards_of(slices.earnings::<f32>(&mdp, &reward));
+        let uploaded = upload(&device, &slices.reward_ptr, 500, slices.earnings::<f32>(&mdp, &reward)).unwrap();
+        assert!(device.to_vec(&uploaded).unwrap() == whole);
+    }
+}

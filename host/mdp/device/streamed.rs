@@ -1,0 +1,482 @@
+//! Value iteration on a model that is larger than the device's memory: it is streamed through in parts.
+//!
+//! V before and after a sweep is on the device, and where the elements of each slice are. The elements stay with the host,
+//! page-locked, cut into parts of whole tiles; the device has *windows*, each with room for the largest part. A sweep
+//! begins with the parts that are in a window already. The others are copied one after the other, beside the sweeps, each
+//! into the window that was swept longest ago: of n parts, w windows save a sweep w of n copies. Parts in which no state
+//! can change are neither copied nor swept. V is that of [`Values`](super::values::Values), bit for bit.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use warpkov_kernels::device::{Offset, Plain};
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::backup::SLOTS;
+use warpkov_kernels::mdp::backup::narrow::backup_narrow;
+use warpkov_kernels::mdp::backup::slices::{SLICE, backup_slices};
+
+use super::policy::THREADS;
+use super::slices::Slices;
+use super::values::{Dependencies, Laid, Model, OnDevice, Plan, SLICES_TILE, changes, discounted, tile};
+use crate::common::interrupt;
+use crate::mdp::analysis::tiles::Tiles;
+use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::certificate::greedy;
+use crate::mdp::model::Mdp;
+use crate::mdp::options::Storage;
+use crate::runtime::Precise;
+
+/// Bytes of a part at most: enough for a copy at full speed, and few, so that little of the memory waits for them.
+const PART: u64 = 256 << 20;
+
+/// Windows at least, where tiles are small enough for so many.
+const WINDOWS: u64 = 8;
+
+/// A model, laid out to be streamed through a device.
+pub struct Streaming<'m> {
+    mdp: &'m Mdp,
+    reward: Vec<f64>,
+    slices: Slices,
+    small: Option<Small>,
+    tiles: Option<Tiles>,
+    part_bytes: u64,
+    room: u64,
+}
+
+/// What [`Storage::Narrow`] has besides its slices.
+struct Small {
+    wide: bool,
+    palette: Vec<f64>,
+    rewards: Vec<f64>,
+}
+
+/// Neighbouring tiles that are on the device together.
+struct Part {
+    states: Range<u32>,
+    slices: Range<usize>,
+    entries: Range<usize>,
+    rewards: Range<usize>,
+    /// Tiles that those of the part depend on.
+    needs: Vec<u32>,
+}
+
+impl<'m> Streaming<'m> {
+    /// Parts of at most `part_bytes`, but of a tile at least; as many of them on the device as `room` bytes hold, and two
+    /// at least. `None` unless the model is stored as slices, of whatever entries.
+    #[must_use]
+    pub fn new(plan: Plan<'m>, part_bytes: u64, room: u64) -> Option<Self> {
+        let Plan { model: Model::Host { mdp, reward, layout }, tiles } = plan else { return None };
+        let (slices, small) = match layout {
+            Laid::Slices(slices) => (slices, None),
+            Laid::Narrow { slices, wide, palette, rewards } => (slices, Some(Small { wide, palette, rewards })),
+            Laid::Rows { .. } | Laid::Patterns { .. } => return None,
+        };
+        Some(Self { mdp, reward, slices, small, tiles, part_bytes, room })
+    }
+
+    /// The same in `free` bytes of device memory, V in T; `None` where V and two parts do not fit.
+    #[must_use]
+    pub fn within<T: Precise>(plan: Plan<'m>, free: u64) -> Option<Self> {
+        let mut streaming = Self::new(plan, 0, 0)?;
+        streaming.room = free.checked_sub(streaming.resident_bytes::<T>())?;
+        streaming.part_bytes = (streaming.room / WINDOWS).min(PART);
+        let parts = streaming.cut::<T>();
+        (2 * streaming.window_bytes::<T>(&parts) <= streaming.room).then_some(streaming)
+    }
+
+    /// How the entries are stored.
+    #[must_use]
+    pub fn storage(&self) -> Storage {
+        if self.small.is_some() { Storage::Narrow } else { Storage::Slices }
+    }
+
+    /// Whether it passes over states that cannot have changed.
+    #[must_use]
+    pub fn skips(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    /// States of a tile.
+    fn tile(&self) -> usize {
+        if self.small.is_some() { tile(self.mdp.states as usize) } else { SLICES_TILE }
+    }
+
+    /// Parts, and how many of them are on the device at a time.
+    #[must_use]
+    pub fn parts<T: Precise>(&self) -> (usize, usize) {
+        let parts = self.cut::<T>();
+        (parts.len(), self.windows::<T>(&parts))
+    }
+
+    /// Whether offsets into a part need 64 bits.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        // No precision has larger parts.
+        let (entries, rewards) = largest(&self.cut::<f32>());
+        entries.max(rewards) > u32::MAX as usize - 1024
+    }
+
+    /// Bytes of device memory in all, V in T.
+    #[must_use]
+    pub fn bytes<T: Precise>(&self) -> u64 {
+        let parts = self.cut::<T>();
+        self.resident_bytes::<T>() + self.windows::<T>(&parts) as u64 * self.window_bytes::<T>(&parts)
+    }
+
+    /// Bytes of the model without padding between parts.
+    fn model_bytes<T>(&self) -> u64 {
+        self.element_bytes::<T>(self.slices.entries(), self.slices.rewards()) + self.place_bytes()
+    }
+
+    fn element_bytes<T>(&self, entries: usize, rewards: usize) -> u64 {
+        let (entry, reward) = match self.small {
+            None => (4 + size_of::<T>(), size_of::<T>()),
+            Some(Small { wide, .. }) => (if wide { 3 } else { 2 }, 2),
+        };
+        (entries * entry + rewards * reward) as u64
+    }
+
+    fn place_bytes(&self) -> u64 {
+        4 * 8 * self.slices.extent.len() as u64
+    }
+
+    /// Bytes on the device besides windows.
+    fn resident_bytes<T>(&self) -> u64 {
+        let palettes = self.small.as_ref().map_or(0, |small| small.palette.len() + small.rewards.len());
+        let tiles = self.tiles.as_ref().map_or(0, |tiles| 3 * tiles.ptr.len() + tiles.needs.len());
+        let values = 2 * u64::from(self.mdp.states) * size_of::<T>() as u64;
+        values + self.place_bytes() + (palettes * size_of::<T>() + 4 * tiles + 8 * SLOTS) as u64
+    }
+
+    fn window_bytes<T>(&self, parts: &[Part]) -> u64 {
+        let (entries, rewards) = largest(parts);
+        self.element_bytes::<T>(entries, rewards)
+    }
+
+    fn windows<T>(&self, parts: &[Part]) -> usize {
+        let fit = self.room / self.window_bytes::<T>(parts).max(1);
+        (fit as usize).max(2).min(parts.len())
+    }
+
+    /// The parts, in the order of their states.
+    fn cut<T>(&self) -> Vec<Part> {
+        let Self { mdp, slices, .. } = self;
+        let states = mdp.states as usize;
+        let tile = self.tile();
+        let count = states.div_ceil(tile);
+        let slice = |t: usize| (t * tile / SLICE).min(slices.extent.len());
+        let elements = |first: usize, end: usize| {
+            let (first, end) = (slice(first), slice(end));
+            let range = |ptr: &[u64]| ptr[first] as usize..ptr[end] as usize;
+            (range(&slices.ptr), range(&slices.reward_ptr))
+        };
+        let mut parts = Vec::new();
+        let mut first = 0;
+        while first < count {
+            let mut end = first + 1;
+            while end < count {
+                let (entries, rewards) = elements(first, end + 1);
+                if self.element_bytes::<T>(entries.len(), rewards.len()) > self.part_bytes {
+                    break;
+                }
+                end += 1;
+            }
+            let (entries, rewards) = elements(first, end);
+            parts.push(Part {
+                states: (first * tile) as u32..states.min(end * tile) as u32,
+                slices: slice(first)..slice(end),
+                entries,
+                rewards,
+                needs: self.tiles.as_ref().map_or_else(Vec::new, |tiles| needs(tiles, first..end)),
+            });
+            first = end;
+        }
+        parts
+    }
+}
+
+/// Tiles that some of `range` depend on, ascending.
+fn needs(tiles: &Tiles, range: Range<usize>) -> Vec<u32> {
+    let mut needs = tiles.needs[tiles.ptr[range.start] as usize..tiles.ptr[range.end] as usize].to_vec();
+    needs.sort_unstable();
+    needs.dedup();
+    needs
+}
+
+/// Most entries and most rewards of a part.
+fn largest(parts: &[Part]) -> (usize, usize) {
+    let most = |of: fn(&Part) -> usize| parts.iter().map(of).max().unwrap_or(0);
+    (most(|part| part.entries.len()), most(|part| part.rewards.len()))
+}
+
+/// Successors, probabilities and rewards in the host's memory, and the windows of the device that they go through.
+struct Elements<C: Plain, P: Plain, R: Plain, D: Device> {
+    successor: D::Pinned<C>,
+    probability: D::Pinned<P>,
+    reward: D::Pinned<R>,
+    /// In the order in which they were swept last.
+    windows: Vec<Window<C, P, R, D>>,
+    copies: u64,
+}
+
+struct Window<C: Plain, P: Plain, R: Plain, D: Device> {
+    /// The number of the part that it holds.
+    part: Option<usize>,
+    /// When it was swept last.
+    swept: D::Moment,
+    successor: D::Buffer<C>,
+    probability: D::Buffer<P>,
+    reward: D::Buffer<R>,
+}
+
+impl<C: Plain, P: Plain, R: Plain, D: Device> Elements<C, P, R, D> {
+    fn new(
+        device: &D,
+        (successor, probability, reward): (Vec<C>, Vec<P>, Vec<R>),
+        parts: &[Part],
+        windows: usize,
+    ) -> Result<Self, D::Error> {
+        let (entries, rewards) = largest(parts);
+        let window = || {
+            let (successor, probability) = (device.zeros(entries)?, device.zeros(entries)?);
+            let reward = device.zeros(rewards)?;
+            Ok(Window { part: None, swept: device.moment()?, successor, probability, reward })
+        };
+        let mut all = Vec::with_capacity(windows);
+        for _ in 0..windows {
+            match window() {
+                Ok(window) => all.push(window),
+                // Somebody else has taken the memory meanwhile: two suffice.
+                Err(_) if all.len() >= 2 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let (successor, probability) = (device.pin(successor)?, device.pin(probability)?);
+        Ok(Self { successor, probability, reward: device.pin(reward)?, windows: all, copies: 0 })
+    }
+
+    /// The numbers of parts in the order in which to sweep them: first those that are there.
+    fn order(&self, mut numbers: Vec<usize>) -> Vec<usize> {
+        numbers.sort_by_key(|&number| !self.windows.iter().any(|window| window.part == Some(number)));
+        numbers
+    }
+
+    /// The window with the part of that number, which is copied there if it is in none; it is the next to be swept.
+    fn hold(&mut self, device: &D, number: usize, part: &Part) -> Result<&mut Window<C, P, R, D>, D::Error> {
+        let found = self.windows.iter().position(|window| window.part == Some(number));
+        self.windows[found.unwrap_or(0)..].rotate_left(1);
+        let last = self.windows.len() - 1;
+        let window = &mut self.windows[last];
+        if found.is_none() {
+            let Window { swept, successor, probability, reward, .. } = window;
+            // SAFETY: only sweeps use a window, and `swept` comes after the last of them.
+            unsafe {
+                device.stage(&self.successor, part.entries.clone(), successor, swept)?;
+                device.stage(&self.probability, part.entries.clone(), probability, swept)?;
+                device.stage(&self.reward, part.rewards.clone(), reward, swept)?;
+            }
+            window.part = Some(number);
+            self.copies += 1;
+        }
+        Ok(window)
+    }
+}
+
+/// The model.
+enum Streams<T: Precise, D: Device> {
+    Plain(Elements<u32, T, T, D>),
+    One(Elements<i8, u8, u16, D>, Palettes<T, D>),
+    Two(Elements<i16, u8, u16, D>, Palettes<T, D>),
+}
+
+struct Palettes<T: Precise, D: Device> {
+    probabilities: D::Buffer<T>,
+    rewards: D::Buffer<T>,
+}
+
+/// Value iteration by greedy sweeps over a model that is streamed through the device, V in T.
+pub struct Streamed<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    mdp: &'d Mdp,
+    parts: Vec<Part>,
+    /// States of a tile.
+    tile: usize,
+    model: Streams<T, D>,
+    model_bytes: u64,
+    place: D::Buffer<O>,
+    tiles: Dependencies<D>,
+    v_old: D::Buffer<T>,
+    v_new: D::Buffer<T>,
+    slots: D::Buffer<u64>,
+    stop: OnDevice<D>,
+}
+
+impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
+    /// Lays the model out in the host's memory and starts at V = 0.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, streaming: &Streaming<'d>) -> Result<Self, D::Error> {
+        let Streaming { mdp, reward, slices, small, tiles, .. } = streaming;
+        let parts = streaming.cut::<T>();
+        let windows = streaming.windows::<T>(&parts);
+        // Elements are counted from the first of their part.
+        let part = |slice: usize| &parts[parts.partition_point(|part| part.slices.end <= slice)];
+        let place = slices.place::<O>(|slice, [entry, reward]| {
+            let part = part(slice);
+            [entry - part.entries.start as u64, reward - part.rewards.start as u64]
+        });
+        let place = device.upload(&place)?;
+        let states = mdp.states as usize;
+        let (v_old, v_new) = (device.zeros(states)?, device.zeros(states)?);
+        let tiles = Dependencies::upload(device, tiles.as_ref())?;
+        // Windows take what is left.
+        let model = match small {
+            None => {
+                let successor = slices.entries_of(slices.successors(mdp));
+                let probability = slices.entries_of(slices.probabilities(mdp));
+                let elements = (successor, probability, slices.rewards_of(slices.earnings(mdp, reward)));
+                Streams::Plain(Elements::new(device, elements, &parts, windows)?)
+            }
+            Some(Small { wide, palette, rewards }) => {
+                let palettes = Palettes {
+                    probabilities: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
+                    rewards: device.upload(&T::of(rewards))?,
+                };
+                let probability = slices.entries_of(slices.probability_indices(mdp, palette));
+                let reward = slices.rewards_of(slices.reward_indices(mdp, reward, rewards));
+                if *wide {
+                    let elements =
+                        (slices.entries_of(slices.distances(mdp, |distance| distance as i16)), probability, reward);
+                    Streams::Two(Elements::new(device, elements, &parts, windows)?, palettes)
+                } else {
+                    let elements =
+                        (slices.entries_of(slices.distances(mdp, |distance| distance as i8)), probability, reward);
+                    Streams::One(Elements::new(device, elements, &parts, windows)?, palettes)
+                }
+            }
+        };
+        Ok(Self {
+            device,
+            mdp,
+            parts,
+            tile: streaming.tile(),
+            model,
+            model_bytes: streaming.model_bytes::<T>(),
+            place,
+            tiles,
+            v_old,
+            v_new,
+            slots: device.zeros(SLOTS)?,
+            stop: OnDevice::new(device)?,
+        })
+    }
+
+    /// How many parts have been copied to the device.
+    #[must_use]
+    pub fn copies(&self) -> u64 {
+        match &self.model {
+            Streams::Plain(elements) => elements.copies,
+            Streams::One(elements, _) => elements.copies,
+            Streams::Two(elements, _) => elements.copies,
+        }
+    }
+
+    fn sweep(&mut self) -> Result<Backups, D::Error> {
+        let Self { device, parts, tile, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
+        let device = *device;
+        let (tile, skip) = (*tile as u32, u32::from(tiles.skip));
+        let changed = if tiles.skip { device.to_vec(&tiles.changed_old)? } else { Vec::new() };
+        let may_change = |part: &Part| !tiles.skip || part.needs.iter().any(|&tile| changed[tile as usize] > 0);
+        let active: Vec<usize> = (0..parts.len()).filter(|&number| may_change(&parts[number])).collect();
+        let all = active.len() == parts.len();
+        device.clear(slots)?;
+        // Nobody else says so of tiles in parts that are passed over.
+        device.clear(&mut tiles.changed_new)?;
+        macro_rules! through {
+            ($elements:ident, $kernel:ident $(, $palette:expr, $rewards:expr)?) => {
+                for number in $elements.order(active) {
+                    let part = &parts[number];
+                    let window = $elements.hold(device, number, part)?;
+                    let Window { successor, probability, reward, .. } = &*window;
+                    let blocks = part.states.len().div_ceil(tile as usize) as u64;
+                    // SAFETY: the model has been validated and laid out, the buffers have its sizes, and the window
+                    // holds the part, from whose start its slices are counted.
+                    unsafe {
+                        $kernel(
+                            device, Shape::grid_stride(blocks * u64::from(THREADS), THREADS), part.states.end,
+                            part.states.start, &*place, successor,
+                            probability, $($palette,)? reward, $($rewards,)? v_old, v_new, 0, &stop.buffer, slots, tile,
+                            skip, &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
+                        )?;
+                    }
+                    window.swept = device.moment()?;
+                }
+            };
+        }
+        match model {
+            Streams::Plain(elements) => through!(elements, backup_slices),
+            Streams::One(elements, Palettes { probabilities, rewards }) => {
+                through!(elements, backup_narrow, probabilities, rewards);
+            }
+            Streams::Two(elements, Palettes { probabilities, rewards }) => {
+                through!(elements, backup_narrow, probabilities, rewards);
+            }
+        }
+        std::mem::swap(v_old, v_new);
+        std::mem::swap(&mut tiles.changed_old, &mut tiles.changed_new);
+        let mut found = [0; SLOTS];
+        device.download(slots, &mut found)?;
+        let [least, greatest] = changes(&found);
+        let (least, greatest) = if all { (least, greatest) } else { (least.min(0.0), greatest.max(0.0)) };
+        Ok(Backups { sweeps: 1, least, greatest, fixed: found[2] == 0 })
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        match initial {
+            Some(values) => {
+                // Memory is scarce: not both at a time.
+                self.v_old = self.device.zeros(0)?;
+                self.v_old = self.device.upload(&T::of(values))?;
+            }
+            None => self.device.clear(&mut self.v_old)?,
+        }
+        self.tiles.changed_all(self.device)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        Ok(self.device.to_vec(&self.v_old)?.into_par_iter().map(T::to_f64).collect())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        Ok(greedy(self.mdp, &self.values()?))
+    }
+
+    fn leaves_policy(&self) -> bool {
+        true
+    }
+
+    /// The model once, and V read and written.
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        Ok(self.model_bytes + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64)
+    }
+}
+
+impl<T: Precise, O: Offset, D: Device> Backup for Streamed<'_, T, O, D> {
+    /// The host looks at every sweep before it asks for the next: next to its copies that takes no time.
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        self.stop.set(self.device, stop)?;
+        let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
+        loop {
+            done = Backups { sweeps: done.sweeps + 1, ..self.sweep()? };
+            let met = done.fixed || stop.is_met(done.least, done.greatest);
+            if met || done.sweeps >= max_sweeps || interrupt::requested() {
+                return Ok(done);
+            }
+        }
+    }
+}

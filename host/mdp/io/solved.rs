@@ -1,0 +1,202 @@
+//! Solutions as `warpkov mdp solve --out` writes them in JSON and in text.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::common::io::input::Input;
+use crate::mdp::model::NO_ACTION;
+
+/// V and π as read from a file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Solved {
+    /// π, one action per state, [`NO_ACTION`] where it has none.
+    #[serde(deserialize_with = "actions")]
+    pub policy: Vec<u32>,
+    /// V, one entry per state.
+    #[serde(deserialize_with = "numbers")]
+    pub values: Vec<f64>,
+}
+
+/// Actions, `null` where there is none.
+fn actions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    let actions = Vec::<Option<u32>>::deserialize(deserializer)?;
+    Ok(actions.into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect())
+}
+
+/// Numbers, and texts for those that JSON has not: "inf".
+fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number or \"inf\"")]
+    enum Number {
+        Finite(f64),
+        Text(String),
+    }
+    let number = |number| match number {
+        Number::Finite(number) => Ok(number),
+        Number::Text(text) => text.parse().map_err(|_| de::Error::custom(format!("found {text:?}, expected a number"))),
+    };
+    Vec::<Number>::deserialize(deserializer)?.into_iter().map(number).collect()
+}
+
+/// Why a file is no solution.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read, or is not UTF-8.
+    #[error("{file}: cannot read it")]
+    Io {
+        /// The file's name.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It begins with `{` but is no JSON object with `values` and `policy`.
+    #[error("{file}: not a solution in JSON")]
+    Json {
+        /// The file's name.
+        file: String,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A line that must be there is not.
+    #[error("{file}: no line starts with '{line}'; expected the output of `warpkov mdp solve --out`")]
+    Missing {
+        /// The file's name.
+        file: String,
+        /// How the line starts.
+        line: &'static str,
+    },
+    /// An entry is not a number.
+    #[error("{file}, line {line}, entry {entry}: '{found}' is not {expected}{hint}")]
+    Entry {
+        /// The file's name.
+        file: String,
+        /// Number of the line, from 1.
+        line: usize,
+        /// Number of the entry in the line, from 1.
+        entry: usize,
+        /// The entry.
+        found: String,
+        /// What it should have been.
+        expected: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Policy and values have different lengths.
+    #[error("{file}: the policy has {policy} states, the value function {values}")]
+    Lengths {
+        /// The file's name.
+        file: String,
+        /// States of the policy.
+        policy: usize,
+        /// States of the value function.
+        values: usize,
+    },
+    /// There is no state.
+    #[error("{file}: no states")]
+    Empty {
+        /// The file's name.
+        file: String,
+    },
+}
+
+impl ReadError {
+    /// The message without the file's name.
+    pub(super) fn without(&self, file: &str) -> String {
+        let text = self.to_string();
+        text.strip_prefix(file).map_or(&*text, |rest| rest.trim_start_matches([':', ',', ' '])).to_owned()
+    }
+}
+
+impl Solved {
+    /// Reads the solution in `path`.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no solution.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let file = path.display().to_string();
+        match Input::open(path).and_then(Input::read_text) {
+            Ok(text) => Self::parse(&text, file),
+            Err(source) => Err(ReadError::Io { file, source }),
+        }
+    }
+
+    /// How the line of values starts in text.
+    pub(super) const VALUES: &str = "Optimal value:";
+
+    pub(super) fn parse(text: &str, file: String) -> Result<Self, ReadError> {
+        let solved = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|source| ReadError::Json { file: file.clone(), source })?
+        } else {
+            Self {
+                policy: entries(text, &file, "Optimal policy:", "an action", |word| match word {
+                    "-" => Some(NO_ACTION),
+                    _ => word.parse().ok(),
+                })?,
+                values: entries(text, &file, Self::VALUES, "a number", |word| word.parse().ok())?,
+            }
+        };
+        let (policy, values) = (solved.policy.len(), solved.values.len());
+        if policy != values {
+            return Err(ReadError::Lengths { file, policy, values });
+        }
+        if policy == 0 {
+            return Err(ReadError::Empty { file });
+        }
+        Ok(solved)
+    }
+}
+
+/// The entries of the line that starts with `start`.
+fn entries<T>(
+    text: &str,
+    file: &str,
+    start: &'static str,
+    expected: &'static str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, ReadError> {
+    let found = text.lines().enumerate().find_map(|(number, line)| Some((number + 1, line.strip_prefix(start)?)));
+    let (line, rest) = found.ok_or_else(|| ReadError::Missing { file: file.to_owned(), line: start })?;
+    let parse = |(index, word): (usize, &str)| {
+        let truncated = word.starts_with('…') || word.starts_with("...");
+        read(word).ok_or_else(|| ReadError::Entry {
+            file: file.to_owned(),
+            line,
+            entry: index + 1,
+            found: word.to_owned(),
+            expected,
+            hint: if truncated { "; the line was cut for the terminal, --out writes all of it" } else { "" },
+        })
+    };
+    rest.split_whitespace().enumerate().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Solved, ReadError> {
+        Solved::parse(text, "x".into())
+    }
+
+    #[test]
+    fn reads_text_and_json() {
+        let text = parse("Precision: f64\nOptimal policy: 1 2 2\nOptimal value: 0.000000 0.008266 -1e-3\n").unwrap();
+        let json = parse(r#"{"policy": [1, 2, 2], "values": [0, 0.008266, -1e-3], "gamma": 0.9}"#).unwrap();
+        assert_eq!(text, json);
+        let text = parse("Optimal policy: - 2\nOptimal value: 0.5 -inf\n").unwrap();
+        let json = parse(r#"{"policy": [null, 2], "values": [0.5, "-inf"]}"#).unwrap();
+        assert_eq!((&text, text.policy[0], text.values[1]), (&json, NO_ACTION, f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let message = |text| parse(text).unwrap_err().to_string();
+        assert!(message("").contains("no line starts with 'Optimal policy:'"));
+        assert!(message("Optimal policy: 1 x\nOptimal value: 0 0").contains("line 1, entry 2: 'x' is not an action"));
+        assert!(message("Optimal policy: 1 … (9 states)\nOptimal value: 0 0").contains("--out writes all of it"));
+        assert!(message("Optimal policy: 1\nOptimal value: 0 0").contains("has 1 states, the value function 2"));
+        assert!(message("{}").contains("not a solution in JSON"));
+    }
+}

@@ -1,0 +1,347 @@
+//! What a model must satisfy, checked on all cores. Of several violations the same one is reported every time.
+
+use std::fmt;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{ActionNames, CHUNK, Choices, Csr, Grid, Mdp, NO_ACTION};
+
+/// How far the probabilities of a row may be from summing to 1.
+pub const ROW_SUM_TOLERANCE: f64 = 1e-6;
+
+/// One of the matrices of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matrix {
+    /// P, the transition probabilities.
+    P,
+    /// R, the rewards.
+    R,
+}
+
+impl fmt::Display for Matrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::P => "P",
+            Self::R => "R",
+        })
+    }
+}
+
+/// A row of a matrix, and what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its number.
+    pub row: usize,
+    /// s.
+    pub state: usize,
+    /// a.
+    pub action: usize,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row, state, action } = self;
+        write!(f, "row {row} (state {state}, action {action})")
+    }
+}
+
+/// Why a model is none. Arrays are named as in files: `indptr`, `indices` and `data` of P and of R; positions in them
+/// count from 0.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum Invalid {
+    #[error("S is 0, expected at least 1 state")]
+    NoStates,
+    #[error("A is 0, expected at least 1 action")]
+    NoActions,
+    #[error("S = {states}, A = {actions}: S·A rows cannot be numbered on this machine")]
+    TooLarge { states: u32, actions: u32 },
+    #[error("gamma is {gamma}, expected a number in [0, 1]")]
+    Gamma { gamma: f64 },
+    #[error("choices has {found} elements, expected S + 1 = {expected}")]
+    ChoicesLength { found: usize, expected: usize },
+    #[error("choices[0] is {found}, expected 0")]
+    ChoicesStart { found: u64 },
+    #[error(
+        "choices[{position}] is {found} after {previous}, expected offsets that do not fall by up to 2³² − 1 actions"
+    )]
+    ChoicesOrder { position: usize, found: u64, previous: u64 },
+    #[error("no state has an action, expected at least one")]
+    NoRows,
+    #[error("{matrix}.indptr has {found} elements, expected a row per state and action and one more, {expected}")]
+    RowPtrLength { matrix: Matrix, found: usize, expected: usize },
+    #[error("{matrix}.indptr[0] is {found}, expected 0")]
+    RowPtrStart { matrix: Matrix, found: u64 },
+    #[error("{matrix} {row}: indptr falls from {start} to {end}")]
+    RowPtrFalls { matrix: Matrix, row: Row, start: u64, end: u64 },
+    #[error("{matrix}.indptr ends at {found}, expected the number of entries {entries}")]
+    RowPtrEnd { matrix: Matrix, found: u64, entries: usize },
+    #[error("{matrix}.indices has {indices} elements, {matrix}.data has {data}, expected as many")]
+    Lengths { matrix: Matrix, indices: usize, data: usize },
+    #[error("{matrix} {row}: indices[{position}] is {found}, expected a state below {states}")]
+    Column { matrix: Matrix, row: Row, position: usize, found: u32, states: u32 },
+    #[error("{matrix} {row}: data[{position}] is {found}, expected {expected}")]
+    Value { matrix: Matrix, row: Row, position: usize, found: f64, expected: &'static str },
+    #[error("P {row}: no successors, expected probabilities that sum to 1")]
+    EmptyRow { row: Row },
+    #[error("{array} has {found} elements, expected none or one per row, {expected}")]
+    PerRow { array: &'static str, found: usize, expected: usize },
+    #[error("{array}[{row}] is {found}, expected {expected}", row = .row.row)]
+    RowValue { array: &'static str, row: Row, found: f64, expected: &'static str },
+    #[error("label \"{label}\"[{position}] is {found}, expected ascending states below {states}")]
+    Label { label: String, position: usize, found: u32, states: u32 },
+    #[error("action_names.of_row[{position}] is {found}, expected the number of one of {names} names")]
+    ActionName { position: usize, found: u32, names: usize },
+    #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
+    RowSum { row: Row, sum: f64 },
+    #[error("{matrix} {row}: state {column} appears more than once")]
+    Duplicate { matrix: Matrix, row: Row, column: u32 },
+    #[error("grid: width {width} times height {height} is {cells} cells, expected one per state, {states}")]
+    GridSize { width: u32, height: u32, cells: u64, states: u32 },
+    #[error("grid.goal is {goal}, expected a state below {states}")]
+    Goal { goal: u32, states: u32 },
+    #[error("grid.{list}[{position}] is {found}, expected a state below {states}")]
+    Cell { list: &'static str, position: usize, found: u32, states: u32 },
+    #[error("grid.{list}[{position}] is {found} after {previous}, expected ascending states")]
+    CellOrder { list: &'static str, position: usize, found: u32, previous: u32 },
+}
+
+/// Whether the matrices, of `rows` rows, are all that is asked of them, and sorted. That is one quick pass; where it fails
+/// others find out why.
+fn in_order(mdp: &Mdp, rows: usize) -> bool {
+    let (p, r) = (&mdp.transitions, &mdp.rewards);
+    let fits = |csr: &Csr| {
+        let ends = &csr.row_ptr[..];
+        csr.col.len() == csr.val.len()
+            && ends.len() == rows + 1
+            && (ends.first(), ends.last()) == (Some(&0), Some(&(csr.col.len() as u64)))
+    };
+    let ends = &mdp.ends[..];
+    if !fits(p) || !fits(r) || !(ends.is_empty() || ends.len() == rows) {
+        return false;
+    }
+    let distribution = |row: usize, probabilities: &[f64]| {
+        let end = ends.get(row).copied().unwrap_or_default();
+        let sum = probabilities.iter().sum::<f64>() + end;
+        let filled = !probabilities.is_empty() || end != 0.0;
+        filled & ((sum - 1.0).abs() <= ROW_SUM_TOLERANCE) & probabilities.iter().all(|&p| is_probability(p))
+    };
+    let finite = |_: usize, rewards: &[f64]| rewards.iter().all(|reward| reward.is_finite());
+    (0..rows.div_ceil(CHUNK)).into_par_iter().all(|chunk| {
+        let chunk = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
+        rows_in_order(p, mdp.states, chunk.clone(), distribution) && rows_in_order(r, mdp.states, chunk, finite)
+    })
+}
+
+/// Whether these rows lie one behind the other, with ascending columns below `states` and values that are `valid`.
+fn rows_in_order(csr: &Csr, states: u32, rows: Range<usize>, valid: impl Fn(usize, &[f64]) -> bool) -> bool {
+    let (ends, col, val) = (&csr.row_ptr[rows.start..=rows.end], &csr.col[..], &csr.val[..]);
+    rows.zip(ends.windows(2)).all(|(row, ends)| {
+        let range = ends[0] as usize..ends[1] as usize;
+        let (Some(columns), Some(values)) = (col.get(range.clone()), val.get(range)) else { return false };
+        let ascend = columns.windows(2).all(|pair| pair[0] < pair[1]);
+        ascend & columns.last().is_none_or(|&last| last < states) & valid(row, values)
+    })
+}
+
+/// Rows may be off by the tolerance, and so may a number that is a row by itself.
+fn is_probability(p: f64) -> bool {
+    (0.0..=1.0 + ROW_SUM_TOLERANCE).contains(&p)
+}
+
+/// Everything but [`check_distinct`]; the rows need not be sorted. The result is whether they are, and distinct.
+pub(super) fn check(mdp: &Mdp) -> Result<bool, Invalid> {
+    let Mdp { states, gamma, ref choices, .. } = *mdp;
+    if states == 0 {
+        return Err(Invalid::NoStates);
+    }
+    let rows = match choices {
+        Choices::Uniform(0) => return Err(Invalid::NoActions),
+        Choices::Uniform(actions) => {
+            let rows = (states as usize).checked_mul(*actions as usize).filter(|&rows| rows < usize::MAX);
+            rows.ok_or(Invalid::TooLarge { states, actions: *actions })?
+        }
+        Choices::Ragged(offsets) => ragged_rows(offsets, states as usize + 1)?,
+    };
+    if !(0.0..=1.0).contains(&gamma) {
+        return Err(Invalid::Gamma { gamma });
+    }
+    let checker = Checker { states, choices, rows };
+    let in_order = in_order(mdp, rows);
+    if !in_order {
+        checker.structure(Matrix::P, &mdp.transitions)?;
+        checker.structure(Matrix::R, &mdp.rewards)?;
+        checker.values(Matrix::P, &mdp.transitions, "a probability in [0, 1]", is_probability)?;
+        checker.values(Matrix::R, &mdp.rewards, "a finite number", f64::is_finite)?;
+    }
+    checker.per_row("ends", &mdp.ends, "a probability in [0, 1]", is_probability)?;
+    checker.per_row("action_rewards", &mdp.action_rewards, "a finite number", f64::is_finite)?;
+    if !in_order {
+        checker.row_sums(mdp)?;
+    }
+    for (label, members) in &mdp.labels {
+        let wrong = |i: usize| members[i] >= states || (i > 0 && members[i] <= members[i - 1]);
+        if let Some(position) = (0..members.len()).find(|&i| wrong(i)) {
+            return Err(Invalid::Label { label: label.clone(), position, found: members[position], states });
+        }
+    }
+    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+        if of_row.len() != rows {
+            return Err(Invalid::PerRow { array: "action_names.of_row", found: of_row.len(), expected: rows });
+        }
+        if let Some(position) = of_row.iter().position(|&name| name as usize >= names.len()) {
+            return Err(Invalid::ActionName { position, found: of_row[position], names: names.len() });
+        }
+    }
+    mdp.grid.as_ref().map_or(Ok(()), |grid| check_grid(grid, states))?;
+    Ok(in_order)
+}
+
+/// The number of rows that these offsets, of which there must be `expected`, give to states.
+fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
+    if offsets.len() != expected {
+        return Err(Invalid::ChoicesLength { found: offsets.len(), expected });
+    }
+    if offsets[0] != 0 {
+        return Err(Invalid::ChoicesStart { found: offsets[0] });
+    }
+    let wrong = |pair: &[u64]| pair[1].checked_sub(pair[0]).is_none_or(|count| count >= u64::from(NO_ACTION));
+    if let Some(i) = offsets.windows(2).position(wrong) {
+        return Err(Invalid::ChoicesOrder { position: i + 1, found: offsets[i + 1], previous: offsets[i] });
+    }
+    match usize::try_from(offsets[expected - 1]) {
+        Ok(0) | Err(_) => Err(Invalid::NoRows),
+        Ok(rows) => Ok(rows),
+    }
+}
+
+/// No column appears twice in a row. The rows are sorted.
+pub(super) fn check_distinct(mdp: &Mdp) -> Result<(), Invalid> {
+    let checker = Checker { states: mdp.states, choices: &mdp.choices, rows: mdp.rows() };
+    for (matrix, csr) in [(Matrix::P, &mdp.transitions), (Matrix::R, &mdp.rewards)] {
+        checker.first(|row| {
+            let (columns, _) = csr.row(row);
+            let column = columns.windows(2).find(|pair| pair[0] == pair[1])?[0];
+            Some(Invalid::Duplicate { matrix, row: checker.row(row), column })
+        })?;
+    }
+    Ok(())
+}
+
+struct Checker<'m> {
+    states: u32,
+    choices: &'m Choices,
+    rows: usize,
+}
+
+impl Checker<'_> {
+    fn row(&self, row: usize) -> Row {
+        let state = self.choices.state_of(row);
+        Row { row, state, action: row - self.choices.first(state) }
+    }
+
+    /// An array of nothing, or of one valid number per row.
+    fn per_row(
+        &self,
+        array: &'static str,
+        values: &[f64],
+        expected: &'static str,
+        valid: impl Fn(f64) -> bool + Sync,
+    ) -> Result<(), Invalid> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        if values.len() != self.rows {
+            return Err(Invalid::PerRow { array, found: values.len(), expected: self.rows });
+        }
+        self.first(|row| {
+            let found = values[row];
+            (!valid(found)).then(|| Invalid::RowValue { array, row: self.row(row), found, expected })
+        })
+    }
+
+    /// The violation of the lowest-numbered row.
+    fn first(&self, violation: impl Fn(usize) -> Option<Invalid> + Sync) -> Result<(), Invalid> {
+        let found = (0..self.rows).into_par_iter().with_min_len(CHUNK).find_map_first(&violation);
+        found.map_or(Ok(()), Err)
+    }
+
+    /// The arrays fit together, and all columns are states.
+    fn structure(&self, matrix: Matrix, csr: &Csr) -> Result<(), Invalid> {
+        let ends = &csr.row_ptr[..];
+        if ends.len() != self.rows + 1 {
+            return Err(Invalid::RowPtrLength { matrix, found: ends.len(), expected: self.rows + 1 });
+        }
+        if ends[0] != 0 {
+            return Err(Invalid::RowPtrStart { matrix, found: ends[0] });
+        }
+        self.first(|row| {
+            let (start, end) = (ends[row], ends[row + 1]);
+            (start > end).then(|| Invalid::RowPtrFalls { matrix, row: self.row(row), start, end })
+        })?;
+        let (indices, data) = (csr.col.len(), csr.val.len());
+        if indices != data {
+            return Err(Invalid::Lengths { matrix, indices, data });
+        }
+        if ends[self.rows] != indices as u64 {
+            return Err(Invalid::RowPtrEnd { matrix, found: ends[self.rows], entries: indices });
+        }
+        let states = self.states;
+        self.first(|row| {
+            let (columns, _) = csr.row(row);
+            let offset = columns.iter().position(|&column| column >= states)?;
+            let (position, found) = (ends[row] as usize + offset, columns[offset]);
+            Some(Invalid::Column { matrix, row: self.row(row), position, found, states })
+        })
+    }
+
+    fn values(
+        &self,
+        matrix: Matrix,
+        csr: &Csr,
+        expected: &'static str,
+        valid: impl Fn(f64) -> bool + Sync,
+    ) -> Result<(), Invalid> {
+        self.first(|row| {
+            let (_, values) = csr.row(row);
+            let offset = values.iter().position(|&value| !valid(value))?;
+            let (position, found) = (csr.row_ptr[row] as usize + offset, values[offset]);
+            Some(Invalid::Value { matrix, row: self.row(row), position, found, expected })
+        })
+    }
+
+    fn row_sums(&self, mdp: &Mdp) -> Result<(), Invalid> {
+        self.first(|row| {
+            let (_, probabilities) = mdp.transitions.row(row);
+            let end = mdp.end(row);
+            let sum = probabilities.iter().sum::<f64>() + end;
+            match probabilities {
+                [] if end == 0.0 => Some(Invalid::EmptyRow { row: self.row(row) }),
+                _ if (sum - 1.0).abs() > ROW_SUM_TOLERANCE => Some(Invalid::RowSum { row: self.row(row), sum }),
+                _ => None,
+            }
+        })
+    }
+}
+
+fn check_grid(grid: &Grid, states: u32) -> Result<(), Invalid> {
+    let Grid { width, height, goal, .. } = *grid;
+    let cells = u64::from(width) * u64::from(height);
+    if cells != u64::from(states) {
+        return Err(Invalid::GridSize { width, height, cells, states });
+    }
+    if goal >= states {
+        return Err(Invalid::Goal { goal, states });
+    }
+    for (list, cells) in [("walls", &grid.walls), ("obstacles", &grid.obstacles)] {
+        if let Some(position) = cells.iter().position(|&cell| cell >= states) {
+            return Err(Invalid::Cell { list, position, found: cells[position], states });
+        }
+        if let Some(before) = cells.windows(2).position(|pair| pair[0] >= pair[1]) {
+            let (previous, found) = (cells[before], cells[before + 1]);
+            return Err(Invalid::CellOrder { list, position: before + 1, found, previous });
+        }
+    }
+    Ok(())
+}

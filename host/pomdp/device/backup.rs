@@ -1,0 +1,795 @@
+//! The fast path: beliefs projected forward, the best vector of each row, and the winners carried back.
+
+use std::collections::HashSet;
+
+use crate::runtime::scratch::Scratch;
+use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::pomdp::best_action::best_action;
+use warpkov_kernels::pomdp::gather::{belief_values, expect, gather, worth};
+use warpkov_kernels::pomdp::product::{
+    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, STEP, TILE, appraise, best_of_dense, best_of_sparse, list_steps,
+    note_winners,
+};
+use warpkov_kernels::pomdp::project::{
+    DENSIFY_STATES, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify, expand,
+    expand_beliefs, fill_entries, flag_rows, predict, side_by_side,
+};
+
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backend::{Backup, Plans};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::device::beliefs::Beliefs;
+use crate::pomdp::device::buffers::{Factors, Kept, Matrix, Vectors};
+use crate::pomdp::model::{Pomdp, by_columns};
+use crate::runtime::Precise;
+use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
+
+/// Threads of a block, where a kernel does not say.
+pub(super) const THREADS: u32 = 256;
+
+/// Threads of a block: no more than there are states, in whole warps.
+pub(super) fn threads(states: u32) -> u32 {
+    states.next_multiple_of(32).min(THREADS)
+}
+
+/// Of what its own backup is worth to it, the part that a belief is to have by the backups of others.
+const ENOUGH: f64 = 0.25;
+
+/// Vectors that are added to Γ at a time, before it is asked whether more are needed.
+const ADDED: usize = 64;
+
+/// How the best vector of each row is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// Entry by entry, in the precision of the vectors: for rows of few entries.
+    Sparse,
+    /// On tensor cores: rows of |S| elements; factors of 11 bits, in f16, or where `exact` of about 21, in f32.
+    Dense {
+        /// Three products of two words for one of half a word.
+        exact: bool,
+    },
+}
+
+/// What a batch may take at one time; a single belief takes what it must.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Elements of a dense array: rows, or predictions.
+    pub elements: usize,
+    /// Entries of sparse rows.
+    pub entries: usize,
+}
+
+impl Default for Limits {
+    /// A few GiB in all.
+    fn default() -> Self {
+        Self { elements: 1 << 28, entries: 1 << 27 }
+    }
+}
+
+/// Work per entry of a sparse row, against that of an element of a dense one on tensor cores.
+const SPARSE_WORK: f64 = 64.0;
+
+/// Point-based backups on a device, with vectors in precision T. The model and Γ stay there.
+///
+/// What is returned does not depend on the limits, and is the same at every run.
+///
+/// # Panics
+/// Where a backup is asked for and Γ is empty, or a belief or vector is not of the model's states.
+pub struct Backups<'d, T: Precise, D: Device> {
+    pub(super) device: &'d D,
+    pub(super) states: u32,
+    pub(super) actions: u32,
+    pub(super) observations: u32,
+    pub(super) gamma: f64,
+    /// T, rows s·A + a; by columns, rows a·S + s'; and O.
+    pub(super) transitions: Matrix<T, D>,
+    pub(super) columns: Matrix<T, D>,
+    pub(super) seen: Matrix<T, D>,
+    pub(super) reward: D::Buffer<T>,
+    vectors: Vectors<T, D>,
+    vector_actions: Vec<u32>,
+    /// Σ over a and s' of the observations that may follow each state.
+    ways: Vec<u32>,
+    product: Option<Product>,
+    /// Whether scores of 11 bits will do.
+    pub(super) rough: bool,
+    /// What makes f16 of vectors, with few above 1.
+    scale: f64,
+    pub(super) limits: Limits,
+    pub(super) work: Work<T, D>,
+}
+
+/// Memory that is used again from batch to batch.
+pub(super) struct Work<T: Precise, D: Device> {
+    counts: Scratch<u32, D>,
+    pub(super) flags: Scratch<u32, D>,
+    offsets: Scratch<u32, D>,
+    ranks: Scratch<u32, D>,
+    scan: Scratch<u32, D>,
+    row_code: Scratch<u32, D>,
+    numbers: Scratch<u32, D>,
+    row_ptr: Scratch<u32, D>,
+    rows: Scratch<u32, D>,
+    col: Scratch<u32, D>,
+    weight: Scratch<T, D>,
+    dense: Scratch<T, D>,
+    pub(super) predicted: Scratch<T, D>,
+    used: Scratch<u8, D>,
+    steps: Scratch<u32, D>,
+    best: Scratch<u64, D>,
+    winners: Scratch<u32, D>,
+    pub(super) scores: Scratch<f64, D>,
+    /// Of beliefs, not of what follows them.
+    nearest: Scratch<u32, D>,
+    worths: Scratch<f64, D>,
+    pub(super) values: Scratch<f64, D>,
+    chosen: Scratch<u32, D>,
+    expected: Scratch<T, D>,
+    out: Scratch<T, D>,
+}
+
+impl<T: Precise, D: Device> Work<T, D> {
+    fn new(device: &D) -> Result<Self, D::Error> {
+        Ok(Self {
+            counts: Scratch::new(device)?,
+            flags: Scratch::new(device)?,
+            offsets: Scratch::new(device)?,
+            ranks: Scratch::new(device)?,
+            scan: Scratch::new(device)?,
+            row_code: Scratch::new(device)?,
+            numbers: Scratch::new(device)?,
+            row_ptr: Scratch::new(device)?,
+            rows: Scratch::new(device)?,
+            col: Scratch::new(device)?,
+            weight: Scratch::new(device)?,
+            dense: Scratch::new(device)?,
+            predicted: Scratch::new(device)?,
+            used: Scratch::new(device)?,
+            steps: Scratch::new(device)?,
+            best: Scratch::new(device)?,
+            winners: Scratch::new(device)?,
+            nearest: Scratch::new(device)?,
+            worths: Scratch::new(device)?,
+            scores: Scratch::new(device)?,
+            values: Scratch::new(device)?,
+            chosen: Scratch::new(device)?,
+            expected: Scratch::new(device)?,
+            out: Scratch::new(device)?,
+        })
+    }
+}
+
+impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
+    /// Uploads a valid model, of which rewards are to be maximised. Without a `product`, each batch has the one with less work.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Pomdp, product: Option<Product>, limits: Limits) -> Result<Self, D::Error> {
+        let (states, actions) = (model.states(), model.actions());
+        let ways = |state: u32| -> u32 {
+            let follow = |action| model.successors(state, action).0.iter().map(move |&next| (action, next));
+            (0..actions).flat_map(follow).map(|(action, next)| model.observed(action, next).0.len() as u32).sum()
+        };
+        Ok(Self {
+            device,
+            states,
+            actions,
+            observations: model.observation_count,
+            gamma: model.gamma(),
+            transitions: Matrix::upload(device, &model.process.transitions)?,
+            columns: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
+            seen: Matrix::upload(device, &model.observations)?,
+            reward: device.upload(&T::of(&model.expected_rewards()))?,
+            vectors: Vectors::new(device, states)?,
+            vector_actions: Vec::new(),
+            ways: (0..states).map(ways).collect(),
+            product,
+            rough: false,
+            scale: scale(model),
+            limits,
+            work: Work::new(device)?,
+        })
+    }
+
+    /// Beliefs, uploaded once it is certain that kernels may read what they name.
+    fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T, D>, D::Error> {
+        assert!(!self.vector_actions.is_empty(), "there is no vector to back up");
+        let mut states = beliefs.iter().flat_map(|belief| &belief.states);
+        assert!(states.all(|&state| state < self.states), "a belief in a state that the model does not have");
+        Beliefs::upload(self.device, beliefs, beliefs.iter().map(|belief| self.entries(belief)).sum())
+    }
+
+    /// Entries of the sparse rows of a belief.
+    fn entries(&self, belief: &Belief) -> usize {
+        belief.states.iter().map(|&state| self.ways[state as usize] as usize).sum()
+    }
+
+    /// The product with less work: rows of few entries are sparse.
+    fn choose(&self, beliefs: usize, entries: usize) -> Product {
+        let pairs = beliefs as f64 * f64::from(self.actions);
+        let rows = pairs * f64::from(self.observations).min(entries as f64 / pairs.max(1.0));
+        self.cheaper(rows, entries)
+    }
+
+    /// The same for so many rows.
+    fn cheaper(&self, rows: f64, entries: usize) -> Product {
+        let sparse = SPARSE_WORK * entries as f64 <= rows * f64::from(self.states);
+        self.product.unwrap_or(if sparse { Product::Sparse } else { Product::Dense { exact: !self.rough } })
+    }
+
+    /// How many beliefs make a batch, the first of those that have so many `ways` on.
+    fn batch(&self, ways: &[usize], product: Product) -> usize {
+        let fits = match product {
+            Product::Dense { .. } => self.limits.elements / (self.actions as usize * self.states as usize),
+            Product::Sparse => {
+                let within = ways.iter().scan(self.limits.entries, |left, ways| {
+                    *left = left.checked_sub(*ways)?;
+                    Some(())
+                });
+                within.count()
+            }
+        };
+        // Codes are counted in 32 bits, and a warp for each pair of belief and action in a launch of 2³¹ blocks at most.
+        let codes = self.limits.elements / (self.actions as usize * self.observations as usize);
+        let vectors = self.limits.elements / self.states as usize;
+        fits.min(codes).min(vectors).clamp(1, ways.len())
+    }
+
+    /// The same for the product that is chosen for all of them.
+    pub(super) fn fitting(&self, ways: &[usize]) -> usize {
+        self.batch(ways, self.choose(ways.len(), ways.iter().sum()))
+    }
+
+    /// Σ over a and s' of the observations that may follow each state.
+    pub(super) fn ways(&self) -> &[u32] {
+        &self.ways
+    }
+
+    /// The action of each vector.
+    pub(super) fn vector_actions(&self) -> &[u32] {
+        &self.vector_actions
+    }
+
+    /// What Γ takes.
+    pub(super) fn vector_bytes(&self) -> usize {
+        self.vectors.bytes()
+    }
+
+    /// Adds to `known`, the first vectors of Γ, those that follow, up to `count` in all.
+    pub(super) fn download_into(&self, known: &mut AlphaVectors, count: usize) -> Result<(), D::Error> {
+        let range = known.len()..count.max(known.len());
+        known.values.extend(self.vectors.download(self.device, range.start as u32..range.end as u32)?);
+        known.actions.extend_from_slice(&self.vector_actions[range]);
+        Ok(())
+    }
+
+    /// Leaves only these vectors in Γ.
+    pub(super) fn pick(&mut self, picked: &[u32]) -> Result<(), D::Error> {
+        self.vectors.pick(self.device, picked)?;
+        self.vector_actions = picked.iter().map(|&vector| self.vector_actions[vector as usize]).collect();
+        Ok(())
+    }
+
+    /// Beliefs on the device, in batches that fit.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
+        let ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let mut batches = Vec::new();
+        let mut first = 0;
+        while first < beliefs.len() {
+            let count = self.fitting(&ways[first..]);
+            batches.push(self.upload(&beliefs[first..first + count])?);
+            first += count;
+        }
+        Ok(batches)
+    }
+
+    /// The product that is chosen for a batch.
+    #[must_use]
+    pub fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
+        self.choose(beliefs.count as usize, beliefs.ways)
+    }
+
+    /// The backup of each belief, in memory that the next use overwrites. Returns how many rows they were projected to.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+        let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
+        self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
+        Ok(rows)
+    }
+
+    /// Backs up beliefs, and adds what is better by more than `worth` at its belief, the largest rises first, until every
+    /// belief has a quarter at least of what its own backup is worth to it: Perseus, for which anything is enough. Returns by
+    /// how much a value would rise at most, and the vectors that follow each observation in those that were added.
+    pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<(f64, Vec<u32>), D::Error> {
+        let known = self.best_of(beliefs)?;
+        self.decide(beliefs, self.chosen_product(beliefs))?;
+        let (device, actions) = (self.device, self.actions as usize);
+        let Work { chosen, values, winners, .. } = &self.work;
+        let (mut actions_of, mut values_of) = (vec![0; known.len()], vec![0.0; known.len() * actions]);
+        device.download(chosen.get(), &mut actions_of)?;
+        device.download(values.get(), &mut values_of)?;
+        let own = |j: u32| values_of[j as usize * actions + actions_of[j as usize] as usize];
+        let rise = |j: u32| own(j) - known[j as usize].1;
+        let mut left: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j) > worth).collect();
+        left.sort_by(|&a, &b| rise(b).total_cmp(&rise(a)).then(a.cmp(&b)));
+        let Some(risen) = left.first().map(|&j| rise(j)) else { return Ok((0.0, Vec::new())) };
+        let mut winners_of = vec![0; self.codes(beliefs.count)];
+        device.download(winners.get(), &mut winners_of)?;
+        let pairs = known.len() * actions;
+        let row = |j: u32| {
+            let (action, first) = (actions_of[j as usize], j as usize * actions);
+            (action, winners_of.iter().skip(first + action as usize).step_by(pairs).copied().collect::<Vec<_>>())
+        };
+        // The same action and the same winners make the same vector.
+        let (mut met, mut next) = (HashSet::new(), Vec::new());
+        while !left.is_empty() {
+            let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED).collect();
+            if new.is_empty() {
+                break;
+            }
+            self.build(beliefs.count, &new)?;
+            new.iter().for_each(|&j| next.extend(row(j).1));
+            self.vectors.append(device, new.len() as u32, self.work.out.get())?;
+            self.vector_actions.extend(new.iter().map(|&j| actions_of[j as usize]));
+            if new.len() < ADDED {
+                break;
+            }
+            let found = self.best_of(beliefs)?;
+            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH * rise(j));
+        }
+        Ok((risen, next))
+    }
+
+    pub(super) fn codes(&self, beliefs: u32) -> usize {
+        beliefs as usize * self.actions as usize * self.observations as usize
+    }
+
+    /// Row numbers by code, and what follows from them; the number of rows.
+    fn compact(&mut self, codes: usize, entries: usize) -> Result<u32, D::Error> {
+        let Work { counts, flags, offsets, ranks, scan, row_code, row_ptr, rows, .. } = &mut self.work;
+        let device = self.device;
+        let scan = scan.of(device, scratch_len(codes))?;
+        let most = codes.min(entries);
+        let (ranks, offsets) = (ranks.of(device, codes + 1)?, offsets.of(device, codes + 1)?);
+        exclusive_scan(device, codes, flags.get(), ranks, scan)?;
+        exclusive_scan(device, codes, counts.get(), offsets, scan)?;
+        let (row_code, row_ptr) = (row_code.of(device, most)?, row_ptr.of(device, most + 1)?);
+        let (rows, shape) = (rows.of(device, 1)?, Shape::cover(codes as u64, THREADS));
+        // SAFETY: there are no more rows than codes and than entries.
+        unsafe { compact_rows(device, shape, codes as u32, ranks, offsets, row_code, row_ptr, rows)? };
+        let mut found = [0];
+        device.download(rows, &mut found)?;
+        Ok(found[0])
+    }
+
+    /// Winners by code, and scores, one for each code, through sparse rows; the number of rows.
+    fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+        let entries = beliefs.ways;
+        let Self { device, states, actions, .. } = *self;
+        let codes = self.codes(beliefs.count);
+        let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
+        let (t, o) = (&self.transitions, &self.seen);
+        let counts = self.work.counts.cleared(device, codes)?;
+        let flags = self.work.flags.of(device, codes)?;
+        // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
+        unsafe {
+            count_entries(
+                device,
+                warps,
+                states,
+                actions,
+                beliefs.count,
+                &beliefs.row_ptr,
+                &beliefs.state,
+                &t.row_ptr,
+                &t.col,
+                &o.row_ptr,
+                &o.col,
+                counts,
+            )?;
+            flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
+        }
+        let rows = self.compact(codes, entries)?;
+        self.work.scores.cleared(device, codes)?;
+        let (t, o) = (&self.transitions, &self.seen);
+        let Work { offsets, row_code, row_ptr, col, weight, winners, scores, .. } = &mut self.work;
+        let (col, weight) = (col.of(device, entries)?, weight.of(device, entries)?);
+        let (alpha, stride) = self.vectors.columns(device)?;
+        // SAFETY: as above; rows have `entries` entries in all, and there is a vector.
+        unsafe {
+            fill_entries(
+                device,
+                warps,
+                states,
+                actions,
+                beliefs.count,
+                &beliefs.row_ptr,
+                &beliefs.state,
+                &beliefs.prob,
+                &t.row_ptr,
+                &t.col,
+                &t.val,
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                offsets.get_mut(),
+                col,
+                weight,
+            )?;
+            best_of_sparse(
+                device,
+                Shape::new(rows.max(1), SPARSE_THREADS),
+                rows,
+                self.vector_actions.len() as u32,
+                stride,
+                row_ptr.get(),
+                row_code.get(),
+                col,
+                weight,
+                alpha,
+                winners.get_mut(),
+                scores.get_mut(),
+            )?;
+        }
+        Ok(rows)
+    }
+
+    /// What the first `count` beliefs become by each action, in `work.predicted`, and what may be observed then, in `work.flags`
+    /// by code.
+    pub(super) fn predict(&mut self, beliefs: &Beliefs<T, D>, count: u32) -> Result<(), D::Error> {
+        let Self { device, states, actions, .. } = *self;
+        let (codes, groups) = (self.codes(count), count.div_ceil(SIDE));
+        let (columns, o, Work { flags, dense, predicted, .. }) = (&self.columns, &self.seen, &mut self.work);
+        let flags = flags.cleared(device, codes)?;
+        let dense = dense.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
+        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
+        unsafe {
+            let shape = Shape::new(groups * states.div_ceil(DENSIFY_STATES), SIDE_THREADS);
+            densify(device, shape, states, count, row_ptr, state, prob, dense)?;
+            predict(
+                device,
+                Shape::new(groups * actions * states.div_ceil(SIDE_STATES), SIDE_THREADS),
+                states,
+                actions,
+                count,
+                dense,
+                &columns.row_ptr,
+                &columns.col,
+                &columns.val,
+                &o.row_ptr,
+                &o.col,
+                predicted.of(device, (count * actions) as usize * states as usize)?,
+                flags,
+            )
+        }
+    }
+
+    /// Winners by code, and scores, one for each belief and action, through dense rows, as many at a time as there is room for;
+    /// the number of rows.
+    fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+        let Self { device, states, actions, .. } = *self;
+        let codes = self.codes(beliefs.count);
+        let pairs = beliefs.count as usize * actions as usize;
+        let groups = beliefs.count.div_ceil(TOGETHER);
+        let elements = Shape::new(groups * actions * states.div_ceil(threads(states)), threads(states));
+        self.work.counts.cleared(device, codes)?;
+        self.predict(beliefs, beliefs.count)?;
+        let rows = self.compact(codes, codes)?;
+        let at_a_time = self.rows_at_a_time::<E>();
+        let mut first = 0;
+        while first < rows {
+            let count = (rows - first).min(at_a_time);
+            let (stride, steps) = self.clear_rows::<E>(count)?;
+            let (o, Work { ranks, predicted, used, .. }) = (&self.seen, &mut self.work);
+            let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
+            // SAFETY: as above; the rows are zeros.
+            unsafe {
+                expand(
+                    device,
+                    elements,
+                    states,
+                    actions,
+                    beliefs.count,
+                    predicted.get(),
+                    &o.row_ptr,
+                    &o.col,
+                    &o.val,
+                    ranks.get(),
+                    first,
+                    count,
+                    stride,
+                    x,
+                    steps,
+                    used.get_mut(),
+                )?;
+            }
+            self.best_of_rows::<E>(first, count, false)?;
+            first += count;
+        }
+        let Work { predicted, winners, scores, .. } = &mut self.work;
+        let o = &self.seen;
+        // SAFETY: as above; every winner is a vector.
+        unsafe {
+            worth(
+                device,
+                Shape::new(groups * actions, THREADS),
+                states,
+                actions,
+                beliefs.count,
+                predicted.get(),
+                winners.get(),
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                self.vectors.rows(),
+                scores.of(device, pairs)?,
+            )?;
+        }
+        Ok(rows)
+    }
+
+    /// How many dense rows there is room for, in whole tiles.
+    fn rows_at_a_time<E: Kept>(&self) -> u32 {
+        let words = Factors::<E, D>::words(self.states) as usize;
+        ((self.limits.elements / words).clamp(TILE, 1 << 24) / TILE * TILE) as u32
+    }
+
+    /// Zeros for so many dense rows; elements of a row, and steps.
+    fn clear_rows<E: Kept>(&mut self, count: u32) -> Result<(u32, u32), D::Error> {
+        let (stride, steps) = (Factors::<E, D>::stride(self.states), Factors::<E, D>::words(self.states) / STEP as u32);
+        let tiles = count.div_ceil(TILE as u32) as usize;
+        E::kept_mut(&mut self.vectors).0.x.cleared(self.device, tiles * TILE * stride as usize)?;
+        self.work.used.cleared(self.device, tiles * steps as usize)?;
+        Ok((stride, steps))
+    }
+
+    /// Winners of the dense rows `first..first + count`, which are there: in `work.winners` by the codes of `work.row_code`, or, if
+    /// they are `of_beliefs`, in `work.nearest` by their own numbers.
+    fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, of_beliefs: bool) -> Result<(), D::Error> {
+        let Self { device, states, scale, .. } = *self;
+        let (words, vectors) = (Factors::<E, D>::words(states), self.vectors.count());
+        self.vectors.update::<E>(device, scale)?;
+        let Work { row_code, numbers, used, steps, best, winners, nearest, .. } = &mut self.work;
+        let (codes, winners) = if of_beliefs {
+            (numbers.numbers(device, (first + count) as usize)?, nearest)
+        } else {
+            (row_code.get(), winners)
+        };
+        let keys = best.cleared(device, count as usize)?;
+        let (tiles, each) = (count.div_ceil(TILE as u32), words / STEP as u32);
+        let steps = steps.of(device, tiles as usize * (each as usize + 1))?;
+        let product = Shape::new(tiles * vectors.div_ceil(TILE as u32), DENSE_THREADS).with_shared(DENSE_SHARED);
+        let factors = E::kept(&self.vectors);
+        // SAFETY: rows and vectors are whole tiles, padded with zeros to whole steps; codes have a place each.
+        unsafe {
+            list_steps(device, Shape::new(tiles, 32), each, used.get(), steps)?;
+            best_of_dense(device, product, count, vectors, words, factors.x.get(), steps, factors.vectors(), keys)?;
+            let threads = Shape::cover(u64::from(count), THREADS);
+            note_winners(device, threads, first, count, keys, codes, winners.get_mut())
+        }
+    }
+
+    /// What each belief is worth by each action, and the best of those, in `work`: `winners` by code, `values`, `chosen`.
+    /// Returns the number of rows.
+    fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
+        let Self { device, actions, observations, gamma, .. } = *self;
+        self.work.winners.cleared(device, self.codes(beliefs.count))?;
+        let (rows, terms) = match product {
+            Product::Dense { exact: true } => (self.dense::<f32>(beliefs)?, 1),
+            Product::Dense { exact: false } => (self.dense::<u16>(beliefs)?, 1),
+            Product::Sparse => (self.sparse(beliefs)?, observations),
+        };
+        let Work { scores, values, chosen, .. } = &mut self.work;
+        let (count, pairs) = (beliefs.count as usize, beliefs.count * actions);
+        let (values, chosen) = (values.of(device, pairs as usize)?, chosen.of(device, count)?);
+        // SAFETY: beliefs are of the model's states, and there are as many scores as terms.
+        unsafe {
+            belief_values(
+                device,
+                Shape::new(pairs, 128),
+                actions,
+                gamma,
+                &beliefs.row_ptr,
+                &beliefs.state,
+                &beliefs.prob,
+                &self.reward,
+                terms,
+                scores.get(),
+                values,
+            )?;
+            best_action(device, Shape::cover(count as u64, THREADS), actions, beliefs.count, values, chosen)?;
+        }
+        Ok(rows)
+    }
+
+    /// The vectors of some of the beliefs, of `beliefs` in all, that were [decided](Self::decide) on last, in `work.out`.
+    fn build(&mut self, beliefs: u32, picked: &[u32]) -> Result<(), D::Error> {
+        let Self { device, states, actions, gamma, .. } = *self;
+        let Work { winners, chosen, expected, out, .. } = &mut self.work;
+        let (t, o) = (&self.transitions, &self.seen);
+        let (count, groups) = (picked.len() as u32, (picked.len() as u32).div_ceil(SIDE));
+        let (picked, shape) = (device.upload(picked)?, Shape::new(groups * states.div_ceil(SIDE_STATES), SIDE_THREADS));
+        let expected = expected.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
+        let out = out.of(device, (count as usize) * states as usize)?;
+        // SAFETY: every winner is a vector, every chosen action one of the model's.
+        unsafe {
+            expect(
+                device,
+                shape,
+                states,
+                actions,
+                beliefs,
+                count,
+                &picked,
+                chosen.get(),
+                winners.get(),
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                self.vectors.rows(),
+                expected,
+            )?;
+            gather(
+                device,
+                shape,
+                states,
+                actions,
+                count,
+                gamma,
+                &picked,
+                chosen.get(),
+                &t.row_ptr,
+                &t.col,
+                &t.val,
+                &self.reward,
+                expected,
+                out,
+            )
+        }
+    }
+
+    /// The new vectors of a batch.
+    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut Plans) -> Result<(), D::Error> {
+        let beliefs = self.upload(batch)?;
+        self.decide(&beliefs, product)?;
+        self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
+        let mut found = vec![0; batch.len()];
+        self.device.download(self.work.chosen.get(), &mut found)?;
+        let mut winners = vec![0; self.codes(beliefs.count)];
+        self.device.download(self.work.winners.get(), &mut winners)?;
+        let actions = self.actions as usize;
+        for (j, &action) in found.iter().enumerate() {
+            let first = j * actions + action as usize;
+            out.next.extend(winners.iter().skip(first).step_by(batch.len() * actions));
+        }
+        out.vectors.actions.extend(found);
+        let mut found = vec![T::ZERO; batch.len() * self.states as usize];
+        self.device.download(self.work.out.get(), &mut found)?;
+        out.vectors.values.extend(found.into_iter().map(T::to_f64));
+        Ok(())
+    }
+
+    /// The best vector of each belief, and its value.
+    pub(super) fn best_of(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<(u32, f64)>, D::Error> {
+        let best = self.nearest(beliefs)?;
+        let Self { device, states, .. } = *self;
+        let Work { nearest, worths, .. } = &mut self.work;
+        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        let (shape, alpha) = (Shape::new(beliefs.count, THREADS), self.vectors.rows());
+        // SAFETY: every belief has a winner.
+        unsafe { appraise(device, shape, states, row_ptr, state, prob, nearest.get(), alpha, worths.get_mut())? };
+        let mut values = vec![0.0; best.len()];
+        device.download(worths.get(), &mut values)?;
+        Ok(best.into_iter().zip(values).collect())
+    }
+
+    /// The best vector of each belief.
+    pub(super) fn nearest(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<u32>, D::Error> {
+        let count = beliefs.count as usize;
+        let product = self.cheaper(count as f64, beliefs.entries());
+        let Self { device, .. } = *self;
+        let Work { numbers, nearest, worths, .. } = &mut self.work;
+        nearest.of(device, count)?;
+        worths.of(device, count)?;
+        let numbers = numbers.numbers(device, count)?;
+        match product {
+            Product::Sparse => {
+                let (alpha, stride) = self.vectors.columns(device)?;
+                let shape = Shape::new(beliefs.count.max(1), SPARSE_THREADS);
+                let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+                let vectors = self.vector_actions.len() as u32;
+                // SAFETY: beliefs are of the model's states; they are the rows, and their numbers the codes.
+                unsafe {
+                    best_of_sparse(
+                        device,
+                        shape,
+                        beliefs.count,
+                        vectors,
+                        stride,
+                        row_ptr,
+                        numbers,
+                        state,
+                        prob,
+                        alpha,
+                        nearest.get_mut(),
+                        worths.get_mut(),
+                    )?;
+                }
+            }
+            Product::Dense { exact: true } => self.best_of_dense_beliefs::<f32>(beliefs)?,
+            Product::Dense { exact: false } => self.best_of_dense_beliefs::<u16>(beliefs)?,
+        }
+        let mut best = vec![0; count];
+        device.download(self.work.nearest.get(), &mut best)?;
+        Ok(best)
+    }
+
+    /// Their winners, through dense rows.
+    fn best_of_dense_beliefs<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<(), D::Error> {
+        let at_a_time = self.rows_at_a_time::<E>();
+        for first in (0..beliefs.count).step_by(at_a_time as usize) {
+            let count = (beliefs.count - first).min(at_a_time);
+            let (stride, steps) = self.clear_rows::<E>(count)?;
+            let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
+            let used = self.work.used.get_mut();
+            let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+            // SAFETY: beliefs are of the model's states, and there is a row of zeros for each of these.
+            unsafe {
+                let shape = Shape::new(count, THREADS);
+                expand_beliefs(self.device, shape, first, row_ptr, state, prob, stride, x, steps, used)?;
+            }
+            self.best_of_rows::<E>(first, count, true)?;
+        }
+        Ok(())
+    }
+}
+
+/// The power of 2 that takes the largest value of any policy to at most 1.
+fn scale(model: &Pomdp) -> f64 {
+    let largest = model.expected_rewards().into_iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let magnitude = largest / (1.0 - model.gamma());
+    if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().ceil()).exp2() } else { 1.0 }
+}
+
+impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
+    type Error = D::Error;
+
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        self.vectors.clear();
+        self.vector_actions.clear();
+        self.add_vectors(vectors)
+    }
+
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        assert_eq!(vectors.states, self.states, "vectors of another model");
+        self.vectors.add(self.device, &vectors.values)?;
+        self.vector_actions.extend(&vectors.actions);
+        Ok(())
+    }
+
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
+        let mut out = Plans { vectors: AlphaVectors::new(self.states), next: Vec::new() };
+        let mut rest = beliefs;
+        let mut ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let product = self.choose(beliefs.len(), ways.iter().sum());
+        while !rest.is_empty() {
+            let count = self.batch(&ways, product);
+            let (batch, later) = rest.split_at(count);
+            self.back_up(batch, product, &mut out)?;
+            ways.drain(..count);
+            rest = later;
+        }
+        Ok(out)
+    }
+
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
+        let beliefs = self.upload(beliefs)?;
+        self.best_of(&beliefs)
+    }
+}

@@ -1,0 +1,70 @@
+//! Beliefs on a device.
+
+use warpkov_kernels::launch::{Buffer, Device};
+
+use crate::pomdp::belief::Belief;
+use crate::runtime::Precise;
+
+/// Beliefs as compressed rows.
+pub struct Beliefs<T: Precise, D: Device> {
+    /// How many.
+    pub count: u32,
+    /// Ways on from their states, each a successor and an observation: entries of the rows that they are projected to.
+    pub ways: usize,
+    /// Where each begins, and where the last ends.
+    pub row_ptr: D::Buffer<u32>,
+    /// States, ascending in each.
+    pub state: D::Buffer<u32>,
+    /// Their probabilities.
+    pub prob: D::Buffer<T>,
+}
+
+impl<T: Precise, D: Device> Beliefs<T, D> {
+    /// Copies beliefs that have so many `ways` on.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn upload(device: &D, beliefs: &[Belief], ways: usize) -> Result<Self, D::Error> {
+        let ends = beliefs.iter().scan(0, |end, belief| {
+            *end += belief.states.len() as u32;
+            Some(*end)
+        });
+        let row_ptr: Vec<u32> = std::iter::once(0).chain(ends).collect();
+        let states: Vec<u32> = beliefs.iter().flat_map(|belief| &belief.states).copied().collect();
+        let probs: Vec<f64> = beliefs.iter().flat_map(|belief| &belief.probs).copied().collect();
+        Ok(Self {
+            count: beliefs.len() as u32,
+            ways,
+            row_ptr: device.upload(&row_ptr)?,
+            state: device.upload(&states)?,
+            prob: device.upload(&T::of(&probs))?,
+        })
+    }
+
+    /// Copies them back.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn download(&self, device: &D) -> Result<Vec<Belief>, D::Error> {
+        let (row_ptr, state, prob) =
+            (device.to_vec(&self.row_ptr)?, device.to_vec(&self.state)?, device.to_vec(&self.prob)?);
+        let row = |ends: &[u32]| {
+            let entries = ends[0] as usize..ends[1] as usize;
+            let probs = prob[entries.clone()].iter().map(|p| p.to_f64()).collect();
+            Belief { states: state[entries].to_vec(), probs }
+        };
+        Ok(row_ptr.windows(2).map(row).collect())
+    }
+
+    /// Entries of all.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.state.len()
+    }
+
+    /// What they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries() * (4 + size_of::<T>()) + 4 * (self.count as usize + 1)
+    }
+}

@@ -1,0 +1,436 @@
+//! Walks on a device, and backups and upper bounds of what they come through.
+
+use std::collections::HashMap;
+
+use crate::runtime::scratch::Scratch;
+use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_kernels::pomdp::walk::{ANEW, WALK_THREADS, act, advance, compress};
+
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backend::{Backup, Improved, Plans, Trials, Walked, Walks};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::device::backup::{Backups, THREADS};
+use crate::pomdp::device::beliefs::Beliefs;
+use crate::pomdp::device::upper::Upper;
+use crate::pomdp::model::Pomdp;
+use crate::pomdp::reduce::reduced;
+use crate::pomdp::support::Supports;
+use crate::runtime::Precise;
+
+/// Batches at most whose beliefs say which vectors are needed.
+const ASKED: usize = 16;
+
+/// The part of the memory that points of the upper bound may take where there is not enough.
+const POINTS: f64 = 0.25;
+
+/// Walks, and what they need of a model.
+pub struct Walkers<'d, T: Precise, D: Device> {
+    backups: Backups<'d, T, D>,
+    upper: Upper<T, D>,
+    /// 1 for states that no action leads out of.
+    ends: D::Buffer<u8>,
+    ways: D::Buffer<u32>,
+    /// b₀: its states, and the sums of their probabilities up to each.
+    start: (Belief, D::Buffer<u32>, D::Buffer<f64>),
+    start_row: D::Buffer<T>,
+    place: Place<T, D>,
+    /// Beliefs of the last walks, each batch after those that lead there.
+    batches: Vec<Beliefs<T, D>>,
+    /// Terms of the sums of a backup at most: of a row of T and one of O, and of a belief.
+    terms: [f64; 2],
+    gamma: f64,
+    /// How the vectors of Γ go on.
+    supports: Supports,
+    /// Γ as it was when it was last pruned, on the host.
+    mirror: AlphaVectors,
+}
+
+/// Where each walk is.
+struct Place<T: Precise, D: Device> {
+    state: Scratch<u32, D>,
+    action: Scratch<u32, D>,
+    seen: Scratch<u32, D>,
+    history: Scratch<u64, D>,
+    sizes: Scratch<u32, D>,
+    now: Scratch<T, D>,
+    next: Scratch<T, D>,
+}
+
+impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
+    /// Walks through the model that `backups` has, where the expectation of Q(s, a), at s·A + a in `informed`, bounds V\* from
+    /// above.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>, informed: &[f64]) -> Result<Self, D::Error> {
+        let states = model.states();
+        let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
+        let start = model.start.clone();
+        let mut row = vec![0.0; states as usize];
+        start.iter().for_each(|(state, prob)| row[state as usize] = prob);
+        let sums = start.probs.iter().scan(0.0, |sum, prob| {
+            *sum += prob;
+            Some(*sum)
+        });
+        let (start_states, start_sums) = (device.upload(&start.states)?, device.upload(&sums.collect::<Vec<f64>>())?);
+        let longest = [&model.process.transitions, &model.observations].map(|matrix| {
+            let rows = matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]);
+            rows.max().unwrap_or_default() as f64
+        });
+        Ok(Self {
+            upper: Upper::new(device, model.actions(), informed)?,
+            ends: device.upload(&ends)?,
+            ways: device.upload(backups.ways())?,
+            start: (start, start_states, start_sums),
+            start_row: device.upload(&T::of(&row))?,
+            place: Place {
+                state: Scratch::new(device)?,
+                action: Scratch::new(device)?,
+                seen: Scratch::new(device)?,
+                history: Scratch::new(device)?,
+                sizes: Scratch::new(device)?,
+                now: Scratch::new(device)?,
+                next: Scratch::new(device)?,
+            },
+            batches: Vec::new(),
+            terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count)],
+            gamma: model.gamma(),
+            supports: Supports::new(states, model.observation_count, backups.vector_actions().len()),
+            mirror: AlphaVectors::new(states),
+            backups,
+        })
+    }
+
+    /// Of Γ and what it goes on with [what is needed](reduced), as far as there is time, each entry less by `slack`: by what rounding may
+    /// have added, so that what is left is supported. If α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
+    ///
+    /// Where an operation has failed, Γ is what it was before: the host has it as far as it is known how vectors go on, or the device has
+    /// the rest.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn into_vectors(
+        mut self,
+        model: &Pomdp,
+        slack: f64,
+        late: &mut dyn FnMut() -> bool,
+    ) -> Result<AlphaVectors, D::Error> {
+        self.backups.download_into(&mut self.mirror, self.supports.active())?;
+        let active = self.mirror.len();
+        let (all, next) = self.supports.join(self.mirror);
+        let mut vectors = reduced(model, &all, &next, active, late);
+        vectors.values.iter_mut().for_each(|value| *value -= slack);
+        Ok(vectors)
+    }
+
+    /// Γ, without what is kept aside.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn vectors(&self) -> Result<AlphaVectors, D::Error> {
+        let mut vectors = AlphaVectors::new(self.backups.states);
+        self.backups.download_into(&mut vectors, self.count())?;
+        Ok(vectors)
+    }
+
+    /// How many vectors are kept aside.
+    #[must_use]
+    pub fn retired(&self) -> usize {
+        self.supports.retired().len()
+    }
+
+    /// The beliefs of a batch of the last walks.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn beliefs(&self, batch: usize) -> Result<Vec<Belief>, D::Error> {
+        self.batches[batch].download(self.backups.device)
+    }
+
+    /// One step of all walks. `best_of` are the actions of those that are not guided.
+    fn step(
+        &mut self,
+        walks: &Walks,
+        best_in: &D::Buffer<u32>,
+        best_of: &[u32],
+        seed: u64,
+        step: u32,
+    ) -> Result<(), D::Error> {
+        let Backups { device, states, actions, transitions: t, columns, seen: o, .. } = &self.backups;
+        let (device, states, count) = (*device, *states, walks.count as usize);
+        let Place { state, action, seen, history, sizes, now, next } = &mut self.place;
+        std::mem::swap(now, next);
+        let cells = count * states as usize;
+        let (action, seen) = (action.of(device, count)?, seen.of(device, count)?);
+        // SAFETY: the model is valid; actions are the model's, and there is one per state and per walk.
+        unsafe {
+            act(
+                device,
+                Shape::cover(count as u64, THREADS),
+                states,
+                *actions,
+                walks.count,
+                walks.hopeful,
+                walks.guided,
+                walks.explored,
+                seed,
+                step,
+                best_in,
+                &device.upload(best_of)?,
+                &self.ends,
+                &t.row_ptr,
+                &t.col,
+                &t.val,
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                self.start.0.states.len() as u32,
+                &self.start.1,
+                &self.start.2,
+                state.get_mut(),
+                action,
+                seen,
+                history.of(device, count)?,
+            )?;
+            advance(
+                device,
+                Shape::new(walks.count, WALK_THREADS),
+                states,
+                action,
+                seen,
+                &columns.row_ptr,
+                &columns.col,
+                &columns.val,
+                &o.row_ptr,
+                &o.col,
+                &o.val,
+                &self.start_row,
+                &self.ways,
+                now.of(device, cells)?,
+                next.of(device, cells)?,
+                sizes.of(device, 2 * count)?,
+            )
+        }
+    }
+
+    /// Keeps the beliefs that the walks are at, each once, in batches of what fits; where each walk's is.
+    fn keep(&mut self, count: usize) -> Result<Vec<(usize, u32)>, D::Error> {
+        let (device, states) = (self.backups.device, self.backups.states);
+        let Place { history, sizes, next, .. } = &self.place;
+        let (mut histories, mut found) = (vec![0; count], vec![0; 2 * count]);
+        device.download(history.get(), &mut histories)?;
+        device.download(sizes.get(), &mut found)?;
+        let mut numbers = HashMap::new();
+        let mut picked: Vec<u32> = Vec::new();
+        let number = histories.iter().zip(0..).map(|(history, walk)| {
+            *numbers.entry(*history).or_insert_with(|| {
+                picked.push(walk);
+                picked.len() - 1
+            })
+        });
+        let number: Vec<usize> = number.collect();
+        let first = self.batches.len();
+        let mut places = Vec::with_capacity(picked.len());
+        let mut rest = &picked[..];
+        while !rest.is_empty() {
+            let ways: Vec<usize> = rest.iter().map(|&walk| found[2 * walk as usize + 1] as usize).collect();
+            let (batch, later) = rest.split_at(self.backups.fitting(&ways));
+            let ends = batch.iter().scan(0, |end, &walk| {
+                *end += found[2 * walk as usize];
+                Some(*end)
+            });
+            let row_ptr: Vec<u32> = std::iter::once(0).chain(ends).collect();
+            let entries = row_ptr[batch.len()] as usize;
+            let mut beliefs = Beliefs {
+                count: batch.len() as u32,
+                ways: ways[..batch.len()].iter().sum(),
+                row_ptr: device.upload(&row_ptr)?,
+                state: device.zeros(entries)?,
+                prob: device.zeros(entries)?,
+            };
+            let Beliefs { row_ptr, state, prob, .. } = &mut beliefs;
+            let shape = Shape::new(batch.len() as u32, WALK_THREADS);
+            // SAFETY: there is such a walk, and room for what it may be in.
+            unsafe { compress(device, shape, states, &device.upload(batch)?, row_ptr, next.get(), state, prob)? };
+            places.extend((0..batch.len() as u32).map(|place| (self.batches.len(), place)));
+            self.batches.push(beliefs);
+            rest = later;
+        }
+        debug_assert!(first < self.batches.len());
+        Ok(number.into_iter().map(|number| places[number]).collect())
+    }
+
+    /// The action of each walk that is not guided, at its place in the batches from `first` on: the one that looks best from above
+    /// for the `hopeful` first, that of the best vector for the others.
+    fn actions_at(&mut self, places: &[(usize, u32)], first: usize, hopeful: usize) -> Result<Vec<u32>, D::Error> {
+        let mut best = Vec::new();
+        for batch in &self.batches[first..] {
+            best.push(self.backups.nearest(batch)?);
+        }
+        let actions = self.backups.vector_actions();
+        let action = |&(batch, j): &(usize, u32)| actions[best[batch - first][j as usize] as usize];
+        let mut actions: Vec<u32> = places.iter().map(action).collect();
+        // Beliefs are in the order of walks, and theirs the first.
+        let looked_at = places[..hopeful].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
+        if let Some(looked_at) = looked_at.filter(|_| first.is_multiple_of(self.upper.every())) {
+            let batch = &self.batches[first];
+            let looked_at = looked_at.min(self.upper.fitting(&self.backups, batch));
+            let best = self.upper.actions(&mut self.backups, batch, looked_at)?;
+            for (action, &(batch, j)) in actions.iter_mut().zip(&places[..hopeful]) {
+                if batch == first
+                    && let Some(&best) = best.get(j as usize)
+                {
+                    *action = best;
+                }
+            }
+        }
+        Ok(actions)
+    }
+
+    fn belief_bytes(&self) -> u64 {
+        self.batches.iter().map(|batch| batch.bytes() as u64).sum()
+    }
+}
+
+impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
+    type Error = D::Error;
+
+    /// Each of these goes on with itself.
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        self.backups.set_vectors(vectors)?;
+        self.supports = Supports::new(vectors.states, self.backups.observations, vectors.len());
+        self.mirror = AlphaVectors::new(vectors.states);
+        Ok(())
+    }
+
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+        let count = self.count();
+        self.backups.add_vectors(vectors)?;
+        for vector in count..count + vectors.len() {
+            self.supports.push(&vec![vector as u32; self.backups.observations as usize]);
+        }
+        Ok(())
+    }
+
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
+        self.backups.backup(beliefs)
+    }
+
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
+        self.backups.best(beliefs)
+    }
+}
+
+impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
+    fn walk(
+        &mut self,
+        walks: &Walks,
+        steps: u32,
+        bytes: u64,
+        seed: u64,
+        late: &mut dyn FnMut() -> bool,
+    ) -> Result<Walked, D::Error> {
+        let (device, count) = (self.backups.device, walks.count as usize);
+        let best_in = device.upload(&walks.best_in)?;
+        self.batches.clear();
+        let state = self.place.state.of(device, count)?;
+        *state = device.upload(&vec![ANEW; state.len()])?;
+        let mut best_of = vec![0; count];
+        for step in 0..=steps {
+            self.step(walks, &best_in, &best_of, seed, step)?;
+            let first = self.batches.len();
+            let places = self.keep(count)?;
+            if self.belief_bytes() >= bytes || late() {
+                break;
+            }
+            if walks.guided < walks.count && step < steps {
+                best_of = self.actions_at(&places, first, walks.hopeful as usize)?;
+            }
+        }
+        Ok(Walked { batches: self.batches.len(), beliefs: self.batches.iter().map(|batch| batch.count as usize).sum() })
+    }
+
+    fn set_rough(&mut self, rough: bool) {
+        self.backups.rough = rough;
+    }
+
+    fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, D::Error> {
+        let beliefs = &self.batches[batch];
+        let (risen, next) = self.backups.improve(beliefs, worth)?;
+        next.chunks(self.backups.observations as usize).for_each(|next| self.supports.push(next));
+        Ok(Improved { beliefs: beliefs.count as usize, risen })
+    }
+
+    fn tighten(&mut self, batch: usize, worth: f64) -> Result<f64, D::Error> {
+        if !batch.is_multiple_of(self.upper.every()) {
+            return Ok(0.0);
+        }
+        self.upper.tighten(&mut self.backups, &self.batches[batch], worth)
+    }
+
+    fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, D::Error> {
+        let device = self.backups.device;
+        self.upper.at(device, &Beliefs::upload(device, beliefs, 0)?)
+    }
+
+    fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), D::Error> {
+        let count = self.count();
+        let mut uses = vec![0_usize; count];
+        let last = self.batches.len().min(batch + 1);
+        // Evenly spread, b₀ among them.
+        for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(ASKED).max(1)) {
+            // The first is b₀.
+            let weight = if number == 0 { usize::MAX / 2 } else { 1 };
+            for vector in self.backups.nearest(batch)? {
+                uses[vector as usize] = uses[vector as usize].saturating_add(weight);
+            }
+        }
+        uses[..kept.min(count)].fill(usize::MAX / 2);
+        let mut picked: Vec<u32> = (0..count as u32).filter(|&vector| uses[vector as usize] > 0).collect();
+        if picked.len() > most {
+            picked.sort_by_key(|&vector| std::cmp::Reverse(uses[vector as usize]));
+            picked.truncate(most);
+            picked.sort_unstable();
+        }
+        if picked.len() == count {
+            return Ok(());
+        }
+        self.backups.download_into(&mut self.mirror, count)?;
+        let mut stays = vec![false; count];
+        picked.iter().for_each(|&vector| stays[vector as usize] = true);
+        self.supports.retain(&self.mirror, &stays, &mut || false);
+        self.mirror = self.mirror.retain(|vector| stays[vector]);
+        self.backups.pick(&picked)
+    }
+
+    fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), D::Error> {
+        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS) as usize)?;
+        // What vectors go on with need not become less by as much as they do.
+        let mut most = self.count();
+        while self.bytes() > bytes && most > kept + 1 {
+            most = (most / 2).max(kept + 1);
+            self.prune(kept, most, batch)?;
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> usize {
+        self.backups.vector_actions().len()
+    }
+
+    fn bytes(&self) -> u64 {
+        let mirror = self.mirror.values.capacity() * size_of::<f64>();
+        (self.backups.vector_bytes() + self.upper.bytes() + self.supports.bytes() + mirror) as u64 + self.belief_bytes()
+    }
+
+    /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it
+    /// once more, the sum over o before: six roundings of T, and in f64 one for each term. What was there before is discounted.
+    /// An upper bound is computed from predictions that are rounded to T, for beliefs that are as they are; sums of beliefs and
+    /// over observations have more terms.
+    fn slack(&self, largest: f64) -> [f64; 2] {
+        let magnitude = largest / (1.0 - self.gamma);
+        let [backup, belief] = self.terms;
+        let slack = |terms: f64| (8.0 * T::UNIT + 4.0 * (terms + 16.0) * f64::UNIT) * magnitude / (1.0 - self.gamma);
+        [slack(backup), slack(backup + belief)]
+    }
+}

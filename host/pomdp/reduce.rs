@@ -1,0 +1,157 @@
+//! Fewer vectors that are still a policy.
+//!
+//! What [supports](super::support) keep is what every vector was made from, back to the first ones. Much of that is below what came
+//! later, though no single vector is above it. Of Γ only those vectors stay that the plans of the start go on with, where that is not
+//! below the others: let vector u take the action a and go on as β after the observation o. On the beliefs that can follow, those of
+//! the states F(a, o) = {s' : O(a, s', o) > 0, T(s, a, s') > 0 for some s}, β is not needed if K, the vectors that stay, has
+//!
+//! > V_K(b) = max over α ∈ K of b·α ≥ b·β for all b over F(a, o)
+//!
+//! as then what K backs up is no less than u in every belief. By the minimax theorem that is so where a mixture of K is at least β in
+//! every state of F(a, o): the value of a [game](crate::pomdp::game). So V_K ≤ H V_K, with an action that V_K takes, K attains
+//! what it says in every belief, and at the start it says what Γ says. Vectors of Γ that K supports besides stay, too.
+
+use std::collections::BinaryHeap;
+
+use super::cpu::Vectors;
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::belief::Belief;
+use crate::pomdp::game::least_loss;
+use crate::pomdp::model::Pomdp;
+
+/// Replies of a game at most.
+const ROUNDS: u32 = 64;
+
+/// Products of all games: a few seconds of one core.
+const PRODUCTS: usize = 1 << 31;
+
+/// Those vectors of `all` that are needed; `next` is g(o) of vector i at i·|Ω| + o, and the first `active` are Γ. The model is one to
+/// be maximised. Once it is `late`, or that has taken long, whatever is gone on with stays.
+#[must_use]
+pub fn reduced(
+    model: &Pomdp,
+    all: &AlphaVectors,
+    next: &[u32],
+    active: usize,
+    late: &mut dyn FnMut() -> bool,
+) -> AlphaVectors {
+    let count = model.observation_count as usize;
+    let mut kept = Kept {
+        model,
+        all,
+        faces: faces(model),
+        vectors: Vectors::new(&AlphaVectors::new(all.states)),
+        corners: vec![f64::NEG_INFINITY; all.states as usize],
+        stays: vec![false; all.len()],
+        products: 0,
+        late,
+        no_time: false,
+    };
+    let sum = |vector: usize| all.vector(vector).iter().sum::<f64>();
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    let sums: Vec<f64> = order.iter().map(|&vector| sum(vector)).collect();
+    order.sort_by(|&a, &b| sums[b].total_cmp(&sums[a]));
+    let mut rank = vec![0; all.len()];
+    order.iter().enumerate().for_each(|(place, &vector)| rank[vector] = all.len() - place);
+    // The largest ones first: the more of them stay, the less of the others is needed.
+    let mut queue = BinaryHeap::new();
+    for (_, start) in model.starts() {
+        if let Some((best, _)) = all.best(&start)
+            && kept.add(best)
+        {
+            queue.push((rank[best], best));
+        }
+    }
+    while let Some((_, vector)) = queue.pop() {
+        for (observation, &follower) in next[vector * count..(vector + 1) * count].iter().enumerate() {
+            let follower = follower as usize;
+            if !kept.covers(follower, all.actions[vector], observation) && kept.add(follower) {
+                queue.push((rank[follower], follower));
+            }
+        }
+    }
+    for &vector in order.iter().filter(|&&vector| vector < active) {
+        let mut followers = next[vector * count..(vector + 1) * count].iter().enumerate();
+        if !kept.stays[vector] && followers.all(|(o, &next)| kept.covers(next as usize, all.actions[vector], o)) {
+            kept.add(vector);
+        }
+    }
+    kept.vectors.into_alpha()
+}
+
+/// The vectors that stay.
+struct Kept<'a> {
+    model: &'a Pomdp,
+    all: &'a AlphaVectors,
+    /// F(a, o) at a·|Ω| + o.
+    faces: Vec<Vec<u32>>,
+    vectors: Vectors,
+    /// V_K in each state.
+    corners: Vec<f64>,
+    stays: Vec<bool>,
+    products: usize,
+    late: &'a mut dyn FnMut() -> bool,
+    no_time: bool,
+}
+
+impl Kept<'_> {
+    /// Adds a vector; whether it was not there.
+    fn add(&mut self, vector: usize) -> bool {
+        let new = !std::mem::replace(&mut self.stays[vector], true);
+        if new {
+            let own = self.all.vector(vector);
+            self.vectors.push(self.all.actions[vector], own);
+            self.corners.iter_mut().zip(own).for_each(|(most, own)| *most = most.max(*own));
+        }
+        new
+    }
+
+    /// Whether V_K is no less than a vector on the beliefs that can follow an action and an observation.
+    fn covers(&mut self, vector: usize, action: u32, observation: usize) -> bool {
+        let face = &self.faces[action as usize * self.model.observation_count as usize + observation];
+        if self.stays[vector] || face.is_empty() {
+            return true;
+        }
+        let own = self.all.vector(vector);
+        self.no_time = self.no_time || self.products > PRODUCTS || (self.late)();
+        if self.no_time || face.iter().any(|&s| own[s as usize] > self.corners[s as usize]) {
+            return false;
+        }
+        let (vectors, products) = (&self.vectors, &mut self.products);
+        let mut losses = |belief: &Belief| {
+            *products += vectors.alpha().len() * belief.states.len();
+            let best = vectors.best_from(belief, 0).map_or(0, |best| best.0);
+            let other = vectors.alpha().vector(best as usize);
+            face.iter().map(|&s| own[s as usize] - other[s as usize]).collect::<Vec<f64>>()
+        };
+        let first = losses(&Belief::uniform(face.clone()));
+        if first.iter().sum::<f64>() > 0.0 {
+            return false;
+        }
+        let least = least_loss(first, 0.0, 1.0, ROUNDS, &|| false, |belief| {
+            let states = belief.iter().map(|(place, _)| face[*place]).collect();
+            losses(&Belief { states, probs: belief.iter().map(|(_, prob)| *prob).collect() })
+        });
+        least <= 0.0
+    }
+}
+
+/// F(a, o) at a·|Ω| + o, ascending.
+fn faces(model: &Pomdp) -> Vec<Vec<u32>> {
+    let (states, actions, count) = (model.states(), model.actions(), model.observation_count as usize);
+    let mut faces = vec![Vec::new(); actions as usize * count];
+    for action in 0..actions {
+        let mut reached = vec![false; states as usize];
+        for state in 0..states {
+            let (successors, probs) = model.successors(state, action);
+            successors.iter().zip(probs).for_each(|(&next, &p)| reached[next as usize] |= p > 0.0);
+        }
+        for state in (0..states).filter(|&state| reached[state as usize]) {
+            let (observed, chances) = model.observed(action, state);
+            for (&observation, _) in observed.iter().zip(chances).filter(|(_, chance)| **chance > 0.0) {
+                faces[action as usize * count + observation as usize].push(state);
+            }
+        }
+    }
+    faces
+}

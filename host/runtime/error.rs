@@ -1,0 +1,61 @@
+//! What can go wrong where a model is solved, whatever the model.
+
+use std::convert::Infallible;
+
+use warpkov_kernels::emulator::EmulatorError;
+
+use crate::backend::cuda::CudaError;
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such device, not enough of its memory, or it failed.
+    #[error(transparent)]
+    Device(#[from] CudaError),
+    /// A [request to stop](crate::common::interrupt) came before there was a result.
+    #[error("interrupted before there was a result")]
+    Interrupted,
+    /// An emulated kernel did what it must not.
+    #[error(transparent)]
+    Emulator(EmulatorError),
+}
+
+impl From<EmulatorError> for Error {
+    fn from(error: EmulatorError) -> Self {
+        match error {
+            EmulatorError::Stopped { .. } => Self::Interrupted,
+            error => Self::Emulator(error),
+        }
+    }
+}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// An error type with a variant for [`Error`] is made of the errors of all devices.
+macro_rules! from_devices {
+    ($error:ty) => {
+        impl From<$crate::backend::cuda::CudaError> for $error {
+            fn from(error: $crate::backend::cuda::CudaError) -> Self {
+                $crate::runtime::Error::from(error).into()
+            }
+        }
+
+        impl From<warpkov_kernels::emulator::EmulatorError> for $error {
+            fn from(error: warpkov_kernels::emulator::EmulatorError) -> Self {
+                $crate::runtime::Error::from(error).into()
+            }
+        }
+
+        impl From<std::convert::Infallible> for $error {
+            fn from(never: std::convert::Infallible) -> Self {
+                match never {}
+            }
+        }
+    };
+}
+
+pub(crate) use from_devices;
