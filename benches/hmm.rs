@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use serde_json::json;
 use warpkov::hmm::device::Limits;
-use warpkov::hmm::dispatch::Place;
 use warpkov::hmm::io;
 use warpkov::hmm::options::Precision;
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov::hmm::place::recursions;
+use warpkov::runtime::choose::Place;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = io::read(Path::new(model), None)?;
     let sequences = io::sequences::read(Path::new(sequences), Some(Path::new(lengths)), None, &model)?;
     let precision = if precision == "f32" { Precision::F32 } else { Precision::F64 };
-    let place = Place::open(DeviceChoice::Cpu, &model, &sequences)?;
-    let (mut recursions, device) = (place.recursions(&sequences, precision, Limits::default())?, place.name());
+    let place = Place::Cpu;
+    let (mut recursions, device) = (recursions(&place, &sequences, precision, Limits::default())?, place.name());
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let mut log = 0.0;
     for _ in 0..repetitions.parse::<u32>()? {

@@ -46,10 +46,10 @@ pub enum Error {
     HmmGenerate(#[from] hmm::generate::Error),
     /// A hidden Markov model cannot be trained.
     #[error(transparent)]
-    Train(hmm::train::Error<hmm::dispatch::Error>),
+    Train(hmm::train::Error<hmm::place::Error>),
     /// The recursions of a hidden Markov model have no results.
     #[error(transparent)]
-    Recursions(#[from] hmm::dispatch::Error),
+    Recursions(#[from] hmm::place::Error),
     /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] mdp::generate::Error),
@@ -99,8 +99,8 @@ impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
     }
 }
 
-impl From<hmm::train::Error<hmm::dispatch::Error>> for Error {
-    fn from(error: hmm::train::Error<hmm::dispatch::Error>) -> Self {
+impl From<hmm::train::Error<hmm::place::Error>> for Error {
+    fn from(error: hmm::train::Error<hmm::place::Error>) -> Self {
         match error {
             hmm::train::Error::Backend(error) => Self::Recursions(error),
             error => Self::Train(error),
@@ -117,7 +117,7 @@ impl Error {
             | Self::PomdpSolve(
                 pomdp::solve::Error::Runtime(error) | pomdp::solve::Error::Process(mdp::SolveError::Runtime(error)),
             )
-            | Self::Recursions(hmm::dispatch::Error::Runtime(error)) => Some(error),
+            | Self::Recursions(hmm::place::Error::Runtime(error)) => Some(error),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Error {
             (_, Some(runtime::Error::Device(_))) => 3,
             (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })), _) => 3,
             // Nothing is wrong with what was asked for.
-            (Self::Recursions(hmm::dispatch::Error::Violated(_)), _) => 1,
+            (Self::Recursions(hmm::place::Error::Violated(_)), _) => 1,
             (error, _) if lacks_memory(error) => 3,
             _ => 2,
         }

@@ -1,4 +1,4 @@
-//! What holds of all results, whatever computes them; checked wherever results are handed on by [`dispatch`](super::dispatch).
+//! What holds of all results, whatever computes them; checked wherever results are handed on by [`place`](super::place).
 //!
 //! | of | checked | for |
 //! | --- | --- | --- |

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`model`], [`sequences`] | what is given |
 //! | [`backend`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
-//! | [`dispatch`] | where that is |
+//! | [`place`] | where that is |
 //! | [`invariants`] | what holds of all results, and is checked |
 //! | [`maximise`] | the model that expected counts make most likely: the M step of Baum and Welch |
 //! | [`train`] | their loop over that trait, and how good a model is |
@@ -16,13 +16,13 @@ pub mod backend;
 pub mod bench;
 pub mod cpu;
 pub mod device;
-pub mod dispatch;
 pub mod generate;
 pub mod invariants;
 pub mod io;
 pub mod maximise;
 pub mod model;
 pub mod options;
+pub mod place;
 pub mod plot;
 pub mod sample;
 pub mod sequences;

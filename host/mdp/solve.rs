@@ -6,11 +6,273 @@
 //!
 //! Backends maximise. They own their copy of the model, V and π, and start at V = 0 and the first action of every state.
 
-use super::backend::{Backup, Backups, Evaluate, Modify, Stop};
-use super::options::Limits;
-use super::solution::{Round, Run, Status};
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+
+use super::analysis::reorder::Order;
+use super::auto::{self, Features, LONGEST_TRIAL};
+use super::backend::{Backup, Backups, Evaluate, Modify, Stop};
+use super::certificate::{Certificate, certify_greedy};
+use super::dynamic::Dynamic;
+use super::error::SolveError;
+use super::model::Mdp;
+use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
+use super::place::Place;
+use super::solution::{Phases, Round, Run, Solution, Status};
+use crate::backend::cuda::Gpu;
+use crate::runtime::choose::DeviceChoice;
+
+/// Called after each round; breaks to stop the run.
+pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
+
+/// Solves a model, and certifies the result. `initial`, one value per state, is where to start, if not at V = 0.
+///
+/// # Errors
+/// [`SolveError`]; that a run meets a limit is no error but its [`Status`](super::solution::Status).
+pub fn solve_from(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states as usize) {
+        return Err(SolveError::Initial { found, expected: mdp.states });
+    }
+    if mdp.gamma >= 1.0 {
+        return Err(SolveError::Undiscounted);
+    }
+    let begun = Instant::now();
+    if let Some((order, note)) = order(mdp, options) {
+        let initial = initial.map(|values| order.to_new(values));
+        let options = SolveOptions { reorder: Reorder::None, ..*options };
+        let ordered = order.apply(mdp);
+        let prepared = begun.elapsed();
+        let mut solution = solve_from(&ordered, initial.as_deref(), &options, observe)?;
+        solution.notes.insert(0, note);
+        solution.phases.prepare += prepared;
+        solution.setup += prepared;
+        let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
+        return Ok(Solution { values, policy, ..solution });
+    }
+    let features = features(mdp, options);
+    if features.is_some_and(|features| needs_trial(&features, options)) {
+        return with_trial(mdp, initial, options, observe);
+    }
+    let chosen = begun.elapsed();
+    let mut solution = solve_as_is(mdp, initial, options, features, false, observe)?;
+    solution.phases.prepare += chosen;
+    solution.setup += chosen;
+    Ok(solution)
+}
+
+/// [`solve_from`], in the model's order of states and by one method; as a `trial`, in no more sweeps of value iteration than
+/// are worth it.
+fn solve_as_is(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    features: Option<Features>,
+    trial: bool,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    let maximized = mdp.to_maximize();
+    let sign = mdp.objective.sign();
+    let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
+    let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
+    let place = Place::choose_by(&maximized, features.as_ref(), options)?;
+    let (mut backend, setup, upload) = place.open()?;
+    let limits = match &mut backend {
+        Dynamic::Values(backend) if trial => {
+            let most = auto::trial(&maximized, backend.sweep_bytes()?);
+            Limits { max_sweeps: options.limits.max_sweeps.min(most), ..options.limits }
+        }
+        _ => options.limits,
+    };
+    let certified = until_certified(&mut backend, &maximized, initial.as_deref(), &limits, observe)?;
+    let Certified { mut values, policy, run, certificate, certify } = certified;
+    drop(backend);
+    let Place { method, precision, device, notes, phases, .. } = place;
+    let phases = Phases { upload, certify, ..phases };
+    if sign < 0.0 {
+        values.par_iter_mut().for_each(|value| *value = -*value);
+    }
+    Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup, phases })
+}
+
+/// What `auto` chooses the method by, where it does.
+fn features(mdp: &Mdp, options: &SolveOptions) -> Option<Features> {
+    options.method.is_none().then(|| Features::of(mdp, options.limits.target))
+}
+
+/// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
+fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
+    let on_cpu = || match options.device {
+        DeviceChoice::Cpu => true,
+        DeviceChoice::Auto => features.cost().suits_cpu() || !Gpu::count().is_ok_and(|count| count > 0),
+        DeviceChoice::Cuda(_) | DeviceChoice::Emulated => false,
+    };
+    let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
+    let epsilon = matches!(options.limits.target, Target::Epsilon(_));
+    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > LONGEST_TRIAL && on_cpu()
+}
+
+/// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
+fn with_trial(
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    let on_cpu = SolveOptions { device: DeviceChoice::Cpu, reorder: Reorder::None, ..*options };
+    let trial = SolveOptions { method: Some(Method::Values), ..on_cpu };
+    let mut trial = solve_as_is(mdp, initial, &trial, None, true, &mut *observe)?;
+    if trial.converged(&options.limits) {
+        trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
+        return Ok(trial);
+    }
+    if trial.run.status != Status::SweepLimit {
+        trial.notes.push("auto chose values".to_owned());
+        return Ok(trial);
+    }
+    let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
+    let mut solution = solve_as_is(mdp, Some(&trial.values), &krylov, None, false, observe)?;
+    let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma);
+    let note = format!("auto chose krylov: {sweeps} sweeps of value iteration were not enough, gamma is {gamma}");
+    solution.notes.insert(0, note);
+    trial.run.append(solution.run);
+    let (before, after) = (trial.phases, solution.phases);
+    let phases = Phases {
+        prepare: before.prepare + after.prepare,
+        upload: before.upload + after.upload,
+        certify: before.certify + after.certify,
+        ..after
+    };
+    Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, phases, ..solution })
+}
+
+/// Another order in which to solve a model, if there is to be one, and what there is to say of it.
+fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
+    match options.reorder {
+        Reorder::None => None,
+        Reorder::Rcm => Some((Order::rcm(mdp), "states are in reverse Cuthill–McKee order".to_owned())),
+        Reorder::Auto => {
+            // Baselines take models as they are.
+            let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Krylov];
+            if options.method.is_some_and(|method| !methods.contains(&method)) {
+                return None;
+            }
+            let sweeps = || Features::of(mdp, options.limits.target).sweeps;
+            let (order, [before, after]) = Order::worthwhile(mdp, sweeps)?;
+            let note = format!(
+                "auto chose reverse Cuthill–McKee order: successors are {after:.0} states away on average, not {before:.0}"
+            );
+            Some((order, note))
+        }
+    }
+}
+
+/// [`solve_from`] V = 0.
+///
+/// # Errors
+/// As there.
+pub fn solve_with(mdp: &Mdp, options: &SolveOptions, observe: Observer) -> Result<Solution, SolveError> {
+    solve_from(mdp, None, options, observe)
+}
+
+/// What a backend came to, and what is certain of it.
+struct Certified {
+    values: Vec<f64>,
+    policy: Vec<u32>,
+    run: Run,
+    certificate: Certificate,
+    /// Time to certify.
+    certify: Duration,
+}
+
+/// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
+/// sweep shows.
+pub(super) const CLOSEST: f64 = 1.0 / 256.0;
+
+/// What a sweep may change at most for ε: a little less than theory asks for.
+fn change(gamma: f64, epsilon: f64) -> f64 {
+    0.9 * epsilon * (1.0 - gamma)
+}
+
+/// The span of changes in a sweep that V may have for ε, in a model that never ends: twice as large, as V will be shifted
+/// to the middle of it.
+pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
+    Stop::Span(2.0 * change(gamma, epsilon))
+}
+
+/// When greedy sweeps end, `closer` than theory asks for.
+pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
+    match target {
+        Target::Theta(theta) => Stop::Change(theta),
+        Target::Epsilon(epsilon) if mdp.goes_on() => span(mdp.gamma, closer * epsilon),
+        Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma, closer * epsilon)),
+    }
+}
+
+/// To what change policies are evaluated, `closer` than theory asks for.
+fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
+    match target {
+        Target::Theta(theta) => theta,
+        Target::Epsilon(epsilon) => change(mdp.gamma, closer * epsilon),
+    }
+}
+
+/// Runs the loop of the backend's method once.
+fn run(backend: &mut Dynamic, mdp: &Mdp, limits: &Limits, closer: f64, observe: Observer) -> Result<Run, SolveError> {
+    let stop = stop(mdp, limits.target, closer);
+    match backend {
+        Dynamic::Values(backend) => value_iteration(&mut **backend, stop, limits, observe),
+        Dynamic::Policies(backend) => {
+            policy_iteration(&mut **backend, theta(mdp, limits.target, closer), limits, observe)
+        }
+        Dynamic::Modified(backend) => modified_policy_iteration(&mut **backend, stop, PARTIAL_SWEEPS, limits, observe),
+    }
+}
+
+/// From V = `initial`, or 0: runs the loop, certifies what it came to, and runs on, closer than before, until ‖V − V\*‖∞ ≤ ε is certain, or
+/// the loop has met a limit.
+fn until_certified(
+    backend: &mut Dynamic,
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    limits: &Limits,
+    observe: Observer,
+) -> Result<Certified, SolveError> {
+    let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
+    backend.state().reset(initial)?;
+    let mut closer = 1.0;
+    let (mut all, mut certify) = (Run::default(), Duration::ZERO);
+    loop {
+        let last = run(backend, mdp, limits, closer, &mut *observe)?;
+        let ended = last.status != Status::Solved;
+        all.append(last);
+        let begun = Instant::now();
+        let mut values = backend.state().values()?;
+        let (certificate, greedy) = certify_greedy(mdp, &mut values, epsilon.is_some());
+        certify += begun.elapsed();
+        let certain = epsilon.is_some_and(|epsilon| certificate.bound.is_some_and(|bound| bound <= epsilon));
+        closer /= 4.0;
+        if ended || certain || epsilon.is_none() || certificate.bound.is_none() || closer <= CLOSEST {
+            let state = backend.state();
+            let policy = if state.leaves_policy() { greedy } else { state.policy()? };
+            all.status = match all.status {
+                Status::Interrupted => Status::Interrupted,
+                _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
+                status if epsilon.is_none() => status,
+                _ if certain => Status::Solved,
+                Status::Solved => Status::Stalled,
+                status => status,
+            };
+            return Ok(Certified { values, policy, run: all, certificate, certify });
+        }
+    }
+}
 
 /// Runs policy iteration on `backend`, each policy evaluated to `theta`, until the policy is stable, a limit is met, or
 /// `observe` breaks.

@@ -1,9 +1,16 @@
-//! Where a run happens.
+//! Where a run happens: the places that can be asked for, and the one that `auto` chooses.
+//!
+//! There is one rule for all model classes. They estimate what a run [costs](Cost) on all cores and on a GPU; `auto` takes the cheaper
+//! place, the CPU where there is no GPU or none that can be used, and says why.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
+use warpkov_kernels::emulator::Emulator;
+
+use super::{Error, cores, emulator};
+use crate::backend::cuda::Gpu;
 
 /// Where to solve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +65,125 @@ impl Serialize for DeviceChoice {
     }
 }
 
+/// Seconds until a process can use a GPU: the driver's start and a context, about 0.2 to 0.36 on an H100 and an H200.
+pub const GPU_START: f64 = 1.0 / 3.0;
+
+/// What a run is estimated to take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// The work, in words: "1200 transitions in 153 sweeps".
+    pub work: String,
+    /// Seconds on all cores.
+    pub cpu: f64,
+    /// Seconds on a GPU, without [its start](GPU_START).
+    pub gpu: f64,
+}
+
+impl Cost {
+    /// Whether all cores are done before a GPU is.
+    #[must_use]
+    pub fn suits_cpu(&self) -> bool {
+        self.cpu <= GPU_START + self.gpu
+    }
+
+    /// Why the cheaper place is chosen.
+    fn reason(&self) -> String {
+        let place = if self.suits_cpu() { "CPU" } else { "GPU" };
+        let (work, cpu, gpu) = (&self.work, seconds(self.cpu), seconds(GPU_START + self.gpu));
+        format!(
+            "auto chose the {place}: {work} take about {cpu} on {}, {gpu} on a GPU, its start included",
+            cores::all()
+        )
+    }
+}
+
+/// Two digits of a time.
+fn seconds(time: f64) -> String {
+    match time {
+        time if time < 1e-3 => "a millisecond or less".to_owned(),
+        time if time < 1.0 => format!("{:.0} ms", 1e3 * time),
+        time if time < 100.0 => format!("{time:.1} s"),
+        time => format!("{time:.0} s"),
+    }
+}
+
+/// Where to go, before anything is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// The CPU.
+    Cpu,
+    /// The GPU of this ordinal; where it cannot be used and `or_cpu`, the CPU.
+    Gpu {
+        /// Its number.
+        ordinal: u32,
+        /// Whether the CPU will do.
+        or_cpu: bool,
+    },
+    /// The emulator.
+    Emulated,
+}
+
+impl Decision {
+    /// Where `device` is, and the reason, where that was chosen on the user's behalf. Without a cost, `auto` takes a GPU.
+    #[must_use]
+    pub fn of(device: DeviceChoice, cost: Option<&Cost>) -> (Self, Option<String>) {
+        match device {
+            DeviceChoice::Cpu => (Self::Cpu, None),
+            DeviceChoice::Cuda(ordinal) => (Self::Gpu { ordinal, or_cpu: false }, None),
+            DeviceChoice::Emulated => (Self::Emulated, None),
+            DeviceChoice::Auto => match cost {
+                Some(cost) if cost.suits_cpu() => (Self::Cpu, Some(cost.reason())),
+                cost => (Self::Gpu { ordinal: 0, or_cpu: true }, cost.map(Cost::reason)),
+            },
+        }
+    }
+
+    /// The note of an `auto` that went to the CPU because the GPU could not be used.
+    #[must_use]
+    pub fn fell_back(error: &Error) -> String {
+        format!("auto chose the CPU: {error}")
+    }
+}
+
+/// A place, opened.
+pub enum Place {
+    /// All cores.
+    Cpu,
+    /// A GPU.
+    Gpu(Gpu),
+    /// Its kernels, without it.
+    Emulated(Emulator),
+}
+
+impl Place {
+    /// Opens what [`Decision::of`] says; with the reason, where it was chosen on the user's behalf.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn open(device: DeviceChoice, cost: Option<&Cost>) -> Result<(Self, Option<String>), Error> {
+        let (decision, reason) = Decision::of(device, cost);
+        Ok(match decision {
+            Decision::Cpu => (Self::Cpu, reason),
+            Decision::Emulated => (Self::Emulated(emulator()), reason),
+            Decision::Gpu { ordinal, or_cpu } => match Gpu::open(ordinal).map_err(Error::from) {
+                Ok(gpu) => (Self::Gpu(gpu), reason),
+                Err(error) if or_cpu => (Self::Cpu, Some(Decision::fell_back(&error))),
+                Err(error) => return Err(error),
+            },
+        })
+    }
+
+    /// Its name, in words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu => cores::all(),
+            Self::Gpu(gpu) => gpu.name(),
+            Self::Emulated(_) => "the emulator".to_owned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +195,31 @@ mod tests {
         }
         for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
             assert_eq!(text.parse::<DeviceChoice>(), Err(UnknownDevice), "{text}");
+        }
+    }
+
+    #[test]
+    fn auto_takes_the_cheaper_place_and_says_why() {
+        let cost = |cpu, gpu| Cost { work: "3 products".to_owned(), cpu, gpu };
+        let (place, reason) = Decision::of(DeviceChoice::Auto, Some(&cost(0.01, 0.0)));
+        assert_eq!(place, Decision::Cpu);
+        let reason = reason.unwrap();
+        assert!(
+            reason.starts_with("auto chose the CPU: 3 products take about 10 ms on ")
+                && reason.contains("333 ms on a GPU"),
+            "{reason}"
+        );
+        let (place, reason) = Decision::of(DeviceChoice::Auto, Some(&cost(20.0, 1.0)));
+        assert_eq!(place, Decision::Gpu { ordinal: 0, or_cpu: true });
+        assert!(reason.unwrap().starts_with("auto chose the GPU: 3 products take about 20.0 s on "));
+        assert_eq!(Decision::of(DeviceChoice::Auto, Some(&cost(2.0, 1.8))).0, Decision::Cpu);
+        // What is asked for is done, and nothing said.
+        for (device, decision) in [
+            (DeviceChoice::Cpu, Decision::Cpu),
+            (DeviceChoice::Cuda(3), Decision::Gpu { ordinal: 3, or_cpu: false }),
+            (DeviceChoice::Emulated, Decision::Emulated),
+        ] {
+            assert_eq!(Decision::of(device, Some(&cost(20.0, 1.0))), (decision, None));
         }
     }
 }

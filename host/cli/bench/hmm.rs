@@ -9,7 +9,7 @@ use warpkov::hmm::bench::figures::{self, Line, published};
 use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, measure_on_cpu};
 use warpkov::hmm::device::Scan;
 use warpkov::hmm::options::Precision;
-use warpkov::mdp::SolveError;
+use warpkov::runtime;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::cores;
 
@@ -98,7 +98,7 @@ impl From<BenchError> for Error {
         match error {
             BenchError::Generate(error) => Self::Usage(error.to_string()),
             BenchError::Sample(error) => Self::Usage(error.to_string()),
-            BenchError::Gpu(error) => SolveError::from(error).into(),
+            BenchError::Gpu(error) => runtime::Error::from(error).into(),
         }
     }
 }

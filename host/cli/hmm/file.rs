@@ -2,20 +2,21 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use warpkov::hmm::device::{Limits, Scan};
-use warpkov::hmm::dispatch::{Dynamic, Place};
 use warpkov::hmm::io as formats;
 use warpkov::hmm::io::Format;
 use warpkov::hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::options::Precision;
+use warpkov::hmm::place::{Dynamic, cost, recursions};
 use warpkov::hmm::sequences::Sequences;
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::choose::{DeviceChoice, Place};
 
 use super::Error;
 use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
@@ -127,6 +128,8 @@ pub struct Given {
     extended: Option<Hmm>,
     /// The sequences' file, as messages call it.
     file: String,
+    /// Why the recursions run where they do, if that was chosen on the user's behalf.
+    chosen: OnceLock<String>,
 }
 
 impl Given {
@@ -157,7 +160,7 @@ impl Given {
         }
     }
 
-    /// Adds what a file says of its sequences to an object.
+    /// Adds what a file says of its sequences to an object, and where the recursions run and why.
     pub fn describe(&self, object: &mut Value) {
         let Records { names, starts, notes, .. } = &self.records;
         if !names.is_empty() {
@@ -166,8 +169,9 @@ impl Given {
         if !starts.is_empty() {
             object["starts"] = starts.clone().into();
         }
+        let notes: Vec<&String> = notes.iter().chain(self.chosen.get()).collect();
         if !notes.is_empty() {
-            object["notes"] = notes.clone().into();
+            object["notes"] = json!(notes);
         }
     }
 }
@@ -239,7 +243,7 @@ impl Data {
             eprintln!("note: {note}");
         }
         let extended = (!records.sets.is_empty()).then(|| records.extended(&model).into_owned());
-        Ok(Given { model, records, extended, file })
+        Ok(Given { model, records, extended, file, chosen: OnceLock::new() })
     }
 
     /// Whether what is ambiguous is summed over.
@@ -247,9 +251,15 @@ impl Data {
         self.missing == Missing::Marginalise
     }
 
-    /// Where the recursions are to run.
+    /// Where the recursions are to run; the reason is kept with what is `given`.
     pub fn place(&self, given: &Given) -> Result<Place, Error> {
-        Ok(Place::open(self.device, given.emitter(), given.sequences())?)
+        let cost = cost(given.emitter(), given.sequences());
+        let (place, reason) = Place::open(self.device, Some(&cost))?;
+        if let Some(reason) = reason {
+            eprintln!("note: {reason}");
+            let _ = given.chosen.set(reason);
+        }
+        Ok(place)
     }
 
     /// The precision that the recursions have there: only a GPU has TF32, for products of many states.
@@ -290,7 +300,7 @@ impl Data {
             }
         }
         let limits = Limits { pieces: self.scan.steps(states, count, sequences), ..Limits::default() };
-        Ok(place.recursions(sequences, self.precision, limits)?)
+        Ok(recursions(place, sequences, self.precision, limits)?)
     }
 }
 

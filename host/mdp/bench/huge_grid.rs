@@ -12,11 +12,12 @@ use crate::backend::cuda::Gpu;
 use crate::mdp::backend::Stop;
 use crate::mdp::certificate::Certificate;
 use crate::mdp::device::{Certify, Mixed, Plan, Residual, Values};
-use crate::mdp::dispatch::{CLOSEST, SolveError, span};
+use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Method, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::value_iteration;
+use crate::mdp::solve::{CLOSEST, span};
 use crate::runtime::choose::DeviceChoice;
 
 /// How to solve the grid.

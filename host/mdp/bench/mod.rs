@@ -8,8 +8,9 @@ pub mod table_6_1;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::backend::{Backup, Evaluate, Modify, State, Stop};
-use super::dispatch::{Job, SolveError};
+use super::backend::Stop;
+use super::dynamic::Dynamic;
+use super::error::SolveError;
 use super::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use super::solution::Run;
 use super::solve::{PARTIAL_SWEEPS, modified_policy_iteration, policy_iteration, value_iteration};
@@ -84,15 +85,35 @@ impl Repeat {
         Self { limits: solve.limits, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
     }
 
-    fn repeat<B: State>(
-        &self,
-        mut backend: B,
-        mut run_once: impl FnMut(&mut B) -> Result<Run, B::Error>,
-        mut sweep: impl FnMut(&mut B, u32) -> Result<(), B::Error>,
-    ) -> Result<Repeated, B::Error> {
+    /// Runs the loop of the backend's method.
+    fn run(&self, backend: &mut Dynamic) -> Result<Run, SolveError> {
+        let observe = |_: &_| ControlFlow::Continue(());
+        match backend {
+            Dynamic::Values(backend) => value_iteration(&mut **backend, self.stop, &self.limits, observe),
+            Dynamic::Policies(backend) => policy_iteration(&mut **backend, self.theta, &self.limits, observe),
+            Dynamic::Modified(backend) => {
+                modified_policy_iteration(&mut **backend, self.stop, PARTIAL_SWEEPS, &self.limits, observe)
+            }
+        }
+    }
+
+    /// Sweeps, none of which is skipped: no residual is below 0.
+    fn sweep(backend: &mut Dynamic, sweeps: u32) -> Result<(), SolveError> {
+        match backend {
+            Dynamic::Values(backend) => {
+                backend.reset(None)?;
+                backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
+            }
+            Dynamic::Policies(backend) => backend.evaluate(0.0, sweeps).map(|_| ()),
+            Dynamic::Modified(backend) => backend.evaluate(0.0, sweeps).map(|_| ()),
+        }
+    }
+
+    /// Measures a backend.
+    fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
         let mut once = || {
-            backend.reset(None)?;
-            run_once(&mut backend)
+            backend.state().reset(None)?;
+            self.run(&mut backend)
         };
         if self.warm_up {
             once()?;
@@ -103,11 +124,11 @@ impl Repeat {
             run = once()?;
             times.push(run.elapsed);
         }
-        let values = backend.values()?;
+        let values = backend.state().values()?;
         // Two lengths, so that what an evaluation does besides sweeping drops out of the difference.
         let mut timed = |sweeps| {
             let start = Instant::now();
-            sweep(&mut backend, sweeps).map(|()| start.elapsed())
+            Self::sweep(&mut backend, sweeps).map(|()| start.elapsed())
         };
         let mut sweep_times = Vec::new();
         if self.timed_sweeps > 0 {
@@ -116,43 +137,7 @@ impl Repeat {
                 sweep_times.push(long.saturating_sub(short));
             }
         }
-        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.sweep_bytes()? })
-    }
-}
-
-impl Job for Repeat {
-    type Result = Repeated;
-
-    fn policies<B: Evaluate>(self, backend: B) -> Result<Repeated, SolveError>
-    where
-        SolveError: From<B::Error>,
-    {
-        let run = |backend: &mut B| policy_iteration(backend, self.theta, &self.limits, |_| ControlFlow::Continue(()));
-        // No residual is below 0: none of these sweeps is skipped.
-        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
-    }
-
-    fn modified<B: Modify>(self, backend: B) -> Result<Repeated, SolveError>
-    where
-        SolveError: From<B::Error>,
-    {
-        let run = |backend: &mut B| {
-            let observe = |_: &_| ControlFlow::Continue(());
-            modified_policy_iteration(backend, self.stop, PARTIAL_SWEEPS, &self.limits, observe)
-        };
-        Ok(self.repeat(backend, run, |backend, sweeps| backend.evaluate(0.0, sweeps).map(|_| ()))?)
-    }
-
-    fn values<B: Backup>(self, backend: B) -> Result<Repeated, SolveError>
-    where
-        SolveError: From<B::Error>,
-    {
-        let run = |backend: &mut B| value_iteration(backend, self.stop, &self.limits, |_| ControlFlow::Continue(()));
-        let sweep = |backend: &mut B, sweeps| {
-            backend.reset(None)?;
-            backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
-        };
-        Ok(self.repeat(backend, run, sweep)?)
+        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.state().sweep_bytes()? })
     }
 }
 

@@ -12,7 +12,7 @@ use super::milliseconds;
 use crate::backend::cuda::{CudaError, Gpu};
 use crate::mdp::backend::{Backup, State, Stop};
 use crate::mdp::device::{Plan, Values};
-use crate::mdp::dispatch::SolveError;
+use crate::mdp::error::SolveError;
 use crate::mdp::generate::{self, Garnet, SlipGrid};
 use crate::mdp::model::Mdp;
 use crate::mdp::options::{Method, Precision, Storage};

@@ -8,11 +8,13 @@ use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
 use crate::mdp::certificate::{Certificate, certify, certify_centred};
-use crate::mdp::dispatch::{SolveError, stop, with_backend};
+use crate::mdp::error::SolveError;
 use crate::mdp::generate::{self, SlipGrid};
 use crate::mdp::model::Mdp;
 use crate::mdp::options::{Method, Precision, Target};
+use crate::mdp::place::Place;
 use crate::mdp::solution::Status;
+use crate::mdp::solve::stop;
 
 /// A grid of Table 5.4, with the times that the source gives for it.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -121,9 +123,10 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
     let solve = options.solve(method, Default::default());
     // The methods of the source stop by its rule, ours where the error is certain.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
-    let repeat = Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target), ..Repeat::new(&solve, options) };
-    let done = with_backend(mdp, &solve, repeat)?;
-    let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = done.result;
+    let repeat = Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target, 1.0), ..Repeat::new(&solve, options) };
+    let place = Place::choose(mdp, &solve)?;
+    let (backend, setup, _) = place.open()?;
+    let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = repeat.measure(backend)?;
     let median = |times: &mut Vec<Duration>| {
         times.sort_unstable();
         times[times.len() / 2]
@@ -132,13 +135,13 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         case: *case,
         method,
         precision: options.precision,
-        device: done.device,
+        device: place.device.clone(),
         status: run.status,
         policies: run.rounds.len(),
         sweeps: run.sweeps(),
         milliseconds: milliseconds(median(&mut times)),
         range_ms: (milliseconds(times[0]), milliseconds(times[times.len() - 1])),
-        setup_ms: milliseconds(done.setup),
+        setup_ms: milliseconds(setup),
         sweep_us: 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(TIMED_SWEEPS),
         sweep_bytes,
         certificate: match target {

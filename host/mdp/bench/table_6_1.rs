@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
 use crate::mdp::certificate::{Certificate, certify};
-use crate::mdp::dispatch::{SolveError, with_backend};
+use crate::mdp::error::SolveError;
 use crate::mdp::generate::{Error, WetFloor};
 use crate::mdp::model::Mdp;
 use crate::mdp::options::{BlockDivided, Method, Precision};
+use crate::mdp::place::Place;
 use crate::mdp::solution::Status;
 use crate::runtime::choose::DeviceChoice;
 
@@ -152,8 +153,9 @@ pub fn measure(
 ) -> Result<Measured, SolveError> {
     let options = contender.options(options);
     let solve = options.solve(contender.method, contender.blocks);
-    let done = with_backend(mdp, &solve, Repeat::new(&solve, &options))?;
-    let Repeated { run, values, times, .. } = done.result;
+    let place = Place::choose(mdp, &solve)?;
+    let (backend, setup, _) = place.open()?;
+    let Repeated { run, values, times, .. } = Repeat::new(&solve, &options).measure(backend)?;
     let mut times: Vec<f64> = times.into_iter().map(milliseconds).collect();
     times.sort_unstable_by(f64::total_cmp);
     let kept = if times.len() > 2 { &times[1..times.len() - 1] } else { &times[..] };
@@ -163,13 +165,13 @@ pub fn measure(
     Ok(Measured {
         contender: *contender,
         precision: options.precision,
-        device: done.device,
+        device: place.device.clone(),
         status: run.status,
         sweeps: run.sweeps(),
         milliseconds: mean,
         range_ms: (times[0], times[times.len() - 1]),
         sweep_us,
-        setup_ms: milliseconds(done.setup),
+        setup_ms: milliseconds(setup),
         speed_up: baseline
             .map(|baseline| SpeedUp { convergence: baseline.milliseconds / mean, sweep: baseline.sweep_us / sweep_us }),
         published: contender.published(&domain),
@@ -216,7 +218,7 @@ pub fn count_sweeps(
     let options = BenchOptions { runs: 1, ..contender.options(options) };
     let solve = options.solve(contender.method, contender.blocks);
     let once = Repeat { warm_up: false, ..Repeat::new(&solve, &options) };
-    let Repeated { run, .. } = with_backend(mdp, &solve, once)?.result;
+    let Repeated { run, .. } = once.measure(Place::choose(mdp, &solve)?.open()?.0)?;
     Ok(Locality { contender: *contender, precision: options.precision, redirected, sweeps: run.sweeps() })
 }
 

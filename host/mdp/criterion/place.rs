@@ -3,15 +3,14 @@
 use warpkov_kernels::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
-use crate::backend::cuda::Gpu;
-use crate::mdp::SolveError;
-use crate::mdp::backend::{Backup, Backups, State, Stop};
 use crate::mdp::cpu::{Engine, EngineOptions};
 use crate::mdp::device::{Plan, Values};
+use crate::mdp::dynamic::Unified;
+use crate::mdp::error::SolveError;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::Storage;
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::emulator;
+use crate::runtime;
+use crate::runtime::choose::{DeviceChoice, Place};
 
 /// All CPU cores.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +64,7 @@ pub fn solve_on(
     options: &Options,
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
-    let Place { make, device, notes } = Place::open(device).map_err(Error::Backend)?;
+    let Opened { make, device, notes } = Opened::new(device).map_err(|error| Error::Backend(error.into()))?;
     let bounded = solve(mdp, criterion, options, &*make, &mut |round| observe(round))?;
     Ok(Solved { bounded, device, notes })
 }
@@ -82,73 +81,29 @@ pub fn backward_on(
     keep: bool,
     observe: &mut Observe,
 ) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
-    let Place { make, device, notes } = Place::open(device).map_err(Error::Backend)?;
+    let Opened { make, device, notes } = Opened::new(device).map_err(|error| Error::Backend(error.into()))?;
     let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &*make, &mut |round| observe(round))?;
     Ok((Solved { bounded, device, notes }, steps))
 }
 
 /// A place, opened.
-struct Place {
+struct Opened {
     make: Box<dyn Make<Error = SolveError>>,
     /// In words.
     device: String,
     notes: Vec<String>,
 }
 
-impl Place {
-    fn open(device: DeviceChoice) -> Result<Self, SolveError> {
-        let ordinal = match device {
-            DeviceChoice::Cpu => return Ok(Self::cpu(Vec::new())),
-            DeviceChoice::Emulated => {
-                let make = Box::new(OnDevice(emulator()));
-                return Ok(Self { make, device: "the emulator".to_owned(), notes: Vec::new() });
-            }
-            DeviceChoice::Auto => 0,
-            DeviceChoice::Cuda(ordinal) => ordinal,
+impl Opened {
+    fn new(device: DeviceChoice) -> Result<Self, runtime::Error> {
+        // How many sweeps it takes nobody knows beforehand.
+        let (place, note) = Place::open(device, None)?;
+        let device = place.name();
+        let make: Box<dyn Make<Error = SolveError>> = match place {
+            Place::Cpu => Box::new(Cpu),
+            Place::Gpu(gpu) => Box::new(OnDevice(gpu)),
+            Place::Emulated(emulator) => Box::new(OnDevice(emulator)),
         };
-        match Gpu::open(ordinal) {
-            Ok(gpu) => Ok(Self { device: gpu.name(), make: Box::new(OnDevice(gpu)), notes: Vec::new() }),
-            Err(error) if device == DeviceChoice::Auto => Ok(Self::cpu(vec![format!("auto chose the CPU: {error}")])),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn cpu(notes: Vec<String>) -> Self {
-        Self { make: Box::new(Cpu), device: crate::runtime::cores::all(), notes }
-    }
-}
-
-/// A backend whose errors are those of all.
-struct Unified<B>(B);
-
-impl<B: State> State for Unified<B>
-where
-    SolveError: From<B::Error>,
-{
-    type Error = SolveError;
-
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
-        Ok(self.0.reset(initial)?)
-    }
-
-    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
-        Ok(self.0.values()?)
-    }
-
-    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
-        Ok(self.0.policy()?)
-    }
-
-    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
-        Ok(self.0.sweep_bytes()?)
-    }
-}
-
-impl<B: Backup> Backup for Unified<B>
-where
-    SolveError: From<B::Error>,
-{
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
-        Ok(self.0.backup(stop, max_sweeps)?)
+        Ok(Self { make, device, notes: note.into_iter().collect() })
     }
 }

@@ -25,12 +25,11 @@ use super::cpu::PointBased;
 use super::model::Pomdp;
 use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use super::solution::{Round, Solution, Status};
-use crate::backend::cuda::Gpu;
 use crate::common::interrupt;
 use crate::common::random::random;
 use crate::mdp::SolveError;
 use crate::pomdp::device::{self, Backups, Walkers};
-use crate::runtime::choose::DeviceChoice;
+use crate::runtime::choose::{Cost, DeviceChoice, GPU_START, Place};
 use crate::runtime::{Precise, cores};
 
 pub mod bounds;
@@ -94,44 +93,37 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
     if model.gamma() >= 1.0 {
         return Err(Error::Endless);
     }
-    let (ordinal, auto) = match options.device {
-        DeviceChoice::Cpu => return run.on_cpu(),
-        DeviceChoice::Emulated => {
-            run.device = "the emulator".to_owned();
-            let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
-            let emulator = Emulator::default().until(move || asked() || end.is_some_and(|end| start.elapsed() >= end));
-            return run.on_device(&emulator);
-        }
-        DeviceChoice::Auto => (0, true),
-        DeviceChoice::Cuda(ordinal) => (ordinal, false),
-    };
-    if auto && let Some(note) = suits_cpu(&maximized, options) {
-        run.notes.push(note);
+    // Trials by the upper bound go one after the other.
+    let one_by_one = options.expansion.is_some_and(|expansion| !expansion.walks());
+    if options.device == DeviceChoice::Auto && one_by_one {
+        run.notes.push("auto chose the CPU: trials by the upper bound go one after the other".to_owned());
         return run.on_cpu();
     }
-    match Gpu::open(ordinal) {
-        Ok(gpu) => {
+    if options.device == DeviceChoice::Emulated {
+        let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
+        let emulator = Emulator::default().until(move || asked() || end.is_some_and(|end| start.elapsed() >= end));
+        run.device = "the emulator".to_owned();
+        return run.on_device(&emulator);
+    }
+    let (place, reason) = Place::open(options.device, Some(&cost(&maximized)))?;
+    run.device = place.name();
+    run.notes.extend(reason);
+    match place {
+        Place::Cpu => run.on_cpu(),
+        Place::Gpu(gpu) => {
             let (free, _) = gpu.memory()?;
             run.limits.memory.get_or_insert(free / 2);
-            run.device = gpu.name();
             run.on_device(&gpu)
         }
-        Err(error) if auto => {
-            run.notes.push(format!("auto chose the CPU: {error}"));
-            run.on_cpu()
-        }
-        Err(error) => Err(error.into()),
+        Place::Emulated(emulator) => run.on_device(&emulator),
     }
 }
 
-/// Why a model is to stay on the CPU, if it is.
-fn suits_cpu(model: &Pomdp, options: &SolveOptions) -> Option<String> {
-    if options.expansion.is_some_and(|expansion| !expansion.walks()) {
-        return Some("auto chose the CPU: trials by the upper bound go one after the other".to_owned());
-    }
+/// What it costs to get far: more cannot be said beforehand.
+fn cost(model: &Pomdp) -> Cost {
     let pairs = u64::from(model.states()) * u64::from(model.actions());
-    (pairs < LARGE)
-        .then(|| format!("auto chose the CPU: it gets far in {pairs} pairs of state and action while a GPU starts"))
+    let work = format!("the first steps of a search through {pairs} pairs of state and action");
+    Cost { work, cpu: GPU_START * pairs as f64 / LARGE as f64, gpu: 0.0 }
 }
 
 /// Pairs of state and action from which on a GPU pays: between Tag, which one core solves before, and RockSample\[7,8\].

@@ -1,6 +1,7 @@
 //! How states are divided into blocks, and how a model is laid out for them.
 
 use crate::mdp::options::BlockDivided;
+use crate::mdp::options::{BadBlocks, MOST_PLACES};
 use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 
@@ -8,45 +9,8 @@ use super::EXTREMES;
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;
 
-/// Why states cannot be divided so.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum BadBlocks {
-    /// Not 1 to 1024 threads.
-    #[error("blocks of {width} × {height} threads, expected 1 to 1024 threads")]
-    Threads {
-        /// In x.
-        width: u32,
-        /// In y.
-        height: u32,
-    },
-    /// No sweep at all.
-    #[error("0 sweeps per launch, expected at least 1")]
-    Sweeps,
-    /// Not 1 to 5.
-    #[error("{0} states per thread, expected 1 to 5")]
-    StatesPerThread(u32),
-    /// Not above 0.
-    #[error("an update constant of {0}, expected a finite number above 0")]
-    UpdateConstant(f64),
-    /// More places than can be numbered.
-    #[error("blocks of {width} × {height} states have {places} places for {states}, expected {MOST_PLACES} at most")]
-    Places {
-        /// Columns of a block.
-        width: u32,
-        /// Rows of a block.
-        height: u32,
-        /// Places of all blocks.
-        places: u64,
-        /// States.
-        states: u32,
-    },
-}
-
 /// Shared memory that any GPU gives a block without being asked, in bytes.
 const SHARED: usize = 48 * 1024;
-
-/// Places that blocks may have in all: the number of a place is stored beside those of values in shared memory.
-const MOST_PLACES: u32 = u32::MAX - (1 << 16);
 
 /// Positions of which neighbours may be interleaved: the lanes of a warp.
 const SLICE: usize = 32;

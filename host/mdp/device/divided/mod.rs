@@ -13,7 +13,7 @@ use crate::mdp::backend::{Backups, Stop};
 use crate::runtime::Precise;
 
 pub use blocks::BlockIteration;
-pub use layout::{BadBlocks, Division};
+pub use layout::Division;
 pub use results::ResultIteration;
 
 /// Threads of a block, where the method leaves the choice; those of the source's Result Divided Iteration.

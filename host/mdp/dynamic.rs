@@ -1,0 +1,118 @@
+//! Backends behind one type: one is chosen for a run, and a virtual call for a batch of sweeps costs nothing.
+
+use super::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
+use super::error::SolveError;
+
+/// A backend, by what its method asks of it.
+pub enum Dynamic<'p> {
+    /// Value iteration.
+    Values(Box<dyn Backup<Error = SolveError> + 'p>),
+    /// Policy iteration.
+    Policies(Box<dyn Evaluate<Error = SolveError> + 'p>),
+    /// Modified policy iteration.
+    Modified(Box<dyn Modify<Error = SolveError> + 'p>),
+}
+
+impl<'p> Dynamic<'p> {
+    /// A backend of value iteration.
+    pub fn values<B: Backup + 'p>(backend: B) -> Self
+    where
+        SolveError: From<B::Error>,
+    {
+        Self::Values(Box::new(Unified(backend)))
+    }
+
+    /// A backend of policy iteration.
+    pub fn policies<B: Evaluate + 'p>(backend: B) -> Self
+    where
+        SolveError: From<B::Error>,
+    {
+        Self::Policies(Box::new(Unified(backend)))
+    }
+
+    /// A backend of modified policy iteration.
+    pub fn modified<B: Modify + 'p>(backend: B) -> Self
+    where
+        SolveError: From<B::Error>,
+    {
+        Self::Modified(Box::new(Unified(backend)))
+    }
+
+    /// Its V and π.
+    pub fn state(&mut self) -> &mut (dyn State<Error = SolveError> + 'p) {
+        match self {
+            Self::Values(backend) => &mut **backend,
+            Self::Policies(backend) => &mut **backend,
+            Self::Modified(backend) => &mut **backend,
+        }
+    }
+}
+
+/// A backend whose errors are those of all.
+pub struct Unified<B>(pub B);
+
+impl<B: State> State for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    type Error = SolveError;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
+        Ok(self.0.reset(initial)?)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
+        Ok(self.0.values()?)
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
+        Ok(self.0.policy()?)
+    }
+
+    fn leaves_policy(&self) -> bool {
+        self.0.leaves_policy()
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
+        Ok(self.0.sweep_bytes()?)
+    }
+}
+
+impl<B: Evaluate> Evaluate for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, SolveError> {
+        Ok(self.0.evaluate(theta, max_sweeps)?)
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, SolveError> {
+        Ok(self.0.improve(tie)?)
+    }
+}
+
+impl<B: Backup> Backup for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        Ok(self.0.backup(stop, max_sweeps)?)
+    }
+
+    fn phase(&self) -> u32 {
+        self.0.phase()
+    }
+
+    fn uneven(&self) -> Option<f64> {
+        self.0.uneven()
+    }
+}
+
+impl<B: Modify> Modify for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    fn unit(&self) -> f64 {
+        self.0.unit()
+    }
+}

@@ -1,0 +1,223 @@
+//! A model, laid out for a method that runs on a device: how much memory that takes, and the backend that comes of it.
+
+use warpkov_kernels::device::Offset;
+use warpkov_kernels::emulator::Emulator;
+use warpkov_kernels::launch::Device;
+
+use super::device::divided::{BlockIteration, Division, ResultIteration};
+use super::device::{Layout, Mixed, Plain, Plan, Projected, Streamed, Streaming, System, Values};
+use super::dynamic::Dynamic;
+use super::error::SolveError;
+use super::krylov::Krylov;
+use super::model::Mdp;
+use super::options::{Method, Precision, SolveOptions, Storage};
+use super::refine::Refined;
+use crate::backend::cuda::{CudaError, size};
+use crate::runtime::Precise;
+
+/// A model, laid out for a method that runs on a device.
+pub struct Prepared<'m> {
+    mdp: &'m Mdp,
+    method: Method,
+    layout: Laid<'m>,
+}
+
+enum Laid<'m> {
+    Policies(Layout),
+    Values(Plan<'m>),
+    Results,
+    Blocks(Division),
+    Streamed { streaming: Streaming<'m>, why: String },
+}
+
+impl<'m> Prepared<'m> {
+    /// Lays a model out for the method that is asked for, value iteration if none is.
+    ///
+    /// # Errors
+    /// If it has no such layout.
+    pub fn new(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
+        let method = options.method.unwrap_or(Method::Values);
+        let layout = match method {
+            Method::Values => {
+                let plan = match (options.precision, options.storage) {
+                    (Precision::Refined, None) => Some(Plan::with_rewards(mdp)),
+                    (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
+                        return Err(SolveError::Shared(storage));
+                    }
+                    (_, storage) => Plan::new(mdp, storage),
+                };
+                let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
+                Laid::Values(if options.skip { plan } else { plan.without_skipping() })
+            }
+            Method::ResultDivided => Laid::Results,
+            Method::BlockDivided => Laid::Blocks(Division::new(mdp, options.blocks)?),
+            _ => Laid::Policies(Layout::choose(mdp)),
+        };
+        Ok(Self { mdp, method, layout })
+    }
+
+    /// The same in `free` bytes of device memory: streamed through them if it takes more.
+    ///
+    /// # Errors
+    /// If there is not enough memory for any part.
+    pub fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
+        /// With the number of its parts, and of those at a time.
+        fn stream<T: Precise>(plan: Plan, room: u64) -> Option<(Streaming, (usize, usize))> {
+            let streaming = Streaming::within::<T>(plan, room)?;
+            let parts = streaming.parts::<T>();
+            Some((streaming, parts))
+        }
+        let needed = self.bytes(options.precision);
+        if needed <= free {
+            return Ok(self);
+        }
+        let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned() };
+        let Laid::Values(plan) = self.layout else { return Err(lacking().into()) };
+        let plan = match (plan.storage(), options.storage) {
+            (Storage::Rows | Storage::Patterns, None) => {
+                let skip = |plan: Plan<'m>| if options.skip { plan } else { plan.without_skipping() };
+                [Storage::Narrow, Storage::Slices].into_iter().find_map(|s| Plan::new(self.mdp, Some(s))).map(skip)
+            }
+            _ => Some(plan),
+        };
+        // Not all of it: the driver rounds what it is asked for up.
+        let room = free - free / 32;
+        let streaming = plan.and_then(|plan| match options.precision {
+            Precision::F32 => stream::<f32>(plan, room),
+            Precision::F64 | Precision::Mixed | Precision::Refined => stream::<f64>(plan, room),
+        });
+        let (streaming, (parts, at_a_time)) = streaming.ok_or_else(lacking)?;
+        let (needed, free) = (size(needed), size(free));
+        let why = format!(
+            "the model takes {needed} of {free} free: streamed through in {parts} parts, {at_a_time} at a time"
+        );
+        Ok(Self { layout: Laid::Streamed { streaming, why }, ..self })
+    }
+
+    /// What was chosen.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let (prefix, storage, skips) = match &self.layout {
+            Laid::Policies(_) | Laid::Results => return None,
+            Laid::Blocks(division) => return division.note(),
+            Laid::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
+            Laid::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
+        };
+        let skipping = if skips { ", passing over states that cannot have changed" } else { "" };
+        Some(format!("{prefix} stored as {storage}{skipping}"))
+    }
+
+    /// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
+    /// before they compare it with the end, and that must not wrap around.
+    fn is_wide(&self) -> bool {
+        match &self.layout {
+            Laid::Values(plan) => plan.is_wide(),
+            Laid::Results => self.mdp.transitions.nnz().max(self.mdp.rows()) > u32::MAX as usize,
+            Laid::Blocks(division) => division.is_wide(),
+            Laid::Streamed { streaming, .. } => streaming.is_wide(),
+            Laid::Policies(layout) => {
+                let elements = layout.capacity(self.mdp).max(self.mdp.transitions.nnz()).max(self.mdp.rows());
+                elements > u32::MAX as usize - 1024
+            }
+        }
+    }
+
+    /// Bytes of device memory that it takes.
+    #[must_use]
+    pub fn bytes(&self, precision: Precision) -> u64 {
+        fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
+            match (&prepared.layout, prepared.method) {
+                (Laid::Values(plan), _) => plan.bytes::<T, O>(),
+                (Laid::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
+                (Laid::Blocks(division), _) => division.bytes::<T, O>(),
+                (Laid::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
+                (Laid::Policies(_), Method::Plain) => Plain::<T, O, Emulator>::bytes(prepared.mdp),
+                (Laid::Policies(layout), Method::Krylov) => System::<O, Emulator>::bytes(prepared.mdp, *layout),
+                (Laid::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
+            }
+        }
+        let (f32s, f64s) = match self.is_wide() {
+            false => (of::<f32, u32>(self), of::<f64, u32>(self)),
+            true => (of::<f32, u64>(self), of::<f64, u64>(self)),
+        };
+        match precision {
+            Precision::F32 => f32s,
+            Precision::F64 => f64s,
+            Precision::Mixed | Precision::Refined => match self.layout {
+                Laid::Values(_) if precision == Precision::Refined => f32s,
+                // What one launch cannot convert is uploaded twice.
+                Laid::Values(_) if self.is_wide() => f32s + f64s,
+                Laid::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
+                _ => f64s,
+            },
+        }
+    }
+
+    /// Whether value iteration on it may be in several types: it is on the device as a whole.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(self.layout, Laid::Values(_))
+    }
+
+    /// Brings it to a device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn open<'d, D: Device>(&'d self, device: &'d D, precision: Precision) -> Result<Dynamic<'d>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match (precision, self.is_wide()) {
+            (Precision::F32, false) => self.typed::<f32, u32, D>(device),
+            (Precision::F32, true) => self.typed::<f32, u64, D>(device),
+            (Precision::F64, false) => self.typed::<f64, u32, D>(device),
+            (Precision::F64, true) => self.typed::<f64, u64, D>(device),
+            (Precision::Mixed, false) => self.mixed::<u32, D>(device),
+            (Precision::Mixed, true) => self.mixed::<u64, D>(device),
+            (Precision::Refined, false) => self.refined::<u32, D>(device),
+            (Precision::Refined, true) => self.refined::<u64, D>(device),
+        }
+    }
+
+    fn typed<'d, T: Precise, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        let mdp = self.mdp;
+        Ok(match (&self.layout, self.method) {
+            (Laid::Values(plan), _) => Dynamic::values(Values::<T, O, D>::new(device, plan)?),
+            (Laid::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O, D>::new(device, streaming)?),
+            (Laid::Results, _) => Dynamic::values(ResultIteration::<T, O, D>::new(device, mdp)?),
+            (Laid::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O, D>::new(device, mdp, division)?),
+            (Laid::Policies(_), Method::Plain) => Dynamic::policies(Plain::<T, O, D>::new(device, mdp)?),
+            (Laid::Policies(layout), Method::Krylov) => {
+                Dynamic::policies(Krylov::new(System::<O, D>::new(device, mdp, *layout)?)?)
+            }
+            (Laid::Policies(layout), Method::Modified) => {
+                Dynamic::modified(Projected::<T, O, D>::new(device, mdp, *layout)?)
+            }
+            (Laid::Policies(layout), _) => Dynamic::policies(Projected::<T, O, D>::new(device, mdp, *layout)?),
+        })
+    }
+
+    fn mixed<'d, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match &self.layout {
+            Laid::Values(plan) => Ok(Dynamic::values(Mixed::<O, D>::new(device, plan)?)),
+            // All else is in one precision.
+            _ => self.typed::<f64, O, D>(device),
+        }
+    }
+
+    fn refined<'d, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        match &self.layout {
+            Laid::Values(plan) => Ok(Dynamic::values(Refined::new(Values::<f32, O, D>::new(device, plan)?, self.mdp))),
+            _ => self.typed::<f64, O, D>(device),
+        }
+    }
+}
