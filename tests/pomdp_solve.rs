@@ -7,7 +7,7 @@ mod random;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use warpkov::common::choice::Choice;
 use warpkov::mdp::model::{Choices, Csr, Mdp, Objective};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::Backup;
@@ -102,7 +102,7 @@ fn tiger_is_bracketed() {
 #[test]
 fn every_combination_holds() {
     let tiger = Tiger::default().generate().unwrap();
-    for &expansion in Expansion::value_variants() {
+    for &expansion in Expansion::ALL {
         for scheme in [Scheme::Full, Scheme::Randomized, Scheme::Path] {
             // Half of the turns of one are not of use here.
             let iterations = if expansion == Expansion::Mixed { 160 } else { 40 };
@@ -249,7 +249,7 @@ fn policies_are_supported_however_they_were_found() {
     let machine = Maintenance { parts: 2, gamma: 0.99, ..Maintenance::default() }.generate().unwrap();
     let grid = FourByThree::default().generate().unwrap();
     for (name, model) in [("machine", &machine), ("grid", &grid)] {
-        for &expansion in Expansion::value_variants() {
+        for &expansion in Expansion::ALL {
             for scheme in [Scheme::Full, Scheme::Randomized, Scheme::Path] {
                 let options =
                     SolveOptions { expansion: Some(expansion), scheme: Some(scheme), beliefs: 24, ..options(1e-3, 12) };
@@ -449,7 +449,7 @@ fn tag_passes_the_published_bound() {
 #[test]
 fn runs_repeat() {
     let model = FourByThree::default().generate().unwrap();
-    for &expansion in Expansion::value_variants() {
+    for &expansion in Expansion::ALL {
         let run = |seed| {
             let limits = Limits { gap: 1e-9, iterations: Some(20), ..Limits::default() };
             let options =

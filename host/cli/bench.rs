@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand, ValueEnum};
 use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::bench::BenchOptions;
@@ -55,19 +56,19 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Which method; may be repeated [default: those of the suite's source that run here, and what is best here].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Method>())]
     method: Vec<Method>,
     /// Where methods for the GPU run: auto, cuda:N or emulated. Those for the CPU run there.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Floating-point type; may be repeated [default: f32].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Precision>())]
     precision: Vec<Precision>,
     /// θ: sweep until no value changes by this much [default: the source's, 1e-5 or 1e-4].
     #[arg(long, value_name = "T", value_parser = number::positive)]
     theta: Option<f64>,
     /// How value iteration stores the model on a GPU [default: the smallest way that it has].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Storage>())]
     storage: Option<Storage>,
     /// Sweep all states every time, also those that cannot have changed.
     #[arg(long)]

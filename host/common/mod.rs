@@ -5,11 +5,13 @@
 //! | [`io`] | texts and arrays in files, and what to say where one is wrong |
 //! | [`plot`] | pictures: the canvas, axes and lines |
 //! | `random` | random numbers that are the same on every machine |
+//! | [`choice`] | enums whose variants have names |
 //! | [`names`] | of states, actions and observations |
 //! | [`parameters`] | checks of what models are made from |
 //! | [`interrupt`] | the request to stop, as after Ctrl-C |
 //! | [`terminal`] | what files say, as a terminal may show it |
 
+pub mod choice;
 pub mod interrupt;
 pub mod io;
 pub mod names;

@@ -3,10 +3,9 @@
 pub mod figures;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::time::Instant;
 
-use clap::ValueEnum;
+use crate::common::choice::choice;
 use serde::Serialize;
 use warpkov_kernels::launch::Device;
 
@@ -45,28 +44,18 @@ const fn case(states: u32, sequences: u32, steps: u32) -> Case {
     Case { states, sequences, steps }
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Operation {
-    /// ln P(O).
-    Forward,
-    /// The most probable paths.
-    Viterbi,
-    /// Expected counts, on the device.
-    EStep,
-    /// A whole step of training: expected counts, and the model that they make most likely, which the device goes on with.
-    BaumWelch,
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Forward => "forward",
-            Self::Viterbi => "Viterbi",
-            Self::EStep => "E step",
-            Self::BaumWelch => "Baum-Welch",
-        })
+choice! {
+    /// What is measured.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Operation {
+        /// ln P(O).
+        Forward = "forward",
+        /// The most probable paths.
+        Viterbi = "viterbi",
+        /// Expected counts, on the device.
+        EStep = "e-step",
+        /// A whole step of training: expected counts, and the model that they make most likely, which the device goes on with.
+        BaumWelch = "baum-welch",
     }
 }
 

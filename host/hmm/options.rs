@@ -1,21 +1,20 @@
 //! What recursions and training are asked for.
 
-use std::fmt;
+use crate::common::choice::choice;
 
-use clap::ValueEnum;
-use serde::Serialize;
 
-/// The floating-point type of the recursions. Logarithms and expected counts are summed in `f64` for both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take at one time.
-    Tf32,
-    /// 32 bits.
-    F32,
-    /// 64 bits.
-    #[default]
-    F64,
+choice! {
+    /// The floating-point type of the recursions. Logarithms and expected counts are summed in `f64` for both.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Precision {
+        /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take at one time.
+        Tf32 = "tf32",
+        /// 32 bits.
+        F32 = "f32",
+        /// 64 bits.
+        #[default]
+        F64 = "f64",
+    }
 }
 
 impl Precision {
@@ -31,16 +30,6 @@ impl Precision {
             Self::F32 => 1e-4,
             Self::F64 => 1e-9,
         }
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Tf32 => "tf32",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        })
     }
 }
 

@@ -1,38 +1,38 @@
 //! What a solve is asked for.
 
+use crate::common::choice::choice;
 use crate::runtime::choose::DeviceChoice;
-use std::fmt;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
-/// How a model is solved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Policy iteration on one CPU core; the baseline.
-    Serial,
-    /// Policy iteration on all CPU cores.
-    Parallel,
-    /// Policy iteration on the GPU: every sweep reads the rows of the whole model that the policy selects.
-    Plain,
-    /// Policy iteration on the GPU: the rows that the policy selects are first gathered into a matrix of their own.
-    Projected,
-    /// Value iteration, on all CPU cores or on the GPU.
-    Values,
-    /// Value iteration on one CPU core, in place; the baseline of Jóhannsson (2009).
-    Sequential,
-    /// Value iteration on the GPU with a thread for every result of every action: his Result Divided Iteration.
-    ResultDivided,
-    /// Value iteration on the GPU in blocks of states, several sweeps at a time: his Block Divided Iteration.
-    BlockDivided,
-    /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
-    GaussSeidel,
-    /// Modified policy iteration, on all CPU cores or on the GPU: a greedy sweep, then some sweeps of its policy.
-    Modified,
-    /// Policy iteration, on all CPU cores or on the GPU, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in
-    /// `f64`.
-    Krylov,
+choice! {
+    /// How a model is solved.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Method {
+        /// Policy iteration on one CPU core; the baseline.
+        Serial = "serial",
+        /// Policy iteration on all CPU cores.
+        Parallel = "parallel",
+        /// Policy iteration on the GPU: every sweep reads the rows of the whole model that the policy selects.
+        Plain = "plain",
+        /// Policy iteration on the GPU: the rows that the policy selects are first gathered into a matrix of their own.
+        Projected = "projected",
+        /// Value iteration, on all CPU cores or on the GPU.
+        Values = "values",
+        /// Value iteration on one CPU core, in place; the baseline of Jóhannsson (2009).
+        Sequential = "sequential",
+        /// Value iteration on the GPU with a thread for every result of every action: his Result Divided Iteration.
+        ResultDivided = "result-divided",
+        /// Value iteration on the GPU in blocks of states, several sweeps at a time: his Block Divided Iteration.
+        BlockDivided = "block-divided",
+        /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
+        GaussSeidel = "gauss-seidel",
+        /// Modified policy iteration, on all CPU cores or on the GPU: a greedy sweep, then some sweeps of its policy.
+        Modified = "modified",
+        /// Policy iteration, on all CPU cores or on the GPU, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in
+        /// `f64`.
+        Krylov = "krylov",
+    }
 }
 
 impl Method {
@@ -78,36 +78,19 @@ pub struct Places {
     pub gpu: bool,
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Serial => "serial",
-            Self::Parallel => "parallel",
-            Self::Plain => "plain",
-            Self::Projected => "projected",
-            Self::Values => "values",
-            Self::Sequential => "sequential",
-            Self::ResultDivided => "result-divided",
-            Self::BlockDivided => "block-divided",
-            Self::GaussSeidel => "gauss-seidel",
-            Self::Modified => "modified",
-            Self::Krylov => "krylov",
-        })
+choice! {
+    /// The floating-point type of V, P and R in the sweeps. Certificates are computed in `f64` for both.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Precision {
+        /// 32 bits: half the memory traffic.
+        F32 = "f32",
+        /// 64 bits.
+        F64 = "f64",
+        /// Value iteration on a GPU that has room for the model begins in 32 bits and ends in 64; all else is in 64 bits.
+        Mixed = "mixed",
+        /// Value iteration sweeps in 32 bits and is refined in 64 on the host; all else is in 64 bits.
+        Refined = "refined",
     }
-}
-
-/// The floating-point type of V, P and R in the sweeps. Certificates are computed in `f64` for both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// 32 bits: half the memory traffic.
-    F32,
-    /// 64 bits.
-    F64,
-    /// Value iteration on a GPU that has room for the model begins in 32 bits and ends in 64; all else is in 64 bits.
-    Mixed,
-    /// Value iteration sweeps in 32 bits and is refined in 64 on the host; all else is in 64 bits.
-    Refined,
 }
 
 impl Precision {
@@ -128,52 +111,32 @@ impl Precision {
     }
 }
 
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::Mixed => "mixed",
-            Self::Refined => "refined",
-        })
+choice! {
+    /// In which order states are numbered while a model is solved. What comes out is in the model's own order.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Reorder {
+        /// Reverse Cuthill–McKee where successors are far away and it brings them much nearer.
+        #[default]
+        Auto = "auto",
+        /// The model's own.
+        None = "none",
+        /// Reverse Cuthill–McKee.
+        Rcm = "rcm",
     }
 }
 
-/// In which order states are numbered while a model is solved. What comes out is in the model's own order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reorder {
-    /// Reverse Cuthill–McKee where successors are far away and it brings them much nearer.
-    #[default]
-    Auto,
-    /// The model's own.
-    None,
-    /// Reverse Cuthill–McKee.
-    Rcm,
-}
-
-/// How a model is laid out on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Storage {
-    /// Compressed rows, several lanes per row.
-    Rows,
-    /// Slices of 32 states.
-    Slices,
-    /// Slices of small entries: offsets of one or two bytes, a palette of probabilities and one of rewards.
-    Narrow,
-    /// The number of a pattern for each state.
-    Patterns,
-}
-
-impl std::fmt::Display for Storage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Rows => "rows",
-            Self::Slices => "slices",
-            Self::Narrow => "narrow",
-            Self::Patterns => "patterns",
-        })
+choice! {
+    /// How a model is laid out on the device.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Storage {
+        /// Compressed rows, several lanes per row.
+        Rows = "rows",
+        /// Slices of 32 states.
+        Slices = "slices",
+        /// Slices of small entries: offsets of one or two bytes, a palette of probabilities and one of rewards.
+        Narrow = "narrow",
+        /// The number of a pattern for each state.
+        Patterns = "patterns",
     }
 }
 

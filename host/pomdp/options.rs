@@ -1,35 +1,33 @@
 //! What a solve is asked for, and what it returns.
 
-use std::fmt;
 use std::time::Duration;
 
-use clap::ValueEnum;
-use serde::Serialize;
-
+use crate::common::choice::choice;
 use crate::runtime::choose::DeviceChoice;
 
-/// Which beliefs are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Expansion {
-    /// Walks of random actions.
-    Random,
-    /// Stochastic simulation with exploratory action: of one successor by each action the farthest from all beliefs.
-    Ssea,
-    /// Greedy error reduction: the successors whose value may be off most.
-    Ger,
-    /// Stochastic simulation with greedy action: walks whose actions are those of the lower bound.
-    Ssga,
-    /// Forward search: walks whose actions are those that are best where the state is seen.
-    Fsvi,
-    /// Walks of three kinds: by the upper bound, by where the state is seen, and by the lower bound.
-    Walks,
-    /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
-    Hsvi,
-    /// The same as long as the lower bound of the start may profit.
-    Sarsop,
-    /// Sarsop's trials and walks of forward search by turns, more of those that close the gap faster.
-    Mixed,
+choice! {
+    /// Which beliefs are looked at.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Expansion {
+        /// Walks of random actions.
+        Random = "random",
+        /// Stochastic simulation with exploratory action: of one successor by each action the farthest from all beliefs.
+        Ssea = "ssea",
+        /// Greedy error reduction: the successors whose value may be off most.
+        Ger = "ger",
+        /// Stochastic simulation with greedy action: walks whose actions are those of the lower bound.
+        Ssga = "ssga",
+        /// Forward search: walks whose actions are those that are best where the state is seen.
+        Fsvi = "fsvi",
+        /// Walks of three kinds: by the upper bound, by where the state is seen, and by the lower bound.
+        Walks = "walks",
+        /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
+        Hsvi = "hsvi",
+        /// The same as long as the lower bound of the start may profit.
+        Sarsop = "sarsop",
+        /// Sarsop's trials and walks of forward search by turns, more of those that close the gap faster.
+        Mixed = "mixed",
+    }
 }
 
 impl Expansion {
@@ -58,44 +56,28 @@ impl Expansion {
     }
 }
 
-impl fmt::Display for Expansion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+choice! {
+    /// Which beliefs are backed up after each expansion.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Scheme {
+        /// All, again and again until little changes: PBVI.
+        Full = "full",
+        /// Random ones, until the value of every belief is as good as before or better: Perseus.
+        Randomized = "randomized",
+        /// Those of the walk, its end first.
+        Path = "path",
     }
 }
 
-/// Which beliefs are backed up after each expansion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheme {
-    /// All, again and again until little changes: PBVI.
-    Full,
-    /// Random ones, until the value of every belief is as good as before or better: Perseus.
-    Randomized,
-    /// Those of the walk, its end first.
-    Path,
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
-    }
-}
-
-/// Type of the vectors on a device; on the CPU they are f64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// 32 bits; scores have 11.
-    F32,
-    /// 64 bits; scores have about 21.
-    #[default]
-    F64,
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+choice! {
+    /// Type of the vectors on a device; on the CPU they are f64.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Precision {
+        /// 32 bits; scores have 11.
+        F32 = "f32",
+        /// 64 bits; scores have about 21.
+        #[default]
+        F64 = "f64",
     }
 }
 

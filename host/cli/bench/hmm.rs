@@ -2,9 +2,11 @@
 
 use std::io::Write;
 
+use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov::backend::cuda::Gpu;
+use warpkov::common::choice::Choice;
 use warpkov::hmm::bench::figures::{self, Line, published};
 use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, measure_on_cpu};
 use warpkov::hmm::device::Scan;
@@ -31,16 +33,16 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "cases")]
     suite: HmmSuite,
     /// Whether sequences are cut into pieces; may be repeated [default: auto; for long sequences never and always].
-    #[arg(long, value_enum, value_name = "WHEN")]
+    #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN")]
     scan: Vec<Scan>,
     /// States, sequences and steps, as 64x64x16; may be repeated [default: those of the suite].
     #[arg(long, value_name = "NxMxT", value_parser = case)]
     case: Vec<Case>,
     /// What to measure; may be repeated [default: all].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Operation>())]
     operation: Vec<Operation>,
     /// Floating-point type; may be repeated [default: f32 and f64].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Precision>())]
     precision: Vec<Precision>,
     /// The number of the GPU.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -125,7 +127,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         HmmSuite::Long => (&LONG, &[Scan::Never, Scan::Always]),
     };
     let cases = or_default(&arguments.case, cases);
-    let operations = or_default(&arguments.operation, Operation::value_variants());
+    let operations = or_default(&arguments.operation, Operation::ALL);
     let precisions = or_default(&arguments.precision, &[Precision::F32, Precision::F64]);
     let scans = if gpu.is_some() { or_default(&arguments.scan, scans) } else { vec![Scan::Never] };
     let steps = Steps::new(scans.len() * cases.len() * operations.len() * precisions.len(), arguments.json);

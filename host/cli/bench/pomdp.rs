@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::SolveError;
@@ -36,10 +37,10 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Type of the vectors on a device.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = choice::<Precision>(), default_value_t)]
     precision: Precision,
     /// Which beliefs to look at, in runs [default: what suits the model].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Expansion>())]
     expansion: Option<Expansion>,
     /// Walks at a time, in runs on a device [default: the case's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use clap::{Args, ValueEnum};
+use crate::cli::common::choice::choice;
+use clap::Args;
 use warpkov::backend::cuda::{Background, Gpu};
+use warpkov::common::choice::Choice;
 use warpkov::common::io::output::{self, Identity};
 use warpkov::common::plot;
 use warpkov::mdp;
@@ -38,7 +40,7 @@ pub struct Input {
     #[arg(value_name = "FILE")]
     file: ModelFile,
     /// Format of FILE [default: as its extension says, or its content].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     format: Option<Format>,
     /// Name of the rewards to read, where FILE has several [default: the first].
     #[arg(long, value_name = "NAME")]
@@ -102,7 +104,7 @@ impl ModelFile {
                 format.streams().then_some(format).ok_or_else(|| refused(format))
             }
             Self::At(path) => {
-                let known = Format::value_variants().iter().flat_map(|format| format.extensions()).copied();
+                let known = Format::ALL.iter().flat_map(|format| format.extensions()).copied();
                 let format = match asked {
                     Some(format) => format,
                     None => {

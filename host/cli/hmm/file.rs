@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use crate::cli::common::choice::choice;
+use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
+use warpkov::common::choice::Choice;
 use warpkov::hmm::device::{Limits, Scan};
 use warpkov::hmm::io as formats;
 use warpkov::hmm::io::Format;
@@ -28,7 +30,7 @@ pub struct Input {
     #[arg(value_name = "MODEL")]
     pub model: ModelFile,
     /// Format of MODEL [default: as its extension says, or its content].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     model_format: Option<Format>,
 }
 
@@ -63,7 +65,7 @@ pub struct Data {
     #[arg(value_name = "SEQUENCES")]
     sequences: ModelFile,
     /// Format of SEQUENCES [default: as its extension says, or its content].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<sequences::Format>(), value_name = "FORMAT")]
     format: Option<sequences::Format>,
     /// File of the sequences' lengths, where SEQUENCES is one array of NumPy's.
     #[arg(long, value_name = "FILE.npy")]
@@ -76,22 +78,22 @@ pub struct Data {
     id: Option<String>,
     /// Whether the first row of a table is a header. auto: if columns are named, the first one is called sequence, or no observed
     /// column has an observation there, or what looks like one.
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, value_parser = choice::<sequences::Header>(), value_name = "WHEN", default_value = "auto")]
     header: sequences::Header,
     /// What stands between columns: a character, or tab [default: what the first row has most of: commas, semicolons, tabs].
     #[arg(long, value_name = "CHARACTER", value_parser = separator)]
     separator: Option<u8>,
     /// What to do where an observation is missing (NA, nan, empty) or ambiguous (N or R of DNA, gaps).
-    #[arg(long, value_enum, value_name = "HOW", default_value = "refuse")]
+    #[arg(long, value_parser = choice::<Missing>(), value_name = "HOW", default_value = "refuse")]
     missing: Missing,
     /// Where to compute: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Floating-point type of the recursions.
-    #[arg(long, value_enum, default_value = "f64")]
+    #[arg(long, value_parser = choice::<Precision>(), default_value = "f64")]
     precision: Precision,
     /// Whether a GPU cuts sequences into pieces, to look at all of them at one time: few and long ones of models of up to 64 states.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Scan::Auto)]
+    #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN", default_value_t = Scan::Auto)]
     scan: Scan,
 }
 
@@ -315,7 +317,7 @@ pub fn output_format(file: &ModelFile, asked: Option<Format>) -> Result<Format, 
     let format = match asked {
         Some(format) => format,
         None => {
-            let known = Format::value_variants().iter().flat_map(|format| format.extensions()).copied();
+            let known = Format::ALL.iter().flat_map(|format| format.extensions()).copied();
             extension(path, &known.collect::<Vec<_>>())?;
             Format::of_name(path).unwrap_or(Format::Json)
         }

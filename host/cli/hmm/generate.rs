@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand};
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
 use warpkov::hmm::io::Format;
@@ -41,7 +42,7 @@ struct Output {
     #[arg(long, value_name = "FILE|-")]
     out: ModelFile,
     /// Format of --out [default: as its extension says; JSON on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
 

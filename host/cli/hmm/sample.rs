@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use crate::cli::common::choice::choice;
+use clap::Args;
+use warpkov::common::choice::Choice;
 use warpkov::common::names::name;
 use warpkov::hmm::io::sequences::{self, Format, word};
 use warpkov::hmm::model::{Emissions, Hmm};
@@ -38,7 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     out: ModelFile,
     /// Format of --out [default: as its extension says; lines on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
     /// Where to write the sequences' lengths, which NumPy's array needs.
     #[arg(long, value_name = "FILE.npy")]
@@ -85,7 +87,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
         (_, Some(format)) => format,
         (ModelFile::Standard, None) => Format::Lines,
         (ModelFile::At(path), None) => {
-            let known = Format::value_variants().iter().flat_map(|format| format.extensions()).copied();
+            let known = Format::ALL.iter().flat_map(|format| format.extensions()).copied();
             extension(path, &known.collect::<Vec<_>>())?;
             Format::of_name(path).unwrap_or(Format::Lines)
         }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
+use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use warpkov::common::io::output;
@@ -68,7 +69,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE|-")]
     out: Option<ModelFile>,
     /// Format of --out [default: as its extension says; JSON on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
     /// Draw the log-likelihood against the iterations to this file, .svg or .png.
     #[arg(long, value_name = "FILE")]

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::mdp::io::Format;
 use warpkov::mdp::model::{Mdp, Objective};
@@ -19,7 +20,7 @@ pub struct Arguments {
     #[arg(value_name = "OUT")]
     output: ModelFile,
     /// Format of OUT [default: as its extension says; JSON on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::cli::common::choice::choice;
 use crate::cli::common::interrupts::handle_interrupts;
 use clap::{Args, ValueEnum};
 use warpkov::backend::cuda::Gpu;
@@ -37,13 +38,13 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// How to compute [default: what suits the model, with a note that says why].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Method>())]
     method: Option<Method>,
     /// Floating-point type of the sweeps.
-    #[arg(long, value_enum, default_value = "mixed")]
+    #[arg(long, value_parser = choice::<Precision>(), default_value = "mixed")]
     precision: Precision,
     /// How value iteration stores the model on a GPU [default: the smallest way that it has].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Storage>())]
     storage: Option<Storage>,
     /// Sweep all states every time, also those that cannot have changed. The values are the same.
     #[arg(long)]
@@ -52,7 +53,7 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     device_memory: Option<u64>,
     /// Number states anew while solving, so that successors are near each other.
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = choice::<Reorder>(), default_value = "auto")]
     reorder: Reorder,
     /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]

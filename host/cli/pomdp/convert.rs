@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Kind, Policy};
@@ -22,7 +23,7 @@ pub struct Arguments {
     #[arg(value_name = "OUT")]
     output: ModelFile,
     /// Format of OUT [default: as its extension says; JSON on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
     /// The model that a policy is of; a graph needs it.
     #[arg(long, value_name = "FILE")]

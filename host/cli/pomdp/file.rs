@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use clap::{Args, ValueEnum};
+use crate::cli::common::choice::choice;
+use clap::Args;
+use warpkov::common::choice::Choice;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
@@ -17,7 +19,7 @@ pub struct Input {
     #[arg(value_name = "FILE")]
     pub file: ModelFile,
     /// Format of FILE [default: as its extension says, or its content].
-    #[arg(long, alias = "from", value_enum, value_name = "FORMAT")]
+    #[arg(long, alias = "from", value_parser = choice::<Format>(), value_name = "FORMAT")]
     pub format: Option<Format>,
 }
 
@@ -46,7 +48,7 @@ pub fn output_format(file: &ModelFile, asked: Option<Format>, kinds: &[Kind]) ->
         (ModelFile::At(path), None) => match Format::of_name(path) {
             Some(format) => format,
             None => {
-                let known = Format::value_variants().iter().filter(|format| fits(format));
+                let known = Format::ALL.iter().filter(|format| fits(format));
                 let known: Vec<_> = known.flat_map(|format| format.extensions()).copied().collect();
                 return extension(path, &known).map(|_| Format::Json);
             }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand};
 use warpkov::common::io::input::Input;
 use warpkov::pomdp::generate::{self, Layout, Map};
@@ -44,7 +45,7 @@ struct Output {
     #[arg(long, value_name = "FILE|-")]
     out: ModelFile,
     /// Format of --out [default: as its extension says; JSON on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
 
@@ -212,7 +213,7 @@ Examples:
   warpkov pomdp generate rock-sample --size 3 --rock 0,0 --rock 2,1 --start 0,1 --out small.json")]
 pub struct RockSample {
     /// Known places of rocks and start, by n and k.
-    #[arg(long, value_enum, value_name = "N,K", required_unless_present = "size",
+    #[arg(long, value_parser = choice::<Layout>(), value_name = "N,K", required_unless_present = "size",
         conflicts_with_all = ["size", "rock", "start"])]
     layout: Option<Layout>,
     /// Cells in a row and in a column.

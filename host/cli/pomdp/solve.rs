@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::common::interrupt;
 use warpkov::common::plot::Format;
@@ -35,17 +36,17 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Type of the vectors on a device.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = choice::<Precision>(), default_value_t)]
     precision: Precision,
     /// Steps to act for, discounted or not: needed where γ is 1. The .pg or .dot of --out is the whole plan then, its vectors those of
     /// the first step.
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["expansion", "backups", "trials"])]
     horizon: Option<u32>,
     /// Which beliefs to look at [default: what suits the model, with a note that says why].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Expansion>())]
     expansion: Option<Expansion>,
     /// Which beliefs to back up after each expansion [default: what suits the expansion].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = choice::<Scheme>())]
     backups: Option<Scheme>,
     /// Beliefs of one expansion at most, walks at a time on a device; trials are as long as they need to be.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]

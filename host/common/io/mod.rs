@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use clap::ValueEnum;
+use super::choice::Choice;
 
 pub(crate) mod binary;
 pub mod input;
@@ -93,11 +93,8 @@ pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
 }
 
 /// The first of the formats that have the extension of `path`, in whatever case.
-pub(crate) fn of_extension<F: ValueEnum + Copy>(
-    path: &Path,
-    extensions: fn(F) -> &'static [&'static str],
-) -> Option<F> {
+pub(crate) fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
     let found = path.extension()?.to_str()?;
     let known = |format: &F| extensions(*format).iter().any(|known| found.eq_ignore_ascii_case(known));
-    F::value_variants().iter().copied().find(known)
+    F::ALL.iter().copied().find(known)
 }

@@ -1,9 +1,6 @@
 //! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
 
-use std::fmt;
-
-use clap::ValueEnum;
-use serde::Serialize;
+use crate::common::choice::choice;
 use warpkov_kernels::hmm::scan::{
     self, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators, piece_paths,
     piece_scores, piece_starts, pin_pieces, share_doubts,
@@ -20,17 +17,18 @@ use crate::runtime::Precise;
 /// Steps of a piece. It does not depend on the sequence: so what is said of a sequence does not depend on others that are cut with it.
 pub const STEPS: u32 = 512;
 
-/// Whether sequences are cut into pieces, all of which are looked at together: a scan over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scan {
-    /// Where it takes less time.
-    #[default]
-    Auto,
-    /// No sequence.
-    Never,
-    /// All of them, for models of up to 64 states.
-    Always,
+choice! {
+    /// Whether sequences are cut into pieces, all of which are looked at together: a scan over time.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Scan {
+        /// Where it takes less time.
+        #[default]
+        Auto = "auto",
+        /// No sequence.
+        Never = "never",
+        /// All of them, for models of up to 64 states.
+        Always = "always",
+    }
 }
 
 impl Scan {
@@ -61,16 +59,6 @@ impl Scan {
             Self::Always => states <= Self::STATES,
         };
         cut.then_some(STEPS)
-    }
-}
-
-impl fmt::Display for Scan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Never => "never",
-            Self::Always => "always",
-        })
     }
 }
 

@@ -5,34 +5,28 @@ mod json;
 pub mod sequences;
 mod umdhmm;
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
-use clap::ValueEnum;
-
 use super::model::{Emissions, Hmm};
+use crate::common::choice::{Choice, choice};
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::output::atomic_write;
 use crate::common::io::{BUFFER, invalid};
 
 pub use crate::common::io::Error;
 
-/// A format of models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON, for people and scripts.
-    Json,
-    /// The arrays of hmmlearn's models as .npz.
-    Npz,
-    /// UMDHMM's text.
-    Umdhmm,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+choice! {
+    /// A format of models.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Format {
+        /// JSON, for people and scripts.
+        Json = "json",
+        /// The arrays of hmmlearn's models as .npz.
+        Npz = "npz",
+        /// UMDHMM's text.
+        Umdhmm = "umdhmm",
     }
 }
 
@@ -52,7 +46,7 @@ impl Format {
     pub fn of_name(path: &Path) -> Option<Self> {
         let found = path.extension()?.to_str()?;
         let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
-        Self::value_variants().iter().copied().find(known)
+        <Self as Choice>::ALL.iter().copied().find(known)
     }
 
     fn of_content(text: &[u8]) -> Self {

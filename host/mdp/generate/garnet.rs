@@ -5,6 +5,7 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::{Error, filled, matrix, offsets};
+use crate::common::choice::choice;
 use crate::common::parameters::{count, discount, fraction, number};
 use crate::common::random::{below, random, unit};
 use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
@@ -40,14 +41,16 @@ pub struct Garnet {
     pub seed: u64,
 }
 
-/// What rewards belong to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum RewardOf {
-    /// A state and an action.
-    #[default]
-    Action,
-    /// A state, an action and a successor.
-    Transition,
+choice! {
+    /// What rewards belong to.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum RewardOf {
+        /// A state and an action.
+        #[default]
+        Action = "action",
+        /// A state, an action and a successor.
+        Transition = "transition",
+    }
 }
 
 /// 1000 states with 4 actions of 5 successors each; γ = 0.95, seed 42.

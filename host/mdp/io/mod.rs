@@ -18,13 +18,11 @@ mod text;
 mod umb;
 mod xml;
 
-use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-
 use super::model::Mdp;
+use crate::common::choice::choice;
 use crate::common::io::binary::of_file;
 use crate::common::io::input::{self, Input, plain_name};
 use crate::common::io::output::{atomic_write, room};
@@ -35,36 +33,32 @@ pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
 pub use self::solved::{ReadError, Solved};
 pub use crate::common::io::Error;
 
-/// A format of models in files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON, for people and scripts.
-    Json,
-    /// Safetensors, for large models.
-    Safetensors,
-    /// PRISM's explicit files: .tra, and .srew, .trew, .lab beside it.
-    Prism,
-    /// Storm's dialect of them: .tra, and .state.rew, .trans.rew, .lab beside it.
-    Storm,
-    /// Storm's DRN.
-    Drn,
-    /// The XML of Jóhannsson's thesis.
-    Xml,
-    /// The plain text of Jóhannsson's thesis.
-    Text,
-    /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox' list of matrices, or QuantEcon's arrays.
-    Npz,
-    /// PETSc's binary matrices, as madupite takes them: NAME.P.bin, and costs in NAME.g.bin.
-    Petsc,
-    /// UMB, the binary format of probabilistic model checkers.
-    Umb,
-    /// The transition table of a toy-text environment of Gymnasium, in JSON.
-    Gymnasium,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+choice! {
+    /// A format of models in files.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Format {
+        /// JSON, for people and scripts.
+        Json = "json",
+        /// Safetensors, for large models.
+        Safetensors = "safetensors",
+        /// PRISM's explicit files: .tra, and .srew, .trew, .lab beside it.
+        Prism = "prism",
+        /// Storm's dialect of them: .tra, and .state.rew, .trans.rew, .lab beside it.
+        Storm = "storm",
+        /// Storm's DRN.
+        Drn = "drn",
+        /// The XML of Jóhannsson's thesis.
+        Xml = "xml",
+        /// The plain text of Jóhannsson's thesis.
+        Text = "text",
+        /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox' list of matrices, or QuantEcon's arrays.
+        Npz = "npz",
+        /// PETSc's binary matrices, as madupite takes them: NAME.P.bin, and costs in NAME.g.bin.
+        Petsc = "petsc",
+        /// UMB, the binary format of probabilistic model checkers.
+        Umb = "umb",
+        /// The transition table of a toy-text environment of Gymnasium, in JSON.
+        Gymnasium = "gymnasium",
     }
 }
 

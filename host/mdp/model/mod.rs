@@ -7,6 +7,7 @@
 
 pub mod validate;
 
+use crate::common::choice::choice;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -274,15 +275,16 @@ impl Choices {
     }
 }
 
-/// Whether rewards are wanted or costs are to be avoided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// V* is the largest expected sum.
-    #[default]
-    Maximize,
-    /// V* is the smallest expected sum: rewards are costs.
-    Minimize,
+choice! {
+    /// Whether rewards are wanted or costs are to be avoided.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Objective {
+        /// V* is the largest expected sum.
+        #[default]
+        Maximize = "maximize",
+        /// V* is the smallest expected sum: rewards are costs.
+        Minimize = "minimize",
+    }
 }
 
 impl Objective {

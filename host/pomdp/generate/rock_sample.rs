@@ -1,6 +1,7 @@
 //! RockSample: Smith and Simmons, *Heuristic search value iteration for POMDPs*, UAI (2004), section 6.
 
 use super::{Error, Matrices, Sizes, inside, names};
+use crate::common::choice::choice;
 use crate::common::parameters::{count, discount, finite, number};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
@@ -42,28 +43,24 @@ impl Default for RockSample {
     }
 }
 
-/// Known places of the rocks and the start. Those up to \[10,10\] are ZMDP's, of the source's first author; SARSOP's published
-/// bounds are of its files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Layout {
-    /// RockSample\[4,4\], 257 states.
-    #[value(name = "4,4")]
-    R4x4,
-    /// RockSample\[5,5\], 801 states.
-    #[value(name = "5,5")]
-    R5x5,
-    /// RockSample\[5,7\], 3201 states.
-    #[value(name = "5,7")]
-    R5x7,
-    /// RockSample\[7,8\], 12,545 states.
-    #[value(name = "7,8")]
-    R7x8,
-    /// RockSample\[10,10\], 102,401 states.
-    #[value(name = "10,10")]
-    R10x10,
-    /// RockSample\[11,11\], 247,809 states.
-    #[value(name = "11,11")]
-    R11x11,
+choice! {
+    /// Known places of the rocks and the start. Those up to \[10,10\] are ZMDP's, of the source's first author; SARSOP's published
+    /// bounds are of its files.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Layout {
+        /// RockSample\[4,4\], 257 states.
+        R4x4 = "4,4",
+        /// RockSample\[5,5\], 801 states.
+        R5x5 = "5,5",
+        /// RockSample\[5,7\], 3201 states.
+        R5x7 = "5,7",
+        /// RockSample\[7,8\], 12,545 states.
+        R7x8 = "7,8",
+        /// RockSample\[10,10\], 102,401 states.
+        R10x10 = "10,10",
+        /// RockSample\[11,11\], 247,809 states.
+        R11x11 = "11,11",
+    }
 }
 
 impl RockSample {

@@ -16,12 +16,12 @@ use std::io::{self, BufWriter, Read, Write};
 use std::ops::Deref;
 use std::path::Path;
 
-use clap::ValueEnum;
 use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
 use super::model::Pomdp;
 use super::solution::Stage;
+use crate::common::choice::choice;
 use crate::common::io::input::{self, Input, plain_name};
 use crate::common::io::lines::no_place;
 use crate::common::io::output::atomic_write;
@@ -31,23 +31,25 @@ pub use self::cassandra::nameable;
 pub use self::policy_graph::PolicyGraph;
 pub use crate::common::io::Error;
 
-/// A format of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Cassandra's .pomdp.
-    Pomdp,
-    /// POMDPX, factored, with tables; read only.
-    Pomdpx,
-    /// JSON, for scripts.
-    Json,
-    /// Alpha vectors as pomdp-solve's .alpha.
-    Alpha,
-    /// Alpha vectors as SARSOP's policy in XML.
-    PolicyXml,
-    /// The controller of a policy as pomdp-solve's .pg; written only.
-    Pg,
-    /// The controller of a policy as a graph for Graphviz; written only.
-    Dot,
+choice! {
+    /// A format of files.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Format {
+        /// Cassandra's .pomdp.
+        Pomdp = "pomdp",
+        /// POMDPX, factored, with tables; read only.
+        Pomdpx = "pomdpx",
+        /// JSON, for scripts.
+        Json = "json",
+        /// Alpha vectors as pomdp-solve's .alpha.
+        Alpha = "alpha",
+        /// Alpha vectors as SARSOP's policy in XML.
+        PolicyXml = "policy-xml",
+        /// The controller of a policy as pomdp-solve's .pg; written only.
+        Pg = "pg",
+        /// The controller of a policy as a graph for Graphviz; written only.
+        Dot = "dot",
+    }
 }
 
 /// What files hold.
@@ -68,12 +70,6 @@ impl fmt::Display for Kind {
             Self::Vectors => "alpha vectors",
             Self::Graph => "a controller",
         })
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Random models, and queues.
 
+use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::mdp::generate::{self, QueueNetwork, RewardOf};
 use warpkov::mdp::model::Mdp;
@@ -40,7 +41,7 @@ pub struct Garnet {
     #[arg(long, value_name = "STATES")]
     window: Option<u32>,
     /// What a reward belongs to.
-    #[arg(long, value_name = "WHAT", default_value = "action", value_enum)]
+    #[arg(long, value_name = "WHAT", default_value = "action", value_parser = choice::<RewardOf>())]
     reward_of: RewardOf,
     /// Fraction of rewards that are not 0.
     #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = number::probability)]

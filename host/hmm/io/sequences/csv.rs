@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use clap::ValueEnum;
 use csv::{ByteRecord, ReaderBuilder, WriterBuilder};
 
 use super::missing::{HINT, MISSING, Missing};
 use super::records::Read;
 use super::{Alphabet, Builder};
+use crate::common::choice::choice;
 use crate::common::io::lines::{Put, integer, quoted, real};
 use crate::common::names::name;
 use crate::hmm::io::Error;
@@ -22,17 +22,19 @@ use crate::hmm::sequences::{Observations, Sequences};
 /// The name of the column of ids, where it is the first one.
 const ID: &[u8] = b"sequence";
 
-/// Whether a table begins with the names of its columns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Header {
-    /// It does if columns are asked for by name, if the first is called `sequence`, or if in no column that is read there is an
-    /// observation in the first row, nor what begins like a number or stands for a missing one.
-    #[default]
-    Auto,
-    /// It does.
-    Yes,
-    /// It does not.
-    No,
+choice! {
+    /// Whether a table begins with the names of its columns.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Header {
+        /// It does if columns are asked for by name, if the first is called `sequence`, or if in no column that is read there is an
+        /// observation in the first row, nor what begins like a number or stands for a missing one.
+        #[default]
+        Auto = "auto",
+        /// It does.
+        Yes = "yes",
+        /// It does not.
+        No = "no",
+    }
 }
 
 /// Which columns of a table are read. They are named, or numbered from 1 where no column is called so.

@@ -1,19 +1,21 @@
 //! Observations that are missing, or one of several.
 
-use clap::ValueEnum;
+use crate::common::choice::choice;
 
-/// What is done with observations that a file has not, as `NA`, or not exactly, as the `N` of DNA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Missing {
-    /// An error that names the place.
-    #[default]
-    Refuse,
-    /// Sum over the symbols that it may be: bⱼ is the sum of theirs. For symbols, and not to train.
-    Marginalise,
-    /// End the sequence before it, and begin another one behind it.
-    Split,
-    /// Leave it out, as if what is behind it followed at once.
-    Skip,
+choice! {
+    /// What is done with observations that a file has not, as `NA`, or not exactly, as the `N` of DNA.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Missing {
+        /// An error that names the place.
+        #[default]
+        Refuse = "refuse",
+        /// Sum over the symbols that it may be: bⱼ is the sum of theirs. For symbols, and not to train.
+        Marginalise = "marginalise",
+        /// End the sequence before it, and begin another one behind it.
+        Split = "split",
+        /// Leave it out, as if what is behind it followed at once.
+        Skip = "skip",
+    }
 }
 
 /// The symbol of an observation that is missing, while a file is read.

@@ -9,17 +9,15 @@ mod records;
 mod umdhmm;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-
-use clap::ValueEnum;
 
 pub use self::csv::{Header, Table, field};
 pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
 use super::Error;
+use crate::common::choice::{Choice, choice};
 use crate::common::io::BUFFER;
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::lines::{integer, no_place, quoted, real};
@@ -27,24 +25,20 @@ use crate::common::io::output::atomic_write;
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
 
-/// A format of sequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// NumPy's array of all observations, with the sequences' lengths in another.
-    Npy,
-    /// One sequence a line, of names or numbers of symbols, or of numbers.
-    Lines,
-    /// A table, an observation a row, between commas, semicolons or tabs.
-    Csv,
-    /// FASTA, a symbol a letter.
-    Fasta,
-    /// UMDHMM's text: one sequence, of numbers from 1.
-    Umdhmm,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+choice! {
+    /// A format of sequences.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Format {
+        /// NumPy's array of all observations, with the sequences' lengths in another.
+        Npy = "npy",
+        /// One sequence a line, of names or numbers of symbols, or of numbers.
+        Lines = "lines",
+        /// A table, an observation a row, between commas, semicolons or tabs.
+        Csv = "csv",
+        /// FASTA, a symbol a letter.
+        Fasta = "fasta",
+        /// UMDHMM's text: one sequence, of numbers from 1.
+        Umdhmm = "umdhmm",
     }
 }
 
@@ -66,7 +60,7 @@ impl Format {
     pub fn of_name(path: &Path) -> Option<Self> {
         let found = path.extension()?.to_str()?;
         let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
-        Self::value_variants().iter().copied().find(known)
+        <Self as Choice>::ALL.iter().copied().find(known)
     }
 
     fn of_content(text: &[u8]) -> Self {
