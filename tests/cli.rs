@@ -121,7 +121,7 @@ fn wrong_usage_is_exit_code_2() {
     usage(&["mdp", "solve", "absent.json"], "absent.json");
     usage(&["mdp", "solve", "grid.json", "--theta", "0"], "above 0");
     usage(&["mdp", "solve", "grid.json", "--theta", "nan"], "above 0");
-    usage(&["mdp", "solve", "grid.json", "--gamma", "1"], "see --criterion");
+    usage(&["mdp", "solve", "grid.json", "--gamma", "1"], "option criterion");
     usage(&["mdp", "solve", "grid.json", "--gamma", "1.1"], "from 0 to 1");
     usage(&["mdp", "solve", "grid.json", "--tie", "-1"], "0 or above");
     usage(&["mdp", "solve", "grid.json", "--max-sweeps", "0"], "max-sweeps");

@@ -357,7 +357,7 @@ fn the_status_tells_how_a_run_ended() {
     assert_eq!((&found["precision"], &found["tie"]), (&json!("f64"), &json!(1e-9)));
     assert!(found["notes"].to_string().contains("krylov computes in f64"), "{found}");
     let text = printed(folder, &["solve", "detour.json", "--gamma", "0.9", "--tie", "2", "--method", "serial"], 1);
-    assert!(text.contains("actions within --tie 2e0 pass for equal"), "{text}");
+    assert!(text.contains("actions within the tie margin 2e0 pass for equal"), "{text}");
 }
 
 /// Four entries of one state add up to a little more than 1, and so may one number: in every format.

@@ -159,7 +159,7 @@ fn sequences_are_read_back() {
 }
 
 /// What messages say where something is missing.
-const HINT: &str = " (--missing reads what is missing)";
+const HINT: &str = " (option missing says how to read it)";
 
 /// What is said of a text, which is read for a model.
 fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
@@ -206,7 +206,7 @@ fn what_are_no_sequences_is_named() {
     assert_eq!(said(&dna, Csv, "sequence,symbol\n1,A,C\n"), "d:2: found 3 columns, expected 2 as in the header");
     assert_eq!(
         said(&dna, Csv, "sequence,x,y\n"),
-        "d:1: found 2 columns beside that of ids, expected 1 for what the model emits (--columns chooses them)"
+        "d:1: found 2 columns beside that of ids, expected 1 for what the model emits (option columns chooses them)"
     );
     assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: there is no row behind the header");
     assert_eq!(said(&dna, Csv, ""), "d:1: the table is empty");
@@ -257,17 +257,17 @@ fn tables_keep_their_first_row() {
     assert_eq!(values(&one, "\u{feff}\"x\"\n2\n", &columns(&["x"], None)), (vec![2.0], vec![0, 1]));
     assert_eq!(values(&dna, "A\nC\n", &plain), (vec![0.0, 1.0], vec![0, 2]));
     let guessed = table(&dna, "base\nC\n", &plain, Missing::Refuse).unwrap();
-    assert_eq!(guessed.notes, ["d: line 1 is taken for a header, with base (--header says whether it is)"]);
+    assert_eq!(guessed.notes, ["d: line 1 is taken for a header, with base (option header says whether it is)"]);
     assert!(table(&dna, "sequence,base\nx,C\n", &plain, Missing::Refuse).unwrap().notes.is_empty());
     // What begins like a number is no name, and what is asked for is done.
     let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
     assert_eq!(
         error("1,5\n2\n", &Table { separator: Some(b';'), ..plain.clone() }),
-        "d:1: column 1: found \"1,5\", expected a finite number (--header yes if this is a header)"
+        "d:1: column 1: found \"1,5\", expected a finite number (option header: yes, if this is one)"
     );
     assert_eq!(
         error("inf\n2\n", &plain),
-        "d:1: column 1: found \"inf\", expected a finite number (--header yes if this is a header)"
+        "d:1: column 1: found \"inf\", expected a finite number (option header: yes, if this is one)"
     );
     assert_eq!(error("NA\n2\n", &plain), format!("d:1: column 1: found \"NA\", expected a finite number{HINT}"));
     let with = |header| Table { header, ..plain.clone() };
@@ -298,7 +298,7 @@ fn tables_are_read_as_people_have_them() {
     assert_eq!(error("x,x\n3,4\n", &columns(&["x"], None)), "d:1: 2 columns are called x");
     assert_eq!(
         error("x,y\n1,2\n", &Table::default()),
-        "d:1: found 2 columns, expected 1 for what the model emits (--columns chooses them)"
+        "d:1: found 2 columns, expected 1 for what the model emits (option columns chooses them)"
     );
     assert_eq!(
         error("x,y\n1,2\n", &columns(&["x", "y"], None)),

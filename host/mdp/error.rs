@@ -10,7 +10,7 @@ use crate::runtime::error::from_devices;
 #[derive(Debug, thiserror::Error)]
 pub enum SolveError {
     /// The method does not run on the device.
-    #[error("method {method} does not run on --device {device}: {instead}")]
+    #[error("method {method} does not run on device {device}: {instead}")]
     Unsupported {
         /// The method asked for.
         method: Method,
@@ -28,13 +28,13 @@ pub enum SolveError {
         expected: u32,
     },
     /// γ = 1, and no criterion that makes sense of it.
-    #[error("gamma is 1: discounted methods need less; see --criterion for undiscounted ones, or --gamma")]
+    #[error("gamma is 1: discounted methods need less (option gamma); undiscounted ones have a criterion (option criterion)")]
     Undiscounted,
     /// The model has no such layout.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]
     Storage(Storage),
     /// Refinement needs a reward per row.
-    #[error("--precision refined needs a reward for every row: it works with --storage slices or rows, not {0}")]
+    #[error("precision refined needs a reward for every row: it works with storage slices or rows, not {0}")]
     Shared(Storage),
     /// The model is not valid.
     #[error(transparent)]

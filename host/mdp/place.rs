@@ -143,9 +143,9 @@ fn find<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -
     if let Some(method) = options.method {
         let unsupported = |instead| Err(SolveError::Unsupported { method, device: options.device, instead });
         match options.device {
-            DeviceChoice::Cpu if !places.cpu => return unsupported("it needs --device cuda:N or emulated"),
+            DeviceChoice::Cpu if !places.cpu => return unsupported("it needs device cuda:N or emulated"),
             DeviceChoice::Cuda(_) | DeviceChoice::Emulated if !places.gpu => {
-                return unsupported("it needs --device cpu");
+                return unsupported("it needs device cpu");
             }
             _ => {}
         }

@@ -238,7 +238,7 @@ impl Report<'_> {
                 Target::Epsilon(epsilon)
                     if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.mdp.gamma) =>
                 {
-                    format!("Not solved to ε = {epsilon:e}: actions within --tie {:e} pass for equal.", limits.tie)
+                    format!("Not solved to ε = {epsilon:e}: actions within the tie margin {:e} pass for equal.", limits.tie)
                 }
                 Target::Epsilon(epsilon) => {
                     format!("Not solved to ε = {epsilon:e}: rounding errors of {} are larger.", solution.precision)
@@ -383,10 +383,10 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert_eq!(line(Extent::All), "Optimal policy: 0 1 2 3 4 5 6 7 8 9 10 11\n");
-        let rest = "--out writes all";
+        let rest = "a file has all";
         assert_eq!(
             line(Extent::Shortened { rest }),
-            "Optimal policy: 0 1 2 3 4 5 6 7 8 9 … (12 states; --out writes all)\n"
+            "Optimal policy: 0 1 2 3 4 5 6 7 8 9 … (12 states; a file has all)\n"
         );
     }
 }

@@ -71,7 +71,7 @@ pub enum Error {
         actions: u32,
     },
     /// Nothing says when an episode ends.
-    #[error("γ is 1, so that episodes need not end: expected a number of steps (--steps)")]
+    #[error("γ is 1, so that episodes need not end: expected a number of steps (option steps)")]
     Endless,
     /// No episodes.
     #[error("expected at least one episode")]

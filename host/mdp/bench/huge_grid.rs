@@ -77,7 +77,7 @@ pub fn measure(grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, S
         DeviceChoice::Cpu => Err(SolveError::Unsupported {
             method: Method::Values,
             device: options.device,
-            instead: "what is made on a device needs --device cuda:N or emulated",
+            instead: "what is made on a device needs device cuda:N or emulated",
         }),
         DeviceChoice::Emulated => on(&Emulator::default(), "the emulator", grid, options, |_| Ok(())),
         DeviceChoice::Auto => on_gpu(0, grid, options),

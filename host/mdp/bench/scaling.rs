@@ -190,7 +190,7 @@ pub fn measure(
         DeviceChoice::Cpu => Err(SolveError::Unsupported {
             method: Method::Values,
             device: options.device,
-            instead: "launches are measured with --device cuda:N or emulated",
+            instead: "launches are measured on device cuda:N or emulated",
         })?,
         DeviceChoice::Emulated => {
             let device = Emulator::default();

@@ -45,7 +45,7 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
 
     let beside = || {
         path.and_then(beside)
-            .ok_or_else(|| content("found no costs: expected --costs, or a name that ends in P.bin".into()))
+            .ok_or_else(|| content("found no costs: expected a file of costs (option costs), or a name that ends in P.bin".into()))
     };
     let costs = costs.map_or_else(beside, |costs| Ok(costs.to_owned()))?;
     let costs_name = costs.display().to_string();

@@ -60,7 +60,7 @@ pub enum ReadError {
         source: serde_json::Error,
     },
     /// A line that must be there is not.
-    #[error("{file}: no line starts with '{line}'; expected the output of `warpkov mdp solve --out`")]
+    #[error("{file}: no line starts with '{line}'; expected a solution in a file")]
     Missing {
         /// The file's name.
         file: String,
@@ -166,7 +166,7 @@ fn entries<T>(
             entry: index + 1,
             found: word.to_owned(),
             expected,
-            hint: if truncated { "; the line was cut for the terminal, --out writes all of it" } else { "" },
+            hint: if truncated { "; the line was cut for the terminal, a file has all of it" } else { "" },
         })
     };
     rest.split_whitespace().enumerate().map(parse).collect()
@@ -195,7 +195,7 @@ mod tests {
         let message = |text| parse(text).unwrap_err().to_string();
         assert!(message("").contains("no line starts with 'Optimal policy:'"));
         assert!(message("Optimal policy: 1 x\nOptimal value: 0 0").contains("line 1, entry 2: 'x' is not an action"));
-        assert!(message("Optimal policy: 1 … (9 states)\nOptimal value: 0 0").contains("--out writes all of it"));
+        assert!(message("Optimal policy: 1 … (9 states)\nOptimal value: 0 0").contains("a file has all of it"));
         assert!(message("Optimal policy: 1\nOptimal value: 0 0").contains("has 1 states, the value function 2"));
         assert!(message("{}").contains("not a solution in JSON"));
     }

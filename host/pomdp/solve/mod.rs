@@ -54,7 +54,7 @@ const TOGETHER: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// γ = 1, and no horizon.
-    #[error("γ is 1, where rewards need not have a sum: expected a number of steps (--horizon)")]
+    #[error("γ is 1, where rewards need not have a sum: expected a number of steps (option horizon)")]
     Endless,
     /// What a horizon cannot be combined with.
     #[error("a horizon is for the CPU, which searches by trials: expected no {0}")]

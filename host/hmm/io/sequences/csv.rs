@@ -68,7 +68,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Resu
         let names: Vec<String> = columns.observed.iter().map(|&at| quoted(&first[at])).collect();
         let names = names.join(", ");
         notes.push(format!(
-            "{file}: line {} is taken for a header, with {names} (--header says whether it is)",
+            "{file}: line {} is taken for a header, with {names} (option header says whether it is)",
             rows.line
         ));
     }
@@ -95,7 +95,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Resu
         if let Err(column) = grouped.observe(&row, &columns.observed, alphabet) {
             let hint = match () {
                 () if alphabet.is_missing(row[column].trim_ascii()) => HINT,
-                () if rows.line == 1 && table.header == Header::Auto => " (--header yes if this is a header)",
+                () if rows.line == 1 && table.header == Header::Auto => " (option header: yes, if this is one)",
                 () => "",
             };
             return Err(wrong(column, &alphabet.expected(), hint));
@@ -244,8 +244,8 @@ impl Columns {
         let expected = alphabet.dimensions.unwrap_or(1);
         if observed.len() != expected {
             let (of, choose) = match &table.columns[..] {
-                [] if id.is_some() => (" beside that of ids", " (--columns chooses them)"),
-                [] => ("", " (--columns chooses them)"),
+                [] if id.is_some() => (" beside that of ids", " (option columns chooses them)"),
+                [] => ("", " (option columns chooses them)"),
                 _ => (" named", ""),
             };
             let found = observed.len();

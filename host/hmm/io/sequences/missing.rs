@@ -22,7 +22,7 @@ choice! {
 pub const MISSING: u32 = u32::MAX;
 
 /// Where to look, in a message.
-pub const HINT: &str = " (--missing reads what is missing)";
+pub const HINT: &str = " (option missing says how to read it)";
 
 /// Whether a text is what programs write in place of an observation.
 pub fn is_marker(text: &[u8]) -> bool {
