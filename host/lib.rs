@@ -52,7 +52,6 @@
 //!
 //! The kernels are in the crate [`warpkov_kernels`].
 
-pub mod backend;
 pub mod common;
 pub mod hmm;
 pub mod mdp;

@@ -9,7 +9,7 @@ scripts/ptxas.sh >/dev/null
 WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1 cargo check --quiet
 
 failed=0
-for folder in "${CARGO_TARGET_DIR:-target}"/machine-code/sm_*; do
+for folder in "${CARGO_TARGET_DIR:-target}"/machine-code/warpkov-kernels/sm_*; do
     printf '\n%s\n' "${folder##*/}"
     cat "$folder"/*.log | python3 scripts/ptx_table.py scripts/spills-allowed.txt || failed=1
 done

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs the device compiler, a C linker and ptxas. Does nothing where they are there.
+# Installs a device compiler, a C linker and ptxas. Does nothing where they are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 device_compiler() {
     local version sysroot
-    for rustc in "${WARPKOV_DEVICE_RUSTC:-}" "${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/1.96.0*/bin/rustc /usr/bin/rustc; do
+    # Those that toolchain/build/src/compiler.rs looks at. A proxy of rustup's stands for the active toolchain.
+    for rustc in "${WARPKOV_DEVICE_RUSTC:-}" "$(command -v rustc)" \
+        "${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*/bin/rustc /usr/bin/rustc; do
         [[ -x $rustc ]] || continue
         version=$("$rustc" --version | sed 's/^rustc \([0-9]*\)\.\([0-9]*\).*/\1 \2/')
         sysroot=$("$rustc" --print sysroot)
@@ -37,6 +39,6 @@ if ((${#basics[@]} + ${#device[@]})) && command -v apt-get >/dev/null; then
 elif ((${#basics[@]})); then
     echo "Please install a C linker with the C library's headers, and Python 3.11 or newer with venv." >&2
 fi
-device_compiler || echo "For the GPU code, run: rustup toolchain install 1.96.0 -c rust-src" >&2
+device_compiler || echo "For the GPU code, rustc 1.96 or newer needs its source: rustup component add rust-src" >&2
 # Without it the driver compiles the kernels, and the report on them fails.
 scripts/ptxas.sh >/dev/null || echo "No ptxas, so no machine code: make ptx-report and make test will not work." >&2

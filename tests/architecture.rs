@@ -196,23 +196,19 @@ impl<'a> Visit<'a> for Exports<'_> {
     }
 }
 
-/// What kernels are written with.
-const DEVICE: [&str; 4] = ["device", "emulator", "launch", "shared_array"];
-
 /// What the modules of the first level may use of each other.
 fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
     match crate_name {
         "warpkov" => vec![
-            ("backend", &[]),
             ("common", &[]),
-            ("runtime", &["backend", "common"]),
-            ("mdp", &["backend", "common", "runtime"]),
-            ("pomdp", &["backend", "common", "runtime", "mdp"]),
-            ("hmm", &["backend", "common", "runtime"]),
+            ("runtime", &["common"]),
+            ("mdp", &["common", "runtime"]),
+            ("pomdp", &["common", "runtime", "mdp"]),
+            ("hmm", &["common", "runtime"]),
         ],
         "warpkov_kernels" => vec![
-            ("primitives", &DEVICE),
-            ("lessons", &DEVICE),
+            ("primitives", &["device", "emulator", "launch", "shared_array"]),
+            ("lessons", &["device", "emulator", "launch", "shared_array"]),
             ("mdp", &["primitives", "device", "emulator", "launch", "shared_array"]),
             ("pomdp", &["primitives", "device", "emulator", "launch", "shared_array"]),
             ("hmm", &["primitives", "device", "emulator", "launch", "shared_array"]),
@@ -222,9 +218,12 @@ fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
 }
 
 /// The crates, the lowest first.
-fn house() -> [Source; 3] {
+fn house() -> [Source; 6] {
     let binary = |top: &str| top == "cli";
     [
+        Source::read("warpkov_device", "toolchain/device/src", |_| true),
+        Source::read("warpkov_build", "toolchain/build/src", |_| true),
+        Source::read("warpkov_cuda", "toolchain/cuda/src", |_| true),
         Source::read("warpkov_kernels", "kernels/src", |_| true),
         Source::read("warpkov", "host", move |top| !binary(top)),
         Source::read("warpkov_cli", "host", binary),
@@ -303,7 +302,7 @@ fn circle(arrows: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
 fn rooms_do_not_use_each_other_in_circles() {
     for source in house() {
         let arrows = arrows(&source);
-        assert!(arrows.len() > 3, "{}: {} arrows", source.name, arrows.len());
+        assert!(source.name != "warpkov" || arrows.len() > 100, "{}: {} arrows", source.name, arrows.len());
         if let Some(rooms) = circle(&arrows) {
             let next = rooms.iter().cycle().skip(1);
             let uses: Vec<&str> =

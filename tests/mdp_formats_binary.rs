@@ -385,7 +385,10 @@ fn matrices_that_are_none_say_why() {
     assert!(changed(43, 7).contains("the columns: [0] is 7, expected one below 3"));
     assert!(message(&p[..100], "a.bin").contains("the values: the file ends in it"));
     assert!(message(&p[..7], "a.bin").contains("rows: the file ends in it"));
-    assert!(message(&p, "a.bin").contains("found no costs: expected a file of costs (option costs), or a name that ends in P.bin"));
+    assert!(
+        message(&p, "a.bin")
+            .contains("found no costs: expected a file of costs (option costs), or a name that ends in P.bin")
+    );
     assert!(message(&p, "b.P.bin").contains("cannot read b.g.bin"));
     let options = ReadOptions { costs: Some(data("forest.P.bin")), ..ReadOptions::default() };
     let error = read_with(&data("forest.P.bin"), &options).err().unwrap().to_string();

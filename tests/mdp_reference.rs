@@ -5,7 +5,6 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Inventory, QueueNetwork, SuttonGrid, Zeroconf,
 };
@@ -15,6 +14,7 @@ use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Target};
 use warpkov::mdp::solution::Solution;
 use warpkov::mdp::solve_with;
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::gpu::Gpu;
 
 /// What solves a discounted model, and where. On a GPU, all that is emulated here runs too.
 const METHODS: [(Method, DeviceChoice); 11] = [

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand, ValueEnum};
-use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::bench::BenchOptions;
 use warpkov::mdp::bench::slip_grids::{CASES, Measured, measure};
 use warpkov::mdp::options::{Method, Precision, Storage};
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::gpu::Gpu;
 
 use super::common::{file, number};
 use super::error::{Error, Outcome};

@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::backend::cuda::{ASSEMBLER, DEVICE_COMPILER, DeviceInfo, Gpu, NO_PTX, baselines};
+use warpkov::runtime::gpu::{DeviceInfo, Gpu, MODULES};
 
 use super::error::{Error, Outcome};
 
@@ -56,23 +56,23 @@ struct DeviceCode {
 }
 
 fn list() -> Listing {
-    let (gpus, no_gpu) = match Gpu::list() {
+    let (gpus, no_gpu) = match Gpu::list(&MODULES) {
         Ok(gpus) => (gpus, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    let machine_code = baselines().iter().flat_map(|code| code.machine).map(|sm| format!("sm_{sm}"));
-    let baselines = baselines().iter().map(|code| format!("sm_{}, PTX {}.{}", code.sm, code.ptx.0, code.ptx.1));
+    let machine_code = MODULES.baselines.iter().flat_map(|code| code.machine).map(|sm| format!("sm_{sm}"));
+    let baselines = MODULES.baselines.iter().map(|code| format!("sm_{}, PTX {}.{}", code.sm, code.ptx.0, code.ptx.1));
     Listing {
         driver: Gpu::driver_version().ok().map(|(major, minor)| format!("{major}.{minor}")),
         gpus,
         no_gpu,
         cpu_cores: available_parallelism().map_or(1, usize::from),
         device_code: DeviceCode {
-            compiler: DEVICE_COMPILER,
+            compiler: MODULES.compiler.ok(),
             baselines: baselines.collect(),
             machine_code: machine_code.collect(),
-            assembler: ASSEMBLER.map(|(version, _)| version),
-            missing: NO_PTX,
+            assembler: MODULES.assembler.map(|(version, _)| version),
+            missing: MODULES.compiler.err(),
         },
     }
 }

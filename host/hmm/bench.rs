@@ -16,8 +16,8 @@ use super::model::Hmm;
 use super::options::{Precision, Pseudocounts};
 use super::sample::sample;
 use super::sequences::Sequences;
-use crate::backend::cuda::{CudaError, Gpu};
 use crate::hmm::device::{Batch, Limits, Scan};
+use crate::runtime::gpu::{CudaError, Gpu};
 use crate::runtime::{Precise, cores};
 
 /// V, of all cases.

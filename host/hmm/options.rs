@@ -2,7 +2,6 @@
 
 use crate::common::choice::choice;
 
-
 choice! {
     /// The floating-point type of the recursions. Logarithms and expected counts are summed in `f64` for both.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use super::model::Hmm;
 use super::options::Pseudocounts;
 use super::sequences::Sequences;
 use super::{cpu, invariants};
-use crate::backend::cuda::Gpu;
 use crate::common::interrupt;
 use crate::hmm::device::{Batch, Limits};
 use crate::runtime::Precise;
 use crate::runtime::choose::{Cost, Place};
+use crate::runtime::gpu::Gpu;
 
 /// Why there are no results.
 #[derive(Debug, thiserror::Error)]

@@ -28,7 +28,9 @@ pub enum SolveError {
         expected: u32,
     },
     /// γ = 1, and no criterion that makes sense of it.
-    #[error("gamma is 1: discounted methods need less (option gamma); undiscounted ones have a criterion (option criterion)")]
+    #[error(
+        "gamma is 1: discounted methods need less (option gamma); undiscounted ones have a criterion (option criterion)"
+    )]
     Undiscounted,
     /// The model has no such layout.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]

@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::runtime::gpu;
 use warpkov_kernels::emulator::Emulator;
 
 use super::auto::Features;
@@ -16,8 +17,8 @@ use super::options::{Method, Places, Precision, SolveOptions, Storage};
 use super::prepared::Prepared;
 use super::refine::Refined;
 use super::solution::Phases;
-use crate::backend::cuda::Gpu;
 use crate::runtime::choose::{Decision, DeviceChoice};
+use crate::runtime::gpu::Gpu;
 use crate::runtime::{self, Precise, cores, emulator};
 
 /// Where a model is to be solved, and how.
@@ -188,7 +189,7 @@ fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Foun
     let begun = Instant::now();
     let (gpu, start, prepared, prepare) = thread::scope(|scope| {
         let prepared = scope.spawn(|| (Prepared::new(mdp, options), begun.elapsed()));
-        let (gpu, start) = (Gpu::open(ordinal), begun.elapsed());
+        let (gpu, start) = (gpu::open(ordinal), begun.elapsed());
         let (prepared, prepare) = prepared.join().unwrap_or_else(|panic| resume_unwind(panic));
         (gpu, start, prepared, prepare)
     });

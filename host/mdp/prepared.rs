@@ -12,8 +12,8 @@ use super::krylov::Krylov;
 use super::model::Mdp;
 use super::options::{Method, Precision, SolveOptions, Storage};
 use super::refine::Refined;
-use crate::backend::cuda::{CudaError, size};
 use crate::runtime::Precise;
+use crate::runtime::gpu::{CudaError, size};
 
 /// A model, laid out for a method that runs on a device.
 pub struct Prepared<'m> {

@@ -238,7 +238,10 @@ impl Report<'_> {
                 Target::Epsilon(epsilon)
                     if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.mdp.gamma) =>
                 {
-                    format!("Not solved to ε = {epsilon:e}: actions within the tie margin {:e} pass for equal.", limits.tie)
+                    format!(
+                        "Not solved to ε = {epsilon:e}: actions within the tie margin {:e} pass for equal.",
+                        limits.tie
+                    )
                 }
                 Target::Epsilon(epsilon) => {
                     format!("Not solved to ε = {epsilon:e}: rounding errors of {} are larger.", solution.precision)

@@ -21,8 +21,8 @@ use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Place;
 use super::solution::{Phases, Round, Run, Solution, Status};
-use crate::backend::cuda::Gpu;
 use crate::runtime::choose::DeviceChoice;
+use crate::runtime::gpu::Gpu;
 
 /// Called after each round; breaks to stop the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;

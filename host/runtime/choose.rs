@@ -6,11 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::gpu;
 use serde::{Serialize, Serializer};
 use warpkov_kernels::emulator::Emulator;
 
 use super::{Error, cores, emulator};
-use crate::backend::cuda::Gpu;
+use crate::runtime::gpu::Gpu;
 
 /// Where to solve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +166,7 @@ impl Place {
         Ok(match decision {
             Decision::Cpu => (Self::Cpu, reason),
             Decision::Emulated => (Self::Emulated(emulator()), reason),
-            Decision::Gpu { ordinal, or_cpu } => match Gpu::open(ordinal).map_err(Error::from) {
+            Decision::Gpu { ordinal, or_cpu } => match gpu::open(ordinal).map_err(Error::from) {
                 Ok(gpu) => (Self::Gpu(gpu), reason),
                 Err(error) if or_cpu => (Self::Cpu, Some(Decision::fell_back(&error))),
                 Err(error) => return Err(error),

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use warpkov_kernels::emulator::EmulatorError;
 
-use crate::backend::cuda::CudaError;
+use crate::runtime::gpu::CudaError;
 
 /// Why a run did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +38,8 @@ impl From<Infallible> for Error {
 /// An error type with a variant for [`Error`] is made of the errors of all devices.
 macro_rules! from_devices {
     ($error:ty) => {
-        impl From<$crate::backend::cuda::CudaError> for $error {
-            fn from(error: $crate::backend::cuda::CudaError) -> Self {
+        impl From<$crate::runtime::gpu::CudaError> for $error {
+            fn from(error: $crate::runtime::gpu::CudaError) -> Self {
                 $crate::runtime::Error::from(error).into()
             }
         }

@@ -6,11 +6,13 @@
 //! | [`error`] | what can go wrong there |
 //! | [`precision`] | floating-point types |
 //! | [`cores`] | the CPU, in words |
+//! | [`gpu`] | GPUs, and the kernels that they run |
 //! | [`prefix_sum`], [`scratch`] | what the host side of kernels shares |
 
 pub mod choose;
 pub mod cores;
 pub mod error;
+pub mod gpu;
 pub mod precision;
 pub mod prefix_sum;
 pub mod scratch;

@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use warpkov::backend::cuda::{CudaError, Gpu};
+use warpkov::runtime::gpu;
+use warpkov::runtime::gpu::{CudaError, Gpu, MODULES};
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::lessons;
 
@@ -30,8 +31,9 @@ fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
     if std::env::var_os(ALONE).is_some() {
         return recorded(gpu);
     }
-    let machine =
-        Gpu::list()?.iter().any(|info| device == format!("cuda:{}", info.ordinal) && info.machine_code.is_some());
+    let machine = Gpu::list(&MODULES)?
+        .iter()
+        .any(|info| device == format!("cuda:{}", info.ordinal) && info.machine_code.is_some());
     for code in ["ptx", "machine"].into_iter().take(1 + usize::from(machine)) {
         let case = format!("{device}::{NEW}");
         let mut again = Command::new(std::env::current_exe()?);
@@ -120,11 +122,11 @@ fn empty(gpu: &Gpu) -> Outcome {
 
 fn outlive() -> Outcome {
     let buffer = {
-        let gpu = Gpu::open(0)?;
+        let gpu = gpu::open(0)?;
         gpu.upload(&[7u64; 1000])?
     };
     drop(buffer);
-    let gpu = Gpu::open(0)?;
+    let gpu = gpu::open(0)?;
     let buffer = gpu.upload(&[8u64])?;
     same("a GPU opened again", &gpu.to_vec(&buffer)?, &[8])
 }

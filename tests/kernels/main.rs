@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use warpkov::backend::cuda::Gpu;
+use warpkov::runtime::gpu::{Gpu, MODULES};
 use warpkov_kernels::emulator::{Emulator, Schedule};
 use warpkov_kernels::launch::Device;
 
@@ -105,7 +105,7 @@ impl With for OnGpu {
     fn with(&self, case: impl FnOnce(&Gpu) -> Outcome) -> Outcome {
         let gpu = GPU.with_borrow_mut(|slot| match slot {
             Some((ordinal, gpu)) if *ordinal == self.0 => Ok(gpu.clone()),
-            _ => Gpu::open(self.0).map(|gpu| slot.insert((self.0, Rc::new(gpu))).1.clone()),
+            _ => Gpu::open(self.0, &MODULES).map(|gpu| slot.insert((self.0, Rc::new(gpu))).1.clone()),
         })?;
         case(&gpu)
     }

@@ -5,7 +5,6 @@ use std::io::Write;
 use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use warpkov::backend::cuda::Gpu;
 use warpkov::common::choice::Choice;
 use warpkov::hmm::bench::figures::{self, Line, published};
 use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, measure_on_cpu};
@@ -14,6 +13,8 @@ use warpkov::hmm::options::Precision;
 use warpkov::runtime;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::cores;
+use warpkov::runtime::gpu;
+use warpkov::runtime::gpu::Gpu;
 
 use super::{Error, Outcome, or_default};
 use crate::cli::progress::Steps;
@@ -113,7 +114,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         Some(DeviceChoice::Cpu) => None,
         Some(_) => return Err(Error::Usage("--device: expected cpu or cuda:N".to_owned())),
     };
-    let gpu = gpu.map(Gpu::open).transpose().map_err(BenchError::from)?;
+    let gpu = gpu.map(gpu::open).transpose().map_err(BenchError::from)?;
     if gpu.is_none() && arguments.precision.contains(&Precision::Tf32) {
         return Err(Error::Usage("--precision tf32 needs a GPU".to_owned()));
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
-use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::SolveError;
 use warpkov::pomdp::bench::{BenchError, CASES, Rate, Run, Work, cpu_rate, device_rate, solve_case};
 use warpkov::pomdp::device::Product;
@@ -13,6 +12,8 @@ use warpkov::pomdp::generate::Tag;
 use warpkov::pomdp::options::{Expansion, Limits, Precision, SolveOptions};
 use warpkov::pomdp::report;
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::gpu;
+use warpkov::runtime::gpu::Gpu;
 use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
@@ -82,7 +83,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
             }
             DeviceChoice::Auto | DeviceChoice::Cuda(_) => {
                 let ordinal = if let DeviceChoice::Cuda(ordinal) = arguments.device { ordinal } else { 0 };
-                let gpu = Gpu::open(ordinal).map_err(SolveError::from)?;
+                let gpu = gpu::open(ordinal).map_err(SolveError::from)?;
                 backups(arguments, Some(&gpu), &gpu.name(), out)
             }
         },

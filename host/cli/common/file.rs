@@ -7,7 +7,6 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::cli::common::choice::choice;
 use clap::Args;
-use warpkov::backend::cuda::{Background, Gpu};
 use warpkov::common::choice::Choice;
 use warpkov::common::io::output::{self, Identity};
 use warpkov::common::plot;
@@ -15,6 +14,7 @@ use warpkov::mdp;
 use warpkov::mdp::io::{Format, ReadOptions};
 use warpkov::mdp::model::Mdp;
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::gpu::{Background, Gpu, MODULES};
 
 use crate::cli::error::Error;
 
@@ -79,9 +79,9 @@ impl ModelFile {
         const LARGE: u64 = 256 << 20;
 
         match (device, self) {
-            (DeviceChoice::Cuda(ordinal), _) => Some(Gpu::start(ordinal)),
+            (DeviceChoice::Cuda(ordinal), _) => Some(Gpu::start(ordinal, &MODULES)),
             (DeviceChoice::Auto, Self::At(path)) if std::fs::metadata(path).is_ok_and(|about| about.len() >= LARGE) => {
-                Some(Gpu::start(0))
+                Some(Gpu::start(0, &MODULES))
             }
             _ => None,
         }

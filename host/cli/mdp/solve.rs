@@ -8,7 +8,6 @@ use std::time::Instant;
 use crate::cli::common::choice::choice;
 use crate::cli::common::interrupts::handle_interrupts;
 use clap::{Args, ValueEnum};
-use warpkov::backend::cuda::Gpu;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
 use warpkov::mdp::model::{Mdp, Objective};
@@ -17,6 +16,7 @@ use warpkov::mdp::report::{Extent, Report, Summary};
 use warpkov::mdp::solution::{Round, Solution, Status};
 use warpkov::mdp::{self, plot, solve_from};
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::gpu::Gpu;
 
 use super::{blocks, criterion};
 use crate::cli::common::file::{self, Input, ModelFile};

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use warpkov::backend::cuda::Gpu;
 use warpkov::mdp::SolveError;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::reference::{Operands, full_backup, one_step_lookahead};
 use warpkov::pomdp::trace::Trace;
 use warpkov::runtime::Precise;
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::gpu;
 use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let trace = match arguments.device {
         DeviceChoice::Emulated => on(&Emulator::default(), arguments, operands).map_err(SolveError::from)?,
         DeviceChoice::Cuda(ordinal) => {
-            let gpu = Gpu::open(ordinal).map_err(SolveError::from)?;
+            let gpu = gpu::open(ordinal).map_err(SolveError::from)?;
             on(&gpu, arguments, operands).map_err(SolveError::from)?
         }
         DeviceChoice::Auto | DeviceChoice::Cpu => {

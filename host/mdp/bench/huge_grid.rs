@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use crate::runtime::gpu;
 use serde::Serialize;
 use warpkov_kernels::emulator::Emulator;
 use warpkov_kernels::launch::Device;
 
 use super::milliseconds;
-use crate::backend::cuda::Gpu;
 use crate::mdp::backend::Stop;
 use crate::mdp::certificate::Certificate;
 use crate::mdp::device::{Certify, Mixed, Plan, Residual, Values};
@@ -86,7 +86,7 @@ pub fn measure(grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, S
 }
 
 fn on_gpu(ordinal: u32, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
-    let gpu = Gpu::open(ordinal)?;
+    let gpu = gpu::open(ordinal)?;
     on(&gpu, &gpu.name(), grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?))
 }
 

@@ -9,7 +9,6 @@ use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
 use super::milliseconds;
-use crate::backend::cuda::{CudaError, Gpu};
 use crate::mdp::backend::{Backup, State, Stop};
 use crate::mdp::device::{Plan, Values};
 use crate::mdp::error::SolveError;
@@ -18,6 +17,7 @@ use crate::mdp::model::Mdp;
 use crate::mdp::options::{Method, Precision, Storage};
 use crate::runtime::Precise;
 use crate::runtime::choose::DeviceChoice;
+use crate::runtime::gpu::{self, CudaError};
 
 /// A family of models of all sizes. γ is 0.99, so that values change for longer than sweeps are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -199,7 +199,7 @@ pub fn measure(
         }
         DeviceChoice::Auto | DeviceChoice::Cuda(_) => {
             let ordinal = if let DeviceChoice::Cuda(ordinal) = options.device { ordinal } else { 0 };
-            let gpu = Gpu::open(ordinal).map_err(SolveError::from)?;
+            let gpu = gpu::open(ordinal).map_err(SolveError::from)?;
             let reserve = |bytes| gpu.reserve(bytes, "the model");
             // 2³⁰ bytes: far more than caches hold.
             let on = On { device: &gpu, name: &gpu.name(), copied: 1 << 30, reserve: &reserve, observe };

@@ -44,8 +44,9 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
         .ok_or_else(|| content(format!("has {} rows and {states} columns, expected S·A rows and S columns", p.rows)))?;
 
     let beside = || {
-        path.and_then(beside)
-            .ok_or_else(|| content("found no costs: expected a file of costs (option costs), or a name that ends in P.bin".into()))
+        path.and_then(beside).ok_or_else(|| {
+            content("found no costs: expected a file of costs (option costs), or a name that ends in P.bin".into())
+        })
     };
     let costs = costs.map_or_else(beside, |costs| Ok(costs.to_owned()))?;
     let costs_name = costs.display().to_string();

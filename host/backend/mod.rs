@@ -1,3 +1,0 @@
-//! GPUs.
-
-pub mod cuda;

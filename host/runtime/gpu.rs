@@ -1,0 +1,76 @@
+//! NVIDIA GPUs: [`warpkov_cuda`], and the device code of the solvers.
+
+pub use warpkov_cuda::*;
+
+/// The kernels of [`warpkov_kernels`], as the build script has compiled them.
+pub static MODULES: Modules = warpkov_cuda::modules!();
+
+/// Opens a GPU to run them on.
+///
+/// # Errors
+/// If there is no such GPU, or it cannot run them.
+pub fn open(ordinal: u32) -> Result<Gpu, CudaError> {
+    Gpu::open(ordinal, &MODULES)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use warpkov_build::{audit, ptx};
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_this_build_is_in_order() {
+        let baselines = MODULES.baselines;
+        assert_eq!(MODULES.compiler.is_err(), baselines.is_empty());
+        assert!(baselines.windows(2).all(|pair| pair[0].sm < pair[1].sm));
+        for baseline in baselines {
+            assert!(baseline.entries.windows(2).all(|pair| pair[0].name < pair[1].name), "sm_{}", baseline.sm);
+        }
+    }
+
+    #[test]
+    fn every_kernel_of_this_build_unpacks() {
+        let baselines = MODULES.baselines;
+        assert_eq!(MODULES.assembler.is_some(), baselines.iter().any(|baseline| !baseline.machine.is_empty()));
+        for baseline in baselines {
+            for entry in baseline.entries {
+                let text = baseline.text(entry).expect("it is whole");
+                assert!(text.contains(&format!(".entry {}(", entry.name)), "{}", entry.name);
+                for at in 0..baseline.machine.len() {
+                    let code = baseline.machine_code(entry, at).expect("it is whole");
+                    assert!(code.starts_with(b"\x7fELF"), "{}", entry.name);
+                }
+            }
+        }
+    }
+
+    /// What this build embeds: each kernel as a module of its own.
+    #[test]
+    fn every_kernel_of_this_build_stands_alone() {
+        let declared = |text: &str| -> BTreeSet<String> {
+            let lines = text.lines().filter(|line| line.starts_with('.') && line.ends_with(';'));
+            lines.filter_map(|line| Some(line.split('[').next()?.split_whitespace().last()?.to_owned())).collect()
+        };
+        for baseline in MODULES.baselines {
+            let text = |entry: &Entry| baseline.text(entry).expect("it is whole");
+            let texts: BTreeMap<_, _> = baseline.entries.iter().map(|entry| (entry.name, text(entry))).collect();
+            let all: BTreeSet<_> = texts.values().flat_map(|text| declared(text)).collect();
+            for entry in baseline.entries {
+                let text = &texts[entry.name];
+                let module = ptx::parse(text).expect("the module is read");
+                let found: Vec<_> = module.entries.iter().map(|entry| (entry.name, entry.params.as_slice())).collect();
+                assert_eq!(found, [(entry.name, entry.params)]);
+                let expected = BTreeSet::from([entry.name.to_owned()]);
+                assert_eq!(audit::faults(text, &module, baseline.sm, baseline.ptx, &expected), [""; 0]);
+                let (has, body) = (declared(text), &module.entries[0].body);
+                let words =
+                    body.iter().flat_map(|(_, line)| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+                let needs: BTreeSet<_> = words.map(str::to_owned).filter(|word| all.contains(word)).collect();
+                assert_eq!(needs, has, "{}", entry.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Compiles kernels to PTX, by a cargo of its own.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use serde::Deserialize;
+
+use crate::compiler::Compiler;
+use crate::source::{Root, Source};
+use crate::{Baseline, ptx};
+
+/// What every kernel is compiled with, whatever profiles its workspace has.
+///
+/// immediate-abort: a panic that calls into core's formatting leaves unresolved calls in the PTX.
+const PROFILE: [&str; 9] = [
+    "inherits='release'",
+    "opt-level=3",
+    "codegen-units=1",
+    "lto=false",
+    "debug=false",
+    "debug-assertions=false",
+    "overflow-checks=false",
+    "panic='abort'",
+    // Kernels use its shared memory, which is declared in its PTX.
+    "package.warpkov-device.rustflags=['--emit=asm']",
+];
+
+/// What one compilation gave.
+pub struct Output {
+    /// The PTX.
+    pub text: String,
+    /// Sources outside of the registry: what to compile again after a change of.
+    pub sources: BTreeSet<PathBuf>,
+}
+
+/// Compiles every baseline, side by side.
+pub fn all(
+    compiler: &Compiler,
+    baselines: &[Baseline],
+    source: &Source,
+    out: &Path,
+    target: &Path,
+) -> Result<Vec<Output>, String> {
+    let compile = |baseline: &Baseline| {
+        let root = source.root(&out.join(format!("kernels-sm_{}", baseline.sm)))?;
+        compile(compiler, baseline, &root, target)
+    };
+    let compile = &compile;
+    thread::scope(|scope| {
+        let running: Vec<_> = baselines.iter().map(|baseline| scope.spawn(move || compile(baseline))).collect();
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
+    })
+}
+
+fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path) -> Result<Output, String> {
+    let (sm, (major, minor)) = (baseline.sm, baseline.ptx);
+    // -JumpThreading: rustc's own pass may duplicate barriers, which LLVM's no longer does.
+    let mut flags = format!(
+        "-Ctarget-cpu=sm_{sm} -Ctarget-feature=+ptx{major}{minor} -Cpanic=immediate-abort -Zunstable-options \
+         -Zmir-enable-passes=-JumpThreading"
+    );
+    for generation in GENERATIONS.into_iter().filter(|&generation| generation <= sm) {
+        flags.push_str(&format!(" --cfg warpkov_sm=\"{generation}\""));
+    }
+    let mut command = Command::new(&compiler.cargo);
+    command.args(["rustc", "--lib", "--manifest-path"]).arg(&root.manifest).args(["--profile", "ptx"]);
+    for setting in PROFILE {
+        command.args(["--config", &format!("profile.ptx.{setting}")]);
+    }
+    command
+        .args(["-Zbuild-std=core", "-Zprofile-rustflags", "--target", "nvptx64-nvidia-cuda"])
+        .args(["--message-format=json-render-diagnostics", "--target-dir"])
+        .arg(target.join(format!("nvptx/sm_{sm}")))
+        // The build around this one has settled the versions.
+        .args(root.locked.then_some("--locked"))
+        .args(["--", "--emit=asm"]);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_this_builds_own) {
+            command.env_remove(name);
+        }
+    }
+    let output = command
+        .env("RUSTC", &compiler.rustc)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", flags)
+        .env("WARPKOV_SM", sm.to_string())
+        .output()
+        .map_err(|error| format!("{} does not run: {error}", compiler.cargo.display()))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "the kernels do not compile for sm_{sm}, with {} (tested with 1.96.0; WARPKOV_DEVICE_RUSTC names another \
+             compiler):\n{errors}",
+            compiler.version
+        ));
+    }
+    let artifacts = artifacts(&String::from_utf8_lossy(&output.stdout));
+    let assembly = |artifact: &Artifact| {
+        let path =
+            artifact.assembly().ok_or_else(|| format!("cargo did not say where it put {}", artifact.target.name))?;
+        let read = fs::read_to_string(&path);
+        read.map_err(|error| {
+            format!("{}: {error} (if the file was deleted, delete {}/nvptx too)", path.display(), target.display())
+        })
+    };
+    let find = |wanted: &dyn Fn(&Artifact) -> bool| artifacts.iter().find(|artifact| wanted(artifact));
+    let kernels = find(&|artifact| artifact.is_library() && artifact.manifest_path == root.manifest)
+        .ok_or_else(|| format!("cargo did not say where it put the kernels for sm_{sm}"))?;
+    let device = find(&|artifact| artifact.is_library() && artifact.target.name == "warpkov_device")
+        .ok_or("the kernels' crate does not depend on warpkov-device")?;
+    let text = ptx::link(&assembly(kernels)?, &assembly(device)?)?;
+    let sources =
+        artifacts.iter().filter(|artifact| artifact.manifest_path != root.generated).filter_map(Artifact::source);
+    Ok(Output { text, sources: sources.collect() })
+}
+
+/// Generations of GPUs that `cfg(warpkov_sm = "…")` tells apart: it holds for one and all later ones.
+const GENERATIONS: [u32; 6] = [70, 75, 80, 90, 100, 120];
+
+/// Whether a variable tells of this build, host code in another profile, and would lead the nested one astray.
+fn is_this_builds_own(name: &str) -> bool {
+    const PREFIXES: [&str; 5] = ["CARGO_PROFILE_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_BUILD_", "CARGO_TARGET_"];
+    const NAMES: [&str; 11] = [
+        "CARGO",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTFLAGS",
+        "RUSTDOCFLAGS",
+        "RUSTUP_TOOLCHAIN",
+        "DEBUG",
+        "HOST",
+        "NUM_JOBS",
+        "OPT_LEVEL",
+        "PROFILE",
+        "TARGET",
+    ];
+    NAMES.contains(&name) || name.starts_with("RUSTC") || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A crate that cargo says it has compiled, or had.
+#[derive(Deserialize)]
+struct Artifact {
+    package_id: String,
+    manifest_path: PathBuf,
+    target: Target,
+    filenames: Vec<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+/// The artifacts in what `cargo --message-format=json` prints.
+fn artifacts(messages: &str) -> Vec<Artifact> {
+    // Other messages have other fields.
+    messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+impl Artifact {
+    fn is_library(&self) -> bool {
+        self.target.kind.iter().any(|kind| kind == "lib" || kind == "rlib")
+    }
+
+    /// The PTX is beside the library, under the same name. The folder may hold older files, so the name decides, not the age.
+    fn assembly(&self) -> Option<PathBuf> {
+        let library = self.filenames.iter().find(|file| file.extension().is_some_and(|kind| kind == "rmeta"))?;
+        let stem = library.file_stem()?.to_str()?.strip_prefix("lib")?;
+        Some(library.with_file_name(format!("{stem}.s")))
+    }
+
+    /// What to watch: the folder of a library's sources, the file of a build script. Sources from a registry and of the
+    /// compiler's own library never change.
+    fn source(&self) -> Option<PathBuf> {
+        let own = self.package_id.starts_with("path+") && !self.package_id.contains("/rustlib/src/");
+        let script = self.target.kind.iter().any(|kind| kind == "custom-build");
+        let path = if script { Some(self.target.src_path.as_path()) } else { self.target.src_path.parent() };
+        path.filter(|_| own).map(Path::to_path_buf)
+    }
+}

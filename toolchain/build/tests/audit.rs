@@ -1,0 +1,259 @@
+//! What a build refuses to embed, on PTX written by hand.
+
+use std::collections::BTreeSet;
+
+use warpkov_build::{assemble, audit, compiler, ptx};
+
+/// A module of one kernel, `k`, with the given declarations before it and the given body.
+fn module(declarations: &str, body: &str) -> String {
+    format!(
+        ".version 7.4\n.target sm_80\n.address_size 64\n{declarations}\n.visible .entry k(\n\
+         \t.param .u64 .ptr .align 4 k_param_0,\n\t.param .b32 k_param_1\n)\n{{\n{body}\n}}\n"
+    )
+}
+
+fn faults(text: &str, expected: &[&str]) -> Vec<String> {
+    let expected: BTreeSet<_> = expected.iter().map(|&name| name.to_owned()).collect();
+    audit::faults(text, &ptx::parse(text).expect("the module is read"), 80, (7, 4), &expected)
+}
+
+fn body_faults(body: &str) -> Vec<String> {
+    faults(&module("", body), &["k"])
+}
+
+#[track_caller]
+fn assert_one(faults: &[String], part: &str) {
+    assert!(faults.len() == 1 && faults[0].contains(part), "expected one fault with {part:?}, found {faults:?}");
+}
+
+#[test]
+fn reads_entries_with_their_parameters() {
+    let text = ".visible .entry b(\n\t.param .b8 b_param_0[12],\n\t.param .f64 b_param_1\n)\n{\n\t// begin inline asm\n\
+                \t{ .reg .b32 t; }\n\tret;\n}\n.visible .entry a()\n{\n\tret;\n}\n";
+    let module = ptx::parse(text).expect("the module is read");
+    let entries: Vec<_> = module.entries.iter().map(|entry| (entry.name, entry.params.as_slice())).collect();
+    assert_eq!(entries, [("a", &[][..]), ("b", &[12, 8][..])]);
+    assert_eq!(ptx::parse(&self::module("", "ret;")).expect("the module is read").entries[0].params, [8, 4]);
+}
+
+#[test]
+fn takes_a_module_apart_with_all_that_each_kernel_needs() {
+    let header = ".version 7.4\n.target sm_80\n.address_size 64\n";
+    let tile = ".shared .align 16 .b8 tile[256];\n";
+    let other = ".shared .align 16 .b8 tile_2[256];\n";
+    let dynamic = ".extern .shared .align 16 .b8 dynamic[];\n";
+    let table = ".global .align 4 .b8 table[8] = {1, 2, 3, 4,\n\t5, 6, 7, 8};\n";
+    let declared = ".func  (.param .b32 result) helper\n(\n\t.param .b32 helper_param_0\n)\n;\n";
+    let helper = "// A comment {\n.func  (.param .b32 result) helper(\n\t.param .b32 helper_param_0\n)\n{\n\tld.global.b32 %r1, \
+                  [table+4];\n\tret;\n}\n";
+    let caller = ".func caller()\n{\n\tcall.uni (r), helper, (p);\n\tret;\n}\n";
+    let b = ".visible .entry b(\n\t.param .u64 b_param_0\n)\n.maxntid 128\n{\n\tcall.uni caller, ();\n\tret;\n}\n";
+    let a =
+        ".visible .entry a()\n{\n\tmov.b64 %rd1, tile;\n\t{ .reg .b64 t; cvta.shared.u64 t, dynamic; }\n\tret;\n}\n";
+    let text = [header, tile, other, dynamic, declared, table, b, a, helper, caller].concat();
+    let module = ptx::parse(&text).expect("the module is read");
+    let alone: Vec<_> = module.entries.iter().map(|entry| module.alone(entry)).collect();
+    let helper = helper.trim_start_matches("// A comment {\n");
+    let [with_a, with_b] = [[header, tile, dynamic, a].concat(), [header, declared, table, b, helper, caller].concat()];
+    assert_eq!(alone, [with_a, with_b]);
+    // Taken apart again, nothing is left out.
+    for text in &alone {
+        let module = ptx::parse(text).expect("the module is read");
+        assert_eq!((module.version, module.target, module.entries.len()), ("7.4", "sm_80", 1));
+        assert_eq!(&module.alone(&module.entries[0]), text);
+    }
+}
+
+#[test]
+fn links_what_kernels_use_of_a_library() {
+    let header = ".version 7.4\n.target sm_80\n.address_size 64\n";
+    let array = ".shared .align 16 .b8 partial_12[256];\n";
+    let dynamic = ".extern .shared .align 16 .b8 dynamic_shared[];\n";
+    let table = ".global .align 4 .b8 table[4] = {1, 2, 3, 4};\n";
+    let helper = ".visible .func  (.param .b32 result) helper()\n{\n\tld.global.b32 %r1, [table];\n\tret;\n}\n";
+    let library = [header, array, dynamic, ".shared .align 16 .b8 unused[8];\n", table, helper].concat();
+    let declared = ".extern .func  (.param .b32 result) helper\n()\n;\n.extern .func  elsewhere\n()\n;\n";
+    let own = ".shared .align 16 .b8 own[8];\n";
+    let entry = ".visible .entry k()\n{\n\tmov.u32 %r1, partial_12;\n\tmov.u32 %r2, dynamic_shared;\n\tmov.u32 %r3, own;\n\t\
+                 call.uni (r), helper, ();\n\tcall.uni elsewhere, ();\n\tret;\n}\n";
+    let text = [header, declared, own, entry].concat();
+    let linked = ptx::link(&text, &library).expect("both are read");
+    let kept = ".extern .func  elsewhere\n()\n;\n";
+    assert_eq!(linked, [header, array, dynamic, table, helper, kept, own, entry].concat());
+    // What is there already comes from nowhere else, and the audit still sees what is missing.
+    assert_eq!(ptx::link(&linked, &library).expect("both are read"), linked);
+    assert_one(&faults(&linked, &["k"]), "elsewhere");
+}
+
+#[test]
+fn refuses_what_does_not_end_or_has_no_name() {
+    let cut = module("", "ret;").trim_end().trim_end_matches('}').to_owned();
+    assert!(ptx::parse(&cut).err().is_some_and(|why| why.contains("line 5")));
+    assert!(ptx::parse(&module(".shared .align 4 .b8 [4];", "ret;")).is_err());
+}
+
+#[test]
+fn refuses_variables_that_kernels_share() {
+    let two = |variable: &str| {
+        let text = module(variable, "\tst.global.b32 [counter], 1;\n\tret;");
+        let second = text.split_once(".visible").map(|(_, entry)| entry.replace(" k(", " l(")).unwrap_or_default();
+        faults(&format!("{text}.visible{second}"), &["k", "l"])
+    };
+    assert_one(&two(".global .align 4 .u32 counter;"), "the kernels k and l share the variable counter");
+    assert_eq!(two(".global .align 4 .u32 counter = 5;"), [""; 0]);
+    assert_eq!(two(".shared .align 4 .b8 counter[4];"), [""; 0]);
+    assert_eq!(
+        faults(&module(".global .align 4 .u32 counter;", "\tred.global.add.u32 [counter], 1;"), &["k"]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn reads_assembler_versions() {
+    let about = "ptxas: NVIDIA (R) Ptx optimizing assembler\nCopyright (c) 2005-2025 NVIDIA Corporation\n\
+                 Cuda compilation tools, release 12.9, V12.9.86\nBuild cuda_12.9.r12.9/compiler.36037853_0\n";
+    assert_eq!(assemble::parse_version(about), Some(("12.9.86".to_owned(), (12, 9))));
+    assert_eq!(assemble::parse_version("GNU assembler (GNU Binutils) 2.40"), None);
+}
+
+#[test]
+fn accepts_a_clean_module() {
+    assert_eq!(body_faults("\tmov.u32 %r1, %tid.x;\n\tbar.sync 0;\n\tret;"), [""; 0]);
+}
+
+#[test]
+fn refuses_another_version_or_target() {
+    let text = module("", "ret;").replace("7.4", "7.8").replace("sm_80", "sm_52");
+    let faults = faults(&text, &["k"]);
+    assert!(faults.len() == 2 && faults[0].contains("7.8") && faults[1].contains("sm_52"), "{faults:?}");
+}
+
+#[test]
+fn refuses_missing_and_unknown_entries() {
+    assert_one(&faults(&module("", "ret;"), &["k", "other"]), "other");
+    assert_one(&faults(&module("", "ret;"), &[]), "entry k");
+}
+
+#[test]
+fn refuses_functions_elsewhere_and_panics() {
+    assert_one(&faults(&module(".extern .func memcpy;", "ret;"), &["k"]), "memcpy");
+    let call = "\tcall.uni \n\t_ZN4core9panicking5panic17h0E, \n\t(\n\tparam0\n\t);\n\tret;";
+    assert_one(&body_faults(call), "may panic");
+}
+
+#[test]
+fn refuses_two_shared_arrays_of_one_name() {
+    let twice = ".shared .align 16 .b8 tile[64];\n.shared .align 16 .b8 sums[64];\n.shared .align 16 .b8 tile[64];";
+    assert_one(&faults(&module(twice, "ret;"), &["k"]), "tile");
+}
+
+#[test]
+fn expects_every_instance() {
+    let source = "mod inner { #[kernel(T = [f32, f64], LANES = [1, 2])] pub fn rows<T, const LANES: u32>() {} }\n\
+                  #[kernel] fn plain() {}\n fn helper() {}";
+    let expected = ["rows_f32_1", "rows_f32_2", "rows_f64_1", "rows_f64_2", "plain"];
+    let path = audit::entries_of("#[warpkov_device::device::kernel] fn f() {}");
+    assert_eq!(path.expect("the source is read"), ["f"]);
+    assert_eq!(audit::entries_of(source).expect("the source is read"), expected);
+    assert!(audit::entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
+}
+
+/// A branch on `predicate` with one barrier on each side, set up by `before`.
+fn two_barriers(before: &str, predicate: &str) -> String {
+    format!(
+        "{before}\n\t@{predicate} bra $L1;\n\tbar.sync 0;\n\tst.global.b32 [%rd1], %r2;\n\tbra.uni $L2;\n$L1:\n\
+         \tbar.sync 0;\n$L2:\n\tret;"
+    )
+}
+
+const BY_THREAD: &str = "\tmov.u32 %r1, %tid.x;\n\tadd.s32 %r2, %r1, 1;\n\tsetp.eq.b32 %p1, %r2, 0;";
+
+#[test]
+fn refuses_a_barrier_on_each_side_of_a_divergent_branch() {
+    assert_one(&body_faults(&two_barriers(BY_THREAD, "%p1")), "different barriers");
+    assert_one(&body_faults(&two_barriers(BY_THREAD, "!%p1")), "different barriers");
+    assert_one(&body_faults(&two_barriers("\tld.shared.b32 %r2, [%r1];\n\tsetp.eq.b32 %p1, %r2, 0;", "%p1")), "wait");
+    let matrices = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "mma.sync.aligned.m16n8k8 {%f1}, {%f2}");
+    assert_one(&body_faults(&matrices), "different barriers");
+}
+
+#[test]
+fn accepts_a_barrier_on_each_side_of_a_uniform_branch() {
+    let block = "\tmov.u32 %r1, %ctaid.x;\n\tld.param.b32 %r2, [k_param_1];\n\tsetp.lt.u32 %p1, %r1, %r2;";
+    assert_eq!(body_faults(&two_barriers(block, "%p1")), [""; 0]);
+    // All threads get the count of a block-wide vote.
+    let vote = format!("{BY_THREAD}\n\tbar.red.popc.u32 %r3, 0, %p1;\n\tsetp.eq.b32 %p2, %r3, 0;");
+    assert_eq!(body_faults(&two_barriers(&vote, "%p2")), [""; 0]);
+}
+
+#[test]
+fn refuses_a_branch_on_which_way_a_thread_took() {
+    let flag =
+        format!("{BY_THREAD}\n\tmov.b32 %r3, 0;\n\t@%p1 bra $L0;\n\tmov.b32 %r3, 1;\n$L0:\n\tsetp.eq.b32 %p2, %r3, 0;");
+    assert_one(&body_faults(&two_barriers(&flag, "%p2")), "different barriers");
+}
+
+#[test]
+fn accepts_a_barrier_on_one_side_only() {
+    let early_exit = format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\tbar.sync 0;\n\tbar.sync 0;\n$L1:\n\tret;");
+    assert_eq!(body_faults(&early_exit), [""; 0]);
+    let early_return = format!("{BY_THREAD}\n\t@%p1 ret;\n\tbar.sync 0;\n\tret;");
+    assert_eq!(body_faults(&early_return), [""; 0]);
+    // Both sides lead to the barrier at $L2, which is one and the same.
+    let common =
+        format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\t@%p9 ret;\n\tbra.uni $L2;\n$L1:\n\tnop;\n$L2:\n\tbar.sync 0;\n\tret;");
+    assert_eq!(body_faults(&common), [""; 0]);
+}
+
+#[test]
+fn looks_into_loops() {
+    let inside = |branch: &str| format!("$L0:\n{BY_THREAD}\n{branch}\n\t@%p3 bra $L0;\n\tbar.sync 0;\n\tret;");
+    let clean = "\t@%p1 bra $L1;\n\tst.global.b32 [%rd1], %r2;\n$L1:\n\tbar.sync 0;";
+    assert_eq!(body_faults(&inside(clean)), [""; 0]);
+    // One side may leave the loop, so that the ways meet only after it.
+    let duplicated = "\t@%p1 bra $L1;\n\tbar.sync 0;\n\t@%p4 bra $L3;\n\tbra.uni $L2;\n$L1:\n\tbar.sync 0;\n$L2:";
+    let text = inside(duplicated).replace("\tbar.sync 0;\n\tret;", "$L3:\n\tret;");
+    assert_one(&body_faults(&text), "different barriers");
+}
+
+#[test]
+fn follows_jump_tables() {
+    let table = |last: &str| {
+        format!(
+            "{BY_THREAD}\n\t$L_brx_0: .branchtargets\n\t\t$L1,\n\t\t$L2,\n\t\t$L3;\n\tbrx.idx \t%r2, $L_brx_0;\n\
+             $L1:\n\tbar.sync 0;\n\tbra.uni $L4;\n$L2:\n\tnop;\n\tbra.uni $L4;\n$L3:\n\t{last};\n$L4:\n\tret;"
+        )
+    };
+    assert_eq!(body_faults(&table("nop")), [""; 0]);
+    assert_one(&body_faults(&table("bar.sync 0")), "different barriers");
+    assert_eq!(body_faults(&table("bar.sync 0").replace("%tid.x", "%ctaid.x")), [""; 0]);
+}
+
+#[test]
+fn lets_warps_part_by_what_one_lane_has_told_the_others() {
+    let by_warp = |lane: &str| {
+        format!(
+            "\tmov.u32 %r1, %tid.x;\n\tshr.u32 %r2, %r1, 5;\n\tshfl.sync.idx.b32 %r3, %r2, {lane}, 31, -1;\n\t\
+             setp.eq.b32 %p1, %r3, 0;"
+        )
+    };
+    let matrices =
+        |lane: &str| two_barriers(&by_warp(lane), "%p1").replace("bar.sync 0", "mma.sync.aligned.m16n8k8 {%f1}, {%f2}");
+    assert_eq!(body_faults(&matrices("0")), [""; 0]);
+    assert_one(&body_faults(&matrices("%r1")), "different barriers");
+    // A block has to meet all the same.
+    assert_one(&body_faults(&two_barriers(&by_warp("0"), "%p1")), "different barriers");
+}
+
+#[test]
+fn accepts_barriers_of_named_threads() {
+    let halves = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "bar.warp.sync 1431655765");
+    assert_eq!(body_faults(&halves), [""; 0]);
+}
+
+#[test]
+fn reads_compiler_versions() {
+    assert_eq!(compiler::parse_version("rustc 1.96.0 (ac68faa20 2026-05-25)"), Some((1, 96)));
+    assert_eq!(compiler::parse_version("rustc 1.97.0-nightly"), Some((1, 97)));
+    assert_eq!(compiler::parse_version("clang 19"), None);
+}

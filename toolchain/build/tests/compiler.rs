@@ -1,0 +1,110 @@
+//! Which of several compilers is taken, with scripts in their places.
+#![cfg(unix)]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use warpkov_build::compiler::{self, Places, Search};
+
+/// A folder with toolchains that only say what they are.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Puts a compiler into the folder `name`, with or without the library's source.
+    fn install(&self, name: &str, version: &str, source: bool) -> PathBuf {
+        let (root, bin) = (self.path(name), self.path(name).join("bin"));
+        fs::create_dir_all(&bin).unwrap();
+        if source {
+            fs::create_dir_all(root.join("lib/rustlib/src/rust/library/core")).unwrap();
+        }
+        let rustc = bin.join("rustc");
+        let says =
+            format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 'rustc {version} (abc)' || echo '{}'\n", root.display());
+        fs::write(&rustc, says).unwrap();
+        fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
+        rustc
+    }
+
+    fn places(&self, active: &Path) -> Places {
+        Places {
+            active: (active.to_path_buf(), self.path("cargo")),
+            toolchains: Some(self.path("toolchains")),
+            system: self.path("usr/bin/rustc"),
+        }
+    }
+
+    /// The folder of the compiler that is found, or why there is none.
+    fn found(&self, active: &Path) -> Result<String, String> {
+        match compiler::find(None, &self.places(active))? {
+            Search::Found(compiler) => {
+                let root = compiler.rustc.ancestors().nth(2).unwrap();
+                Ok(root.strip_prefix(self.0.path()).unwrap().display().to_string())
+            }
+            Search::Missing(why) => Err(why),
+        }
+    }
+}
+
+#[test]
+fn the_active_toolchain_is_taken_first() {
+    let machine = Machine::new();
+    machine.install("toolchains/1.96.0-x", "1.96.0", true);
+    let active = machine.install("active", "1.99.1", true);
+    assert_eq!(machine.found(&active).as_deref(), Ok("active"));
+}
+
+#[test]
+fn others_follow_in_their_order() {
+    let machine = Machine::new();
+    let active = machine.install("active", "1.95.0", true);
+    machine.install("toolchains/nightly-x", "1.98.0-nightly", true);
+    assert_eq!(machine.found(&active).as_deref(), Ok("toolchains/nightly-x"));
+    machine.install("usr", "1.97.0", true);
+    assert_eq!(machine.found(&active).as_deref(), Ok("usr"));
+    machine.install("toolchains/stable-x", "1.97.0", true);
+    assert_eq!(machine.found(&active).as_deref(), Ok("toolchains/stable-x"));
+    machine.install("toolchains/1.97.2-x", "1.97.2", true);
+    assert_eq!(machine.found(&active).as_deref(), Ok("toolchains/1.97.2-x"));
+    machine.install("toolchains/1.96.0-x", "1.96.0", true);
+    assert_eq!(machine.found(&active).as_deref(), Ok("toolchains/1.96.0-x"));
+}
+
+#[test]
+fn what_does_not_serve_is_named_with_the_reason() {
+    let machine = Machine::new();
+    let active = machine.install("active", "1.97.0", false);
+    machine.install("toolchains/1.95.0-x", "1.95.0", true);
+    let why = machine.found(&active).unwrap_err();
+    for part in [
+        "active/bin/rustc is rustc 1.97.0",
+        "rust-src) is not installed",
+        "before 1.96",
+        "rustup component add rust-src",
+    ] {
+        assert!(why.contains(part), "{why}");
+    }
+    let why = machine.found(&machine.path("nowhere/rustc")).unwrap_err();
+    assert!(why.contains("nowhere/rustc does not run"), "{why}");
+}
+
+#[test]
+fn the_one_that_is_named_has_to_serve() {
+    let machine = Machine::new();
+    let active = machine.install("active", "1.97.0", true);
+    let (old, new) = (machine.install("old", "1.94.0", true), machine.install("new", "1.96.0", true));
+    let find = |named: &OsStr| compiler::find(Some(named), &machine.places(&active));
+    assert!(find(old.as_os_str()).is_err_and(|why| why.starts_with("WARPKOV_DEVICE_RUSTC: ")));
+    assert!(find(new.as_os_str()).is_ok_and(|found| matches!(found, Search::Found(found) if found.rustc == new)));
+    assert!(find(OsStr::new("")).is_ok_and(|found| matches!(found, Search::Found(found) if found.rustc == active)));
+}

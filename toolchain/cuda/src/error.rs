@@ -1,0 +1,208 @@
+//! What can go wrong on the way to the GPU and on it.
+
+use crate::driver;
+
+/// Why the GPU did not do what was asked.
+///
+/// Compute capabilities and versions are (major, minor).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CudaError {
+    /// `libcuda` cannot be loaded.
+    #[error("there is no NVIDIA driver here ({why}): install one, or use the CPU")]
+    NoDriver {
+        /// What the loader said.
+        why: String,
+    },
+    /// The driver sees no GPU.
+    #[error("the NVIDIA driver sees no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use the CPU")]
+    NoDevice,
+    /// There is no GPU of that number.
+    #[error("there is no GPU {ordinal}: this machine has {count}, numbered from 0")]
+    BadOrdinal {
+        /// The number asked for.
+        ordinal: u32,
+        /// How many GPUs the driver sees.
+        count: u32,
+    },
+    /// The binary holds no device code.
+    #[error(
+        "this binary was built without device code ({reason}): build it again where the kernels compile, or use the CPU"
+    )]
+    NoPtx {
+        /// Why the build made none.
+        reason: String,
+    },
+    /// The GPU is older than all device code in the binary.
+    #[error("this GPU has compute capability {}.{}, and the device code needs {}.{} or newer: use another GPU, or the CPU",
+        cc.0, cc.1, needs.0, needs.1)]
+    DeviceTooOld {
+        /// Compute capability of the GPU.
+        cc: (u32, u32),
+        /// The least that the device code runs on.
+        needs: (u32, u32),
+    },
+    /// The driver is older than all device code that the GPU could run.
+    #[error("the NVIDIA driver supports CUDA {}.{}, and the device code for this GPU (compute capability {}.{}) needs \
+        {}.{}: update the driver, or use the CPU", driver.0, driver.1, cc.0, cc.1, needs.0, needs.1)]
+    DriverTooOld {
+        /// The newest CUDA version that the driver supports.
+        driver: (u32, u32),
+        /// The oldest that would do.
+        needs: (u32, u32),
+        /// Compute capability of the GPU.
+        cc: (u32, u32),
+    },
+    /// `WARPKOV_PTX` names device code that the binary does not hold.
+    #[error(
+        "WARPKOV_PTX is `{asked}`, and the binary holds device code for {have}: set it to one of these, or unset it"
+    )]
+    NoSuchBaseline {
+        /// The value of the variable.
+        asked: String,
+        /// What could be asked for.
+        have: String,
+    },
+    /// `WARPKOV_CODE` asks for machine code, and there is none for this GPU and driver.
+    #[error("WARPKOV_CODE is `machine`, and the binary holds no machine code for compute capability {}.{} under a driver for \
+        CUDA {}.{}: unset it", cc.0, cc.1, driver.0, driver.1)]
+    NoMachineCode {
+        /// Compute capability of the GPU.
+        cc: (u32, u32),
+        /// The newest CUDA version that the driver supports.
+        driver: (u32, u32),
+    },
+    /// `WARPKOV_CODE` names no kind of device code.
+    #[error("WARPKOV_CODE is `{asked}`: set it to machine or ptx, or unset it")]
+    NoSuchCode {
+        /// The value of the variable.
+        asked: String,
+    },
+    /// The driver's compiler refused the device code.
+    #[error(
+        "the NVIDIA driver cannot compile the device code ({text}, code {code}): update the driver; its log says: {log}"
+    )]
+    Jit {
+        /// The driver's code.
+        code: u32,
+        /// The driver's text for it.
+        text: String,
+        /// The compiler's log.
+        log: String,
+    },
+    /// The memory of the GPU does not suffice.
+    #[error("{what} needs {} of GPU memory, and {} of {} are free: use a smaller problem, f32, or the CPU",
+        size(*needed), size(*free), size(*total))]
+    OutOfMemory {
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+        /// Bytes that the GPU has.
+        total: u64,
+        /// What they are for.
+        what: String,
+    },
+    /// The device code has no such kernel.
+    #[error("the device code for sm_{sm} has no kernel `{entry}`: this is a fault of the build, please report it")]
+    NoKernel {
+        /// The entry point asked for.
+        entry: String,
+        /// The baseline that was loaded.
+        sm: u32,
+    },
+    /// A launch that the GPU cannot make, or whose arguments are not those of the device code.
+    #[error("kernel `{entry}` cannot be launched: {why}")]
+    BadLaunch {
+        /// The entry point.
+        entry: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// Any other answer of the driver.
+    #[error("{call} failed: {text} (code {code}); `nvidia-smi` shows the state of the GPU and its driver")]
+    Driver {
+        /// The function that answered.
+        call: &'static str,
+        /// Its code.
+        code: u32,
+        /// The driver's text for it.
+        text: String,
+    },
+}
+
+impl CudaError {
+    /// The error for `code`, which `call` returned.
+    pub(crate) fn driver(call: &'static str, code: u32) -> Self {
+        match code {
+            100 => Self::NoDevice,
+            driver::STUB_LIBRARY => Self::NoDriver { why: format!("{call} is a stub") },
+            _ => Self::Driver { call, code, text: driver::describe(code) },
+        }
+    }
+}
+
+/// Turns a code of the driver into a result.
+pub(crate) fn check(call: &'static str, code: u32) -> Result<(), CudaError> {
+    if code == 0 { Ok(()) } else { Err(CudaError::driver(call, code)) }
+}
+
+/// Turns an error of cust into ours: `.map_err(from_cust("cuMemAlloc"))`.
+pub(crate) fn from_cust(call: &'static str) -> impl FnOnce(cust::error::CudaError) -> CudaError {
+    move |error| CudaError::driver(call, error as u32)
+}
+
+/// A number of bytes for people.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const MIB: f64 = 1024.0 * 1024.0;
+    match bytes as f64 {
+        b if b >= 1024.0 * MIB => format!("{:.2} GiB", b / (1024.0 * MIB)),
+        b if b >= MIB => format!("{:.1} MiB", b / MIB),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(3 << 19), "1.5 MiB");
+        assert_eq!(size(139 << 30), "139.00 GiB");
+    }
+
+    #[test]
+    fn messages_say_what_to_do() {
+        let memory =
+            CudaError::OutOfMemory { needed: 3 << 30, free: 1 << 30, total: 2 << 30, what: "the matrix".into() };
+        assert_eq!(
+            memory.to_string(),
+            "the matrix needs 3.00 GiB of GPU memory, and 1.00 GiB of 2.00 GiB are free: use a smaller problem, f32, or the CPU"
+        );
+        let driver = CudaError::DriverTooOld { driver: (11, 8), needs: (12, 0), cc: (9, 0) };
+        assert_eq!(
+            driver.to_string(),
+            "the NVIDIA driver supports CUDA 11.8, and the device code for this GPU (compute capability 9.0) needs 12.0: \
+             update the driver, or use the CPU"
+        );
+        assert_eq!(
+            CudaError::BadOrdinal { ordinal: 4, count: 2 }.to_string(),
+            "there is no GPU 4: this machine has 2, numbered from 0"
+        );
+    }
+
+    #[test]
+    fn unknown_codes_are_named_as_such() {
+        let error = check("cuStreamSynchronize", 4321).unwrap_err();
+        assert_eq!(
+            error,
+            CudaError::Driver { call: "cuStreamSynchronize", code: 4321, text: String::from("unknown code") }
+        );
+        assert!(check("cuInit", 0).is_ok());
+        assert_eq!(check("cuInit", 100), Err(CudaError::NoDevice));
+        assert!(matches!(check("cuInit", 34), Err(CudaError::NoDriver { .. })));
+    }
+}

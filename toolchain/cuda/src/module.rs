@@ -1,0 +1,324 @@
+//! The device code in a program, and its way to the GPU.
+
+use std::ffi::{CString, c_void};
+use std::io::Read;
+use std::ptr;
+
+use flate2::read::DeflateDecoder;
+
+use crate::driver::{Driver, Handle};
+use crate::error::{CudaError, check};
+
+/// The device code of a program: what its build script has made of its kernels, as [`modules!`](crate::modules) includes it.
+pub struct Modules {
+    /// The compiler of the device code: `rustc 1.96.0 (…)`. Or why there is no device code.
+    pub compiler: Result<&'static str, &'static str>,
+    /// The CUDA release whose assembler made the machine code, and its major and minor number.
+    pub assembler: Option<(&'static str, (u32, u32))>,
+    /// The same kernels for one generation of GPUs after the other, ascending by `sm`.
+    pub baselines: &'static [Baseline],
+}
+
+/// The device code of this crate: a [`Modules`](crate::Modules) to be kept in a `static`.
+///
+/// The build script has to call `warpkov_build`, which writes what is included here.
+#[macro_export]
+macro_rules! modules {
+    () => {
+        include!(concat!(env!("OUT_DIR"), "/warpkov_modules.rs"))
+    };
+}
+
+/// Device code for one generation of GPUs and all later ones.
+pub struct Baseline {
+    /// The least compute capability, as in `sm_80`: ten times the major plus the minor number.
+    pub sm: u32,
+    /// PTX ISA version (major, minor).
+    pub ptx: (u32, u32),
+    /// The compute capabilities that there is machine code for.
+    pub machine: &'static [u32],
+    /// All kernels, each compressed.
+    #[doc(hidden)]
+    pub data: &'static [u8],
+    /// The kernels, sorted by name.
+    pub entries: &'static [Entry],
+}
+
+/// One kernel of a [`Baseline`].
+pub struct Entry {
+    /// Name of the entry point.
+    pub name: &'static str,
+    /// Size of each parameter in bytes.
+    pub params: &'static [usize],
+    /// Where in the data its PTX begins, its machine code for each GPU, and where the last one ends.
+    #[doc(hidden)]
+    pub at: &'static [usize],
+}
+
+impl Baseline {
+    /// The kernel of that name.
+    ///
+    /// # Errors
+    /// [`CudaError::NoKernel`].
+    pub fn entry(&self, name: &str) -> Result<&'static Entry, CudaError> {
+        match self.entries.binary_search_by(|entry| entry.name.cmp(name)) {
+            Ok(at) => Ok(&self.entries[at]),
+            Err(_) => Err(CudaError::NoKernel { entry: name.to_owned(), sm: self.sm }),
+        }
+    }
+
+    /// A module that holds one kernel alone, as PTX.
+    ///
+    /// # Errors
+    /// If the binary is damaged.
+    pub fn text(&self, entry: &Entry) -> Result<String, CudaError> {
+        String::from_utf8(self.unpack(entry, 0)?).map_err(|error| damaged(entry, &error))
+    }
+
+    /// A module that holds one kernel alone, as machine code for the GPU at this place in `machine`.
+    ///
+    /// # Errors
+    /// If the binary is damaged.
+    ///
+    /// # Panics
+    /// If `machine` has no such place.
+    pub fn machine_code(&self, entry: &Entry, at: usize) -> Result<Vec<u8>, CudaError> {
+        self.unpack(entry, 1 + at)
+    }
+
+    fn unpack(&self, entry: &Entry, at: usize) -> Result<Vec<u8>, CudaError> {
+        let mut bytes = Vec::new();
+        let packed = &self.data[entry.at[at]..entry.at[at + 1]];
+        DeflateDecoder::new(packed).read_to_end(&mut bytes).map_err(|error| damaged(entry, &error))?;
+        Ok(bytes)
+    }
+}
+
+fn damaged(entry: &Entry, error: &dyn std::error::Error) -> CudaError {
+    CudaError::NoPtx { reason: format!("what it holds of {} is damaged: {error}", entry.name) }
+}
+
+/// The environment variable that forces a baseline, to test the older ones on a newer GPU: `80`, `90`, …
+const FORCE: &str = "WARPKOV_PTX";
+
+/// The environment variable that forces `machine` code or `ptx`, to test what other GPUs run.
+const FORCE_CODE: &str = "WARPKOV_CODE";
+
+/// What a GPU runs: machine code that was made of a baseline's PTX, or the PTX, which the driver compiles.
+#[derive(Clone, Copy)]
+pub struct Code {
+    /// The baseline.
+    pub baseline: &'static Baseline,
+    /// Which of its machine codes.
+    machine: Option<usize>,
+    /// Whether PTX may take the place of machine code that the driver does not take.
+    pub replaceable: bool,
+}
+
+impl Code {
+    /// The compute capability that the machine code is for, if that is what runs.
+    pub fn machine(&self) -> Option<u32> {
+        self.machine.map(|at| self.baseline.machine[at])
+    }
+
+    /// The PTX that may take its place.
+    pub fn as_ptx(self) -> Option<Self> {
+        (self.machine.is_some() && self.replaceable).then_some(Self { machine: None, ..self })
+    }
+
+    /// Loads a kernel into the current context, for good.
+    pub fn load(&self, driver: &Driver, entry: &Entry) -> Result<Handle, CudaError> {
+        let image = match self.machine {
+            Some(at) => self.baseline.machine_code(entry, at)?,
+            None => {
+                CString::new(self.baseline.text(entry)?).map_err(|error| damaged(entry, &error))?.into_bytes_with_nul()
+            }
+        };
+        load(driver, &image, entry.name)
+    }
+}
+
+/// What a GPU of compute capability `cc` under a driver for CUDA `driver` runs of `modules`.
+pub fn choose(modules: &'static Modules, cc: (u32, u32), driver: (u32, u32)) -> Result<Code, CudaError> {
+    if let Err(reason) = modules.compiler {
+        return Err(CudaError::NoPtx { reason: reason.to_owned() });
+    }
+    let variable = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let baseline = choose_from(modules.baselines, cc, driver, variable(FORCE).as_deref())?;
+    // Machine code runs under drivers of the CUDA generation that it is from, and of later ones.
+    let current = modules.assembler.is_some_and(|(_, (major, _))| major <= driver.0);
+    let machine = machine_for(baseline.machine, cc).filter(|_| current);
+    match variable(FORCE_CODE).as_deref() {
+        None => Ok(Code { baseline, machine, replaceable: true }),
+        Some("ptx") => Ok(Code { baseline, machine: None, replaceable: false }),
+        Some("machine") if machine.is_some() => Ok(Code { baseline, machine, replaceable: false }),
+        Some("machine") => Err(CudaError::NoMachineCode { cc, driver }),
+        Some(asked) => Err(CudaError::NoSuchCode { asked: asked.to_owned() }),
+    }
+}
+
+/// Which of the machine codes a GPU runs: the newest of its generation that is not newer than itself.
+fn machine_for(machine: &[u32], (major, minor): (u32, u32)) -> Option<usize> {
+    machine.iter().rposition(|sm| sm / 10 == major && sm % 10 <= minor)
+}
+
+/// The newest of `baselines` that the GPU can run and the driver can read.
+fn choose_from<'a>(
+    baselines: &'a [Baseline],
+    cc: (u32, u32),
+    driver: (u32, u32),
+    forced: Option<&str>,
+) -> Result<&'a Baseline, CudaError> {
+    let asked: Vec<&Baseline> =
+        baselines.iter().filter(|baseline| forced.is_none_or(|sm| sm == baseline.sm.to_string())).collect();
+    let Some(oldest) = asked.first() else {
+        return Err(match forced {
+            Some(asked) if !baselines.is_empty() => {
+                let have: Vec<String> = baselines.iter().map(|baseline| baseline.sm.to_string()).collect();
+                CudaError::NoSuchBaseline { asked: asked.to_owned(), have: have.join(", ") }
+            }
+            _ => CudaError::NoPtx { reason: "the build made none".to_owned() },
+        });
+    };
+    let runs: Vec<&Baseline> = asked.iter().copied().filter(|b| b.sm <= 10 * cc.0 + cc.1).collect();
+    let Some(least) = runs.iter().map(|baseline| cuda_for(baseline.ptx)).min() else {
+        return Err(CudaError::DeviceTooOld { cc, needs: (oldest.sm / 10, oldest.sm % 10) });
+    };
+    let read = runs.into_iter().rfind(|baseline| cuda_for(baseline.ptx) <= driver);
+    read.ok_or(CudaError::DriverTooOld { driver, needs: least, cc })
+}
+
+/// The first CUDA version whose driver reads PTX of version `ptx` (7.0 and later).
+///
+/// Source: PTX ISA, *Release Notes*: 7.y came with CUDA 11.y, 8.0 to 8.5 with 12.0 to 12.5, 8.6 to 8.8 with 12.7 to
+/// 12.9 (CUDA 12.6 kept 8.5), and 9.y with 13.y.
+fn cuda_for((major, minor): (u32, u32)) -> (u32, u32) {
+    match (major, minor) {
+        (8, 6..) => (12, minor + 1),
+        _ => (major + 4, minor),
+    }
+}
+
+/// Has the driver load a module into the current context, and gives the kernel in it. Both stay as long as the context.
+fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> {
+    const LOG_BYTES: usize = 16 * 1024;
+    const ERROR_LOG_BUFFER: u32 = 5;
+    const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
+
+    let name = CString::new(name).map_err(|_| CudaError::driver("cuModuleGetFunction", 500))?;
+    let mut log = vec![0_u8; LOG_BYTES];
+    let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+    let mut module = ptr::null_mut();
+    // SAFETY: cuModuleLoadDataEx takes machine code as the assembler wrote it, or a NUL-terminated PTX image, and arrays of
+    // two options with their values: a pointer to a buffer, and its size cast to a pointer. It writes at most that size, and
+    // the size that it filled into the second value. A context is current.
+    let code = unsafe {
+        (driver.module_load_data_ex)(
+            &mut module,
+            image.as_ptr().cast(),
+            kinds.len() as u32,
+            kinds.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    match code {
+        0 => {}
+        // No image for this GPU, no valid PTX, no compiler, a PTX version or a feature that it does not have.
+        200 | 209 | 218 | 221..=223 | 300 => {
+            let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+            let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+            let log = if log.is_empty() { "nothing".to_owned() } else { log };
+            return Err(CudaError::Jit { code, text: crate::driver::describe(code), log });
+        }
+        _ => return Err(CudaError::driver("cuModuleLoadDataEx", code)),
+    }
+    let mut function = ptr::null_mut();
+    // SAFETY: the module is loaded, the name is NUL-terminated, and `function` has room for the handle.
+    check("cuModuleGetFunction", unsafe { (driver.module_get_function)(&mut function, module, name.as_ptr()) })?;
+    Ok(function)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static ENTRIES: &[Entry] =
+        &[Entry { name: "a_f32", params: &[8, 4], at: &[] }, Entry { name: "b_f64", params: &[8], at: &[] }];
+    static BASELINES: &[Baseline] = &[
+        Baseline { sm: 80, ptx: (7, 4), machine: &[80, 86, 89], data: &[], entries: ENTRIES },
+        Baseline { sm: 90, ptx: (8, 0), machine: &[90, 100, 120], data: &[], entries: ENTRIES },
+    ];
+
+    fn chosen(cc: (u32, u32), driver: (u32, u32), forced: Option<&str>) -> Result<u32, CudaError> {
+        choose_from(BASELINES, cc, driver, forced).map(|baseline| baseline.sm)
+    }
+
+    #[test]
+    fn the_newest_usable_baseline_is_chosen() {
+        assert_eq!(chosen((9, 0), (13, 0), None), Ok(90));
+        assert_eq!(chosen((12, 1), (14, 2), None), Ok(90));
+        assert_eq!(chosen((8, 9), (12, 4), None), Ok(80));
+        assert_eq!(chosen((9, 0), (11, 8), None), Ok(80));
+        assert_eq!(chosen((9, 0), (13, 0), Some("80")), Ok(80));
+    }
+
+    #[test]
+    fn what_is_too_old_is_said() {
+        assert_eq!(chosen((7, 5), (13, 0), None), Err(CudaError::DeviceTooOld { cc: (7, 5), needs: (8, 0) }));
+        assert_eq!(
+            chosen((9, 0), (11, 3), None),
+            Err(CudaError::DriverTooOld { driver: (11, 3), needs: (11, 4), cc: (9, 0) })
+        );
+        assert_eq!(chosen((8, 0), (13, 0), Some("90")), Err(CudaError::DeviceTooOld { cc: (8, 0), needs: (9, 0) }));
+        assert_eq!(
+            chosen((9, 0), (11, 8), Some("90")),
+            Err(CudaError::DriverTooOld { driver: (11, 8), needs: (12, 0), cc: (9, 0) })
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        assert_eq!(
+            chosen((9, 0), (13, 0), Some("sm_90")),
+            Err(CudaError::NoSuchBaseline { asked: "sm_90".into(), have: "80, 90".into() })
+        );
+        assert!(matches!(choose_from(&[], (9, 0), (13, 0), Some("90")), Err(CudaError::NoPtx { .. })));
+        assert_eq!(BASELINES[1].entry("b_f64").map(|entry| entry.params), Ok(&[8_usize][..]));
+        assert_eq!(BASELINES[1].entry("c").map(|_| ()), Err(CudaError::NoKernel { entry: "c".into(), sm: 90 }));
+    }
+
+    #[test]
+    fn ptx_versions_follow_cuda() {
+        for (ptx, cuda) in [
+            ((7, 0), (11, 0)),
+            ((7, 8), (11, 8)),
+            ((8, 0), (12, 0)),
+            ((8, 5), (12, 5)),
+            ((8, 6), (12, 7)),
+            ((8, 8), (12, 9)),
+            ((9, 0), (13, 0)),
+        ] {
+            assert_eq!(cuda_for(ptx), cuda);
+        }
+    }
+
+    #[test]
+    fn machine_code_is_for_gpus_of_its_generation() {
+        let chosen = |cc| machine_for(&[80, 86, 89], cc);
+        assert_eq!([(8, 0), (8, 6), (8, 7), (8, 9)].map(chosen), [Some(0), Some(1), Some(1), Some(2)]);
+        assert_eq!([(7, 5), (9, 0), (10, 0)].map(chosen), [None; 3]);
+        let chosen = |cc| machine_for(&[90, 100, 120], cc);
+        assert_eq!([(9, 0), (10, 0), (10, 3), (12, 1)].map(chosen), [Some(0), Some(1), Some(1), Some(2)]);
+        assert_eq!([(8, 9), (11, 0), (13, 0)].map(chosen), [None; 3]);
+    }
+
+    #[test]
+    fn ptx_takes_the_place_of_machine_code_once() {
+        let code = Code { baseline: &BASELINES[1], machine: Some(1), replaceable: true };
+        assert_eq!(code.machine(), Some(100));
+        let ptx = code.as_ptx().expect("there is PTX");
+        assert!(ptx.machine().is_none() && ptx.as_ptx().is_none());
+        assert!(Code { replaceable: false, ..code }.as_ptx().is_none());
+    }
+}

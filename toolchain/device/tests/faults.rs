@@ -1,0 +1,426 @@
+//! Plants each fault that the emulator knows, and sees it reported: kind, kernel, block, threads and line.
+
+use warpkov_device::device::{Global, GlobalMut, atomic, kernel, shared, thread, warp};
+use warpkov_device::emulator::fault::{Fault, Kind, Threads};
+use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
+use warpkov_device::launch::{Device, Shape};
+use warpkov_device::shared_array;
+
+/// The fault that a launch ended with.
+fn fault(result: Result<(), EmulatorError>) -> Fault {
+    match result {
+        Err(EmulatorError::Fault(fault)) => *fault,
+        Err(other) => panic!("expected a fault, got {other}"),
+        Ok(()) => panic!("expected a fault, and the launch went through"),
+    }
+}
+
+/// The line of this file that holds `marker` in a comment.
+fn line_of(marker: &str) -> u32 {
+    let marker = format!("// {marker}");
+    let line = include_str!("faults.rs").lines().position(|line| line.ends_with(&marker));
+    line.expect("the marker stands in this file") as u32 + 1
+}
+
+#[track_caller]
+fn assert_site(fault: &Fault, marker: &str) {
+    let site = fault.site.expect("the fault has a line");
+    assert!(site.file().ends_with("faults.rs"), "{site}");
+    assert_eq!(site.line(), line_of(marker), "{fault}");
+}
+
+#[kernel]
+fn early_return(n: u32) {
+    if thread::thread_idx_x() >= n {
+        return;
+    }
+    thread::sync_threads(); // missed barrier
+}
+
+#[test]
+fn a_thread_that_returns_before_a_barrier() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let fault = fault(unsafe { early_return(&emulator, Shape::new(3, 64), 40) });
+    assert_eq!(fault.kernel, "early_return");
+    assert_eq!(fault.block.x, 0);
+    assert_eq!(fault.threads, Threads::Two(0, 40));
+    assert!(matches!(&fault.kind, Kind::BarrierDivergence { other, .. } if other == "has returned"), "{fault}");
+    assert_site(&fault, "missed barrier");
+}
+
+#[kernel]
+fn two_branches() {
+    if thread::thread_idx_x().is_multiple_of(2) {
+        thread::sync_threads(); // even barrier
+    } else {
+        thread::sync_threads(); // odd barrier
+    }
+}
+
+#[test]
+fn a_barrier_in_each_of_two_branches() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let fault = fault(unsafe { two_branches(&emulator, Shape::new(1, 32)) });
+    assert_eq!(fault.threads, Threads::Two(0, 1));
+    let Kind::BarrierDivergence { waiting, other } = &fault.kind else { panic!("{fault}") };
+    assert_eq!(*waiting, line_of("even barrier"));
+    assert!(other.contains(&format!("faults.rs:{}", line_of("odd barrier"))), "{other}");
+}
+
+#[kernel]
+fn lane_missing(out: GlobalMut<u32>) {
+    let lane = warp::lane_id();
+    if lane != 7 {
+        out.set(lane as usize, warp::sum_u32(warp::FULL, lane)); // sum without lane 7
+    }
+}
+
+#[test]
+fn a_lane_that_its_mask_names_does_not_come() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(32).unwrap();
+    // SAFETY: `out` has one element per lane.
+    let fault = fault(unsafe { lane_missing(&emulator, Shape::new(1, 32), &mut out) });
+    assert!(
+        matches!(&fault.kind, Kind::WarpDivergence { lane: 7, mask: u32::MAX, other, .. } if other == "has returned"),
+        "{fault}"
+    );
+    assert_site(&fault, "sum without lane 7");
+}
+
+#[kernel]
+fn different_operations(out: GlobalMut<u32>) {
+    let lane = warp::lane_id();
+    let value = if lane < 16 { warp::sum_u32(warp::FULL, 1) } else { warp::max_u32(warp::FULL, 1) };
+    out.set(lane as usize, value);
+}
+
+#[test]
+fn lanes_that_meet_at_different_operations() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(32).unwrap();
+    // SAFETY: `out` has one element per lane.
+    let fault = fault(unsafe { different_operations(&emulator, Shape::new(1, 32), &mut out) });
+    let Kind::WarpDivergence { lane: 16, other, .. } = &fault.kind else { panic!("{fault}") };
+    assert!(other.contains("ReduceMax"), "{other}");
+}
+
+#[kernel]
+fn partial_block() {
+    warp::sync_warp(warp::FULL);
+}
+
+#[test]
+fn a_full_mask_in_a_warp_that_is_not_full() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let fault = fault(unsafe { partial_block(&emulator, Shape::new(1, 40)) });
+    assert!(matches!(&fault.kind, Kind::WarpDivergence { lane: 8, other, .. } if other == "does not exist"), "{fault}");
+}
+
+#[kernel]
+fn outside_mask() {
+    warp::sync_warp(0xffff);
+}
+
+#[test]
+fn a_lane_outside_of_its_own_mask() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let fault = fault(unsafe { outside_mask(&emulator, Shape::new(1, 32)) });
+    assert_eq!(fault.kind, Kind::LaneOutsideMask { lane: 16, mask: 0xffff });
+}
+
+#[kernel]
+fn shuffle_from_outside(out: GlobalMut<u32>) {
+    let lane = warp::lane_id();
+    if lane < 16 {
+        out.set(lane as usize, warp::shuffle_down(0xffff, lane, 4)); // shuffle from lane 16
+    }
+}
+
+#[test]
+fn a_shuffle_that_reads_a_lane_outside_of_its_mask() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(32).unwrap();
+    // SAFETY: `out` has one element per lane.
+    let fault = fault(unsafe { shuffle_from_outside(&emulator, Shape::new(1, 32), &mut out) });
+    assert_eq!(fault.kind, Kind::LaneNotInMask { lane: 16, mask: 0xffff });
+    assert_eq!(fault.threads, Threads::One(12));
+    assert_site(&fault, "shuffle from lane 16");
+}
+
+#[kernel]
+fn off_by_one(x: Global<f32>, y: GlobalMut<f32>) {
+    let i = thread::index_1d() as usize;
+    y.set(i, x.get(i + 1)); // off by one
+}
+
+#[test]
+fn a_global_read_beyond_the_end() {
+    let emulator = Emulator::default();
+    let (x, mut y) = (emulator.zeros(64).unwrap(), emulator.zeros(64).unwrap());
+    // SAFETY: the emulator checks; that is the test.
+    let fault = fault(unsafe { off_by_one(&emulator, Shape::new(2, 32), &x, &mut y) });
+    assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer: "x", index: 64, len: 64 });
+    assert_eq!((fault.block.x, fault.threads.clone()), (1, Threads::One(31)));
+    assert_site(&fault, "off by one");
+    assert!(fault.to_string().contains("x[64], which has 64 elements"), "{fault}");
+}
+
+#[kernel]
+fn write_beyond(y: GlobalMut<f32>) {
+    y.set4(thread::index_1d() as usize, [0.0; 4]);
+}
+
+#[test]
+fn a_global_write_beyond_the_end() {
+    let emulator = Emulator::default();
+    let mut y = emulator.zeros(126).unwrap();
+    // SAFETY: the emulator checks; that is the test.
+    let fault = fault(unsafe { write_beyond(&emulator, Shape::new(1, 32), &mut y) });
+    assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer: "y", index: 127, len: 126 });
+}
+
+#[kernel]
+fn shared_beyond() {
+    let tile = shared_array!(faults_beyond: f32; 32);
+    tile.set(thread::thread_idx_x() + 1, 1.0); // shared off by one
+}
+
+#[test]
+fn a_shared_access_beyond_the_end() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no global memory.
+    let fault = fault(unsafe { shared_beyond(&emulator, Shape::new(1, 32)) });
+    assert_eq!(fault.kind, Kind::SharedOutOfBounds { index: 32, len: 32 });
+    assert_site(&fault, "shared off by one");
+}
+
+#[kernel]
+fn uninitialised(out: GlobalMut<f32>) {
+    let tile = shared::dynamic_shared_mem::<f32>();
+    let t = thread::thread_idx_x();
+    if t != 5 {
+        tile.set(t, 1.0);
+    }
+    thread::sync_threads();
+    out.set(t as usize, tile.get(t)); // read of what nobody wrote
+}
+
+#[test]
+fn a_read_of_uninitialised_shared_memory() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(32).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let fault = fault(unsafe { uninitialised(&emulator, Shape::new(1, 32).with_shared(128), &mut out) });
+    assert_eq!(fault.kind, Kind::SharedUninitialised { address: 20 });
+    assert_eq!(fault.threads, Threads::One(5));
+    assert_site(&fault, "read of what nobody wrote");
+}
+
+#[kernel]
+fn forgotten_barrier(out: GlobalMut<u32>) {
+    let tile = shared_array!(faults_race: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, t);
+    out.set(t as usize, tile.get(63 - t)); // read with no barrier
+}
+
+#[test]
+fn a_read_before_the_write_that_it_waits_for() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let fault = fault(unsafe { forgotten_barrier(&emulator, Shape::new(1, 64), &mut out) });
+    assert_eq!(fault.kind, Kind::SharedUninitialised { address: 4 * 63 });
+    assert_site(&fault, "read with no barrier");
+}
+
+#[kernel]
+fn race_after_initialisation(out: GlobalMut<u32>) {
+    let tile = shared_array!(faults_race_initialised: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, 0);
+    thread::sync_threads();
+    tile.set(t, t); // races with the mirrored read
+    out.set(t as usize, tile.get(63 - t));
+}
+
+#[test]
+fn a_write_that_races_with_a_read() {
+    // The first thread to write a cell that another has read since the barrier: 32 in index order, 31 in reverse.
+    for (schedule, threads, cell) in
+        [(Schedule::RoundRobin, Threads::Two(31, 32), 32), (Schedule::Reversed, Threads::Two(32, 31), 31)]
+    {
+        let emulator = Emulator::new(schedule);
+        let mut out = emulator.zeros(64).unwrap();
+        // SAFETY: `out` has one element per thread.
+        let fault = fault(unsafe { race_after_initialisation(&emulator, Shape::new(1, 64), &mut out) });
+        assert_eq!(fault.kind, Kind::SharedRace { address: 4 * cell, first: "a read", second: "a write" });
+        assert_eq!(fault.threads, threads);
+        assert_site(&fault, "races with the mirrored read");
+    }
+}
+
+#[kernel]
+fn two_writers() {
+    let cell = shared_array!(faults_writers: u32; 1);
+    cell.set(0, thread::thread_idx_x()); // two writers
+}
+
+#[test]
+fn two_threads_that_write_one_cell() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no global memory.
+    let fault = fault(unsafe { two_writers(&emulator, Shape::new(1, 32)) });
+    assert_eq!(fault.kind, Kind::SharedRace { address: 0, first: "a write", second: "a write" });
+    assert_eq!(fault.threads, Threads::Two(0, 1));
+    assert_site(&fault, "two writers");
+}
+
+#[kernel]
+fn plain_and_atomic(out: GlobalMut<u32>) {
+    let cell = shared_array!(faults_plain_and_atomic: u32; 1);
+    if thread::thread_idx_x() == 0 {
+        cell.set(0, 0);
+    }
+    thread::sync_threads();
+    atomic::add((cell, 0), 1);
+    if thread::thread_idx_x() == 0 {
+        out.set(0, cell.get(0));
+    }
+    thread::sync_threads();
+}
+
+#[test]
+fn a_plain_read_beside_atomics() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(1).unwrap();
+    // SAFETY: `out` has one element.
+    let fault = fault(unsafe { plain_and_atomic(&emulator, Shape::new(1, 64), &mut out) });
+    assert_eq!(fault.kind, Kind::SharedRace { address: 0, first: "a read", second: "an atomic operation" });
+}
+
+#[kernel]
+fn warp_exchange(ordered: u32, out: GlobalMut<u32>) {
+    let tile = shared_array!(faults_warp_exchange: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, t);
+    if ordered != 0 {
+        warp::sync_warp(warp::FULL);
+    } else {
+        // A shuffle brings the lanes together, but does not order their memory accesses.
+        let _ = warp::shuffle(warp::FULL, t, 0);
+    }
+    out.set(t as usize, tile.get(t ^ 1));
+}
+
+#[test]
+fn sync_warp_orders_memory_and_a_shuffle_does_not() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    // SAFETY: `out` has one element per thread.
+    unsafe { warp_exchange(&emulator, Shape::new(1, 64), 1, &mut out) }.unwrap();
+    assert_eq!(emulator.to_vec(&out).unwrap(), (0..64).map(|t| t ^ 1).collect::<Vec<u32>>());
+    // SAFETY: as above.
+    let fault = fault(unsafe { warp_exchange(&emulator, Shape::new(1, 64), 0, &mut out) });
+    assert!(matches!(fault.kind, Kind::SharedRace { first: "a write", second: "a read", .. }), "{fault}");
+}
+
+#[kernel]
+fn across_warps(out: GlobalMut<u32>) {
+    let tile = shared_array!(faults_across_warps: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.set(t, t);
+    warp::sync_warp(warp::FULL);
+    out.set(t as usize, tile.get(t ^ 32));
+}
+
+#[test]
+fn sync_warp_does_not_order_other_warps() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let fault = fault(unsafe { across_warps(&emulator, Shape::new(1, 64), &mut out) });
+    assert!(matches!(fault.kind, Kind::SharedRace { .. }), "{fault}");
+    assert_eq!(fault.threads, Threads::Two(32, 0));
+}
+
+#[kernel]
+fn overflow(out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    out.set(t as usize, t - 3);
+}
+
+#[test]
+fn arithmetic_that_overflows() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(32).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let fault = fault(unsafe { overflow(&emulator, Shape::new(1, 32), &mut out) });
+    assert!(matches!(&fault.kind, Kind::Panic { message } if message.contains("overflow")), "{fault}");
+    assert_eq!(fault.threads, Threads::One(0));
+}
+
+#[test]
+fn more_shared_memory_than_there_is() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let fault = fault(unsafe { early_return(&emulator, Shape::new(1, 32).with_shared(300_000), 32) });
+    assert!(matches!(fault.kind, Kind::SharedExhausted { bytes: 300_000, .. }), "{fault}");
+}
+
+#[test]
+fn shapes_that_no_gpu_takes() {
+    let emulator = Emulator::default();
+    for shape in [Shape::new(1, 0), Shape::new(1, 1025), Shape::new(0, 32), Shape::new(u32::MAX, 32)] {
+        // SAFETY: the kernel touches no memory.
+        let error = unsafe { early_return(&emulator, shape, 2000) }.unwrap_err();
+        assert!(matches!(error, EmulatorError::Shape { kernel: "early_return", .. }), "{error}");
+    }
+}
+
+#[kernel]
+fn last_one_wins(out: GlobalMut<u32>) {
+    out.set(0, thread::index_1d() as u32);
+}
+
+#[test]
+fn a_result_that_depends_on_the_order_differs_between_schedules() {
+    let schedules = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Random(2)];
+    let results: Vec<u32> = schedules
+        .into_iter()
+        .map(|schedule| {
+            let emulator = Emulator::new(schedule);
+            let mut out = emulator.zeros(1).unwrap();
+            // SAFETY: `out` has one element.
+            unsafe { last_one_wins(&emulator, Shape::new(4, 64), &mut out) }.unwrap();
+            emulator.to_vec(&out).unwrap()[0]
+        })
+        .collect();
+    assert_eq!(results[..2], [255, 0]);
+    assert_ne!(results[2], results[3]);
+}
+
+#[test]
+fn a_launch_is_given_up_between_blocks() {
+    let mut asked = 0;
+    let emulator = Emulator::default().until(move || {
+        asked += 1;
+        asked == 4
+    });
+    let mut out = emulator.zeros(1).unwrap();
+    // SAFETY: `out` has one element.
+    let mut launch = |blocks| unsafe { last_one_wins(&emulator, Shape::new(blocks, 32), &mut out) };
+    launch(2).unwrap();
+    let error = launch(5).unwrap_err();
+    assert!(matches!(error, EmulatorError::Stopped { kernel: "last_one_wins" }), "{error}");
+    assert_eq!(emulator.to_vec(&out).unwrap()[0], 31);
+    // It is asked no more.
+    // SAFETY: as above.
+    unsafe { last_one_wins(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
+    assert_eq!(emulator.to_vec(&out).unwrap()[0], 9 * 32 - 1);
+}
