@@ -9,6 +9,7 @@ step cargo fmt --all --check
 step cargo clippy --workspace --all-targets -- -D warnings
 step cargo test --workspace
 RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps
+step scripts/own-kernel.sh
 step scripts/ptx-report.sh
 step scripts/licences.py
 PROFILE=dev step scripts/demo.sh >/dev/null

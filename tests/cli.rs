@@ -1,5 +1,6 @@
 //! The real binary, driven as people and scripts drive it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -95,7 +96,7 @@ fn folder_with_grid() -> tempfile::TempDir {
 #[test]
 fn every_command_has_help_with_examples() {
     let folder = folder();
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 11] = [
         &[],
         &["mdp"],
         &["mdp", "solve"],
@@ -104,6 +105,7 @@ fn every_command_has_help_with_examples() {
         &["mdp", "convert"],
         &["mdp", "info"],
         &["mdp", "compare"],
+        &["new"],
         &["devices"],
         &["completions"],
     ];
@@ -141,6 +143,70 @@ fn wrong_usage_is_exit_code_2() {
     grid(&["--width", "8", "--height", "8", "--slip", "1.5"], "from 0 to 1");
     grid(&["--width", "8", "--height", "8", "--walls", "0.6", "--obstacles", "0.5"], "sum must be below 1");
     assert!(!folder.path().join("other.json").exists());
+}
+
+/// The files below `folder`, with what is in them, apart from those that a build leaves.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        match fs::read_to_string(entry.path()) {
+            _ if ["target", "Cargo.lock"].contains(&&*name) => {}
+            Ok(text) => drop(found.insert(name, text)),
+            Err(_) => {
+                found.extend(files(&entry.path()).into_iter().map(|(inner, text)| (format!("{name}/{inner}"), text)))
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_new_crate_is_the_example() {
+    let (folder, root) = (folder(), Path::new(env!("CARGO_MANIFEST_DIR")));
+    let output = succeeds(folder.path(), &["new", "mine", "--path", root.to_str().unwrap()]);
+    assert!(stdout(&output).contains("cd mine && cargo run"));
+    let (mut made, mut example) = (files(&folder.path().join("mine")), files(&root.join("examples/own-kernel")));
+    let (manifest, other) = (made.remove("Cargo.toml").unwrap(), example.remove("Cargo.toml").unwrap());
+    assert_eq!(made, example);
+    let toolchain = root.canonicalize().unwrap().join("toolchain");
+    let renamed = other.replace("own-kernel", "mine").replace("../../toolchain", toolchain.to_str().unwrap());
+    assert_eq!(manifest, renamed);
+
+    succeeds(folder.path(), &["new", "from_registry"]);
+    let manifest = fs::read_to_string(folder.path().join("from_registry/Cargo.toml")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    for name in ["device", "cuda", "build"] {
+        assert!(manifest.contains(&format!("\nwarpkov-{name} = \"{version}\"\n")), "{manifest}");
+    }
+    succeeds(folder.path(), &["new", "of-version", "--version", "1.2.3-beta.1"]);
+    assert!(fs::read_to_string(folder.path().join("of-version/Cargo.toml")).unwrap().contains("\"1.2.3-beta.1\""));
+}
+
+#[test]
+fn a_new_crate_overwrites_nothing_and_has_a_good_name() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    fs::write(folder.path().join("file"), "mine").unwrap();
+    let refused =
+        |arguments: &[&str], word| fails(folder.path(), &[&["new"], arguments].concat(), 2, &["error:", word]);
+    for name in ["empty", "file"] {
+        refused(&[name], "is there already");
+    }
+    for name in ["1st", "_", "", "-a", "a/b", "../a", ".", "a b", "a.b", "ä", &"a".repeat(65)] {
+        let name = ["--", name];
+        refused(&name, "is no name for a crate");
+    }
+    for name in ["fn", "Self", "std", "test", "warpkov", "warpkov-device", "WARPKOV_build", "proc-macro"] {
+        refused(&[name], "is no name for a crate");
+    }
+    for version in ["", "*", "1.2.3.4", "0.1\"", "^1", "git"] {
+        refused(&["mine", "--version", version], "expected a version");
+    }
+    refused(&["mine", "--path", "empty"], "toolchain/device");
+    refused(&["mine", "--path", ".", "--version", "1"], "cannot be used with");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "mine");
 }
 
 #[test]

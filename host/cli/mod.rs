@@ -16,6 +16,7 @@ mod error;
 mod hmm;
 mod mdp;
 pub mod memory;
+mod new;
 mod pomdp;
 mod progress;
 
@@ -54,6 +55,7 @@ enum Command {
     /// Measures solvers on the models of the literature.
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
     Bench(bench::Suite),
+    New(new::Arguments),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
 }
@@ -86,6 +88,7 @@ pub fn run() -> Result<Outcome, Error> {
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
         Command::Bench(suite) => bench::run(&suite, out),
+        Command::New(arguments) => new::run(&arguments.try_into()?, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
     }

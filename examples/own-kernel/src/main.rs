@@ -1,0 +1,65 @@
+//! The dot product of two vectors: on a GPU where there is one, else under emulation.
+
+mod kernels;
+
+use std::error::Error;
+
+use warpkov_cuda::{Gpu, Modules};
+use warpkov_device::device::Real;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::{Device, Shape};
+
+/// The kernels, compiled for GPUs.
+static MODULES: Modules = warpkov_cuda::modules!();
+
+const BLOCKS: u32 = 8;
+const THREADS: u32 = 128;
+
+/// Σ x\[i]·y\[i], on any device, for vectors of one length.
+fn dot<T: Real, D: Device>(device: &D, x: &[T], y: &[T]) -> Result<f64, D::Error> {
+    assert_eq!(x.len(), y.len());
+    let (n, x, y) = (x.len() as u64, device.upload(x)?, device.upload(y)?);
+    let mut partial = device.zeros::<f64>(BLOCKS as usize)?;
+    // SAFETY: x and y have n elements, and there is one partial sum for each block.
+    unsafe { kernels::dot(device, Shape::new(BLOCKS, THREADS), n, &x, &y, &mut partial) }?;
+    Ok(device.to_vec(&partial)?.iter().sum())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (x, y): (Vec<f32>, Vec<f32>) = (1..=1000).map(|i| (i as f32, 2.0)).unzip();
+    match Gpu::open(0, &MODULES) {
+        Ok(gpu) => println!("{}: x·y = {}", gpu.name(), dot(&gpu, &x, &y)?),
+        Err(error) => {
+            eprintln!("{error}");
+            println!("emulated: x·y = {}", dot(&Emulator::default(), &x, &y)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_device::emulator::Schedule;
+
+    use super::*;
+
+    /// What the emulator finds, as a race or an access out of bounds, is an error.
+    #[test]
+    fn the_dot_product_is_that_of_a_plain_loop() {
+        for n in [0, 1, 31, 128, 1024, 5000] {
+            let (x, y): (Vec<f64>, Vec<f64>) = (0..n).map(|i| (f64::from(i), f64::from(i % 7) - 3.0)).unzip();
+            let expected: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
+            for schedule in [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(7)] {
+                let found = dot(&Emulator::new(schedule), &x, &y).expect("no fault");
+                assert_eq!(found, expected, "{n} elements, {schedule:?}");
+            }
+        }
+    }
+
+    /// The same on a GPU, where there is one.
+    #[test]
+    fn a_gpu_agrees() {
+        let Ok(gpu) = Gpu::open(0, &MODULES) else { return };
+        assert_eq!(dot(&gpu, &[1.0f32, 2.0, 3.0], &[4.0, 5.0, 6.0]).expect("no error"), 32.0);
+    }
+}
