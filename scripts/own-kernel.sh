@@ -16,6 +16,7 @@ cd "$folder"
 "$target/debug/warpkov" new mine --path "$root"
 cp "$root/Cargo.lock" mine
 cd mine
+cargo fmt --check
 cargo test
 [[ $(cargo run --quiet) == *"x·y = 1001000"* ]]
 # Its own kernels, and none of warpkov's.

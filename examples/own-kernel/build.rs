@@ -1,1 +1,1 @@
-fn main() -> std::process::ExitCode { warpkov_build::module("src/kernels.rs").build() }
+warpkov_build::kernels!("src/kernels.rs");

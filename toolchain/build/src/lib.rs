@@ -3,6 +3,12 @@
 //! A crate that has its kernels in `src/kernels.rs`, beside its `main`, needs this `build.rs`:
 //!
 //! ```no_run
+//! warpkov_build::kernels!("src/kernels.rs");
+//! ```
+//!
+//! which is short for
+//!
+//! ```no_run
 //! fn main() -> std::process::ExitCode {
 //!     warpkov_build::module("src/kernels.rs").build()
 //! }
@@ -106,6 +112,16 @@ impl Baseline {
 pub struct Builder {
     source: Source,
     baselines: Vec<Baseline>,
+}
+
+/// All of a build script that compiles one [`module`] and does nothing else: `warpkov_build::kernels!("src/kernels.rs");`.
+#[macro_export]
+macro_rules! kernels {
+    ($file:literal) => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::module($file).build()
+        }
+    };
 }
 
 /// Compiles the kernels in a module of the crate whose build script this is: `module("src/kernels.rs")`, with all modules that

@@ -16,7 +16,7 @@
 //! use warpkov_cuda::{CudaError, Gpu, Modules};
 //! use warpkov_device::launch::{Device, Shape};
 //!
-//! // What the build script has made of the kernels. It says `warpkov_build::module("src/kernels.rs").build()`.
+//! // What the build script has made of the kernels. It says `warpkov_build::kernels!("src/kernels.rs");`.
 //! # const _: &str = stringify! {
 //! static MODULES: Modules = warpkov_cuda::modules!();
 //! # };

@@ -1,7 +1,7 @@
 //! How a kernel is launched: the one interface between typed launchers and the places that kernels run.
 //!
 //! [`Device`] is implemented twice: by the [`Emulator`](crate::emulator::Emulator) of this crate, and by the GPUs of
-//! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over it, so solvers and tests are written once.
+//! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over it, so programs and tests are written once.
 
 use core::ops::Range;
 
