@@ -196,6 +196,9 @@ impl<'a> Visit<'a> for Exports<'_> {
     }
 }
 
+/// What kernels are written with.
+const DEVICE: [&str; 4] = ["device", "emulator", "launch", "shared_array"];
+
 /// What the modules of the first level may use of each other.
 fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
     match crate_name {
@@ -207,8 +210,8 @@ fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
             ("hmm", &["common", "runtime"]),
         ],
         "warpkov_kernels" => vec![
-            ("primitives", &["device", "emulator", "launch", "shared_array"]),
-            ("lessons", &["device", "emulator", "launch", "shared_array"]),
+            ("primitives", &DEVICE),
+            ("lessons", &DEVICE),
             ("mdp", &["primitives", "device", "emulator", "launch", "shared_array"]),
             ("pomdp", &["primitives", "device", "emulator", "launch", "shared_array"]),
             ("hmm", &["primitives", "device", "emulator", "launch", "shared_array"]),
@@ -217,13 +220,19 @@ fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
     }
 }
 
-/// The crates, the lowest first.
-fn house() -> [Source; 6] {
-    let binary = |top: &str| top == "cli";
+/// The toolchain's crates, the lowest first: below all others, and of use without them.
+fn toolchain() -> [Source; 3] {
     [
         Source::read("warpkov_device", "toolchain/device/src", |_| true),
         Source::read("warpkov_build", "toolchain/build/src", |_| true),
         Source::read("warpkov_cuda", "toolchain/cuda/src", |_| true),
+    ]
+}
+
+/// The crates above it, the lowest first.
+fn house() -> [Source; 3] {
+    let binary = |top: &str| top == "cli";
+    [
         Source::read("warpkov_kernels", "kernels/src", |_| true),
         Source::read("warpkov", "host", move |top| !binary(top)),
         Source::read("warpkov_cli", "host", binary),
@@ -232,7 +241,7 @@ fn house() -> [Source; 6] {
 
 #[test]
 fn arrows_point_down() {
-    let house = house();
+    let house: Vec<Source> = toolchain().into_iter().chain(house()).collect();
     let mut wrong = Vec::new();
     for (level, source) in house.iter().enumerate() {
         let allowed = allowed(source.name);
@@ -302,7 +311,7 @@ fn circle(arrows: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
 fn rooms_do_not_use_each_other_in_circles() {
     for source in house() {
         let arrows = arrows(&source);
-        assert!(source.name != "warpkov" || arrows.len() > 100, "{}: {} arrows", source.name, arrows.len());
+        assert!(arrows.len() > 3, "{}: {} arrows", source.name, arrows.len());
         if let Some(rooms) = circle(&arrows) {
             let next = rooms.iter().cycle().skip(1);
             let uses: Vec<&str> =
