@@ -453,7 +453,7 @@ fn solutions_are_written_as_tables_and_arrays() {
 
     let printed = succeeds(folder.path(), &[&solve[..], &["--out", "-"]].concat());
     assert_eq!(stdout(&printed), table);
-    let printed = succeeds(folder.path(), &[&solve[..], &["--out", "-", "--out-format", "npy"]].concat());
+    let printed = succeeds(folder.path(), &[&solve[..], &["--out", "-", "--to", "npy"]].concat());
     assert_eq!(printed.stdout, std::fs::read(folder.path().join("a.npy")).unwrap());
     for values in ["a.json", "a.csv", "a.npy"] {
         let warm = succeeds(folder.path(), &[&solve[..], &["--values", values, "--json"]].concat());
@@ -716,7 +716,7 @@ fn inputs_are_not_written() {
     fs::write(at("m.lab"), "0=\"init\"\n0: 0\n").unwrap();
     refused("mdp solve grid.json --values v.json --out v.json", "v.json");
     // A file beside the input, and one beside the output.
-    refused("mdp solve m.tra --out m.lab --out-format json", "m.lab");
+    refused("mdp solve m.tra --out m.lab --to json", "m.lab");
     refused("mdp convert m.tra m.other --to storm", "m.lab");
     refused("pomdp convert tiger.pomdp tiger.pomdp", "tiger.pomdp");
     refused("pomdp convert tiger.alpha tiger.alpha", "tiger.alpha");
@@ -756,12 +756,12 @@ fn devices_pipes_and_links_stay_what_they_are() {
     solved(&["whole.csv"]);
     let expected = fs::read(at("whole.csv")).unwrap();
     for format in ["csv", "npy", "json", "text"] {
-        solved(&["/dev/null", "--out-format", format]);
+        solved(&["/dev/null", "--to", format]);
     }
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     assert!(!Path::new("/dev/null.policy.npy").exists());
     assert!(
-        stdout(&solved(&["/dev/stdout", "--out-format", "csv"])).starts_with(std::str::from_utf8(&expected).unwrap())
+        stdout(&solved(&["/dev/stdout", "--to", "csv"])).starts_with(std::str::from_utf8(&expected).unwrap())
     );
     for format in ["prism", "petsc"] {
         let convert = ["mdp", "convert", "grid.json", "/dev/null", "--to", format];

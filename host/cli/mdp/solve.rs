@@ -86,7 +86,7 @@ pub struct Arguments {
     out: Option<ModelFile>,
     /// Format of --out [default: as its extension says; csv on the standard output].
     #[arg(long, value_enum, value_name = "FORMAT", requires = "out")]
-    out_format: Option<SolutionFormat>,
+    to: Option<SolutionFormat>,
     /// Print one JSON object; values and policy are in it unless --out is given.
     #[arg(long)]
     json: bool,
@@ -216,7 +216,7 @@ impl TryFrom<Arguments> for Options {
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
         let out = arguments.out.map(|out| {
-            let format = SolutionFormat::of(arguments.out_format, &out)?;
+            let format = SolutionFormat::of(arguments.to, &out)?;
             match &out {
                 ModelFile::At(path) if format == SolutionFormat::Npy => file::writes_arrays(path)?,
                 ModelFile::At(path) => file::writes(path)?,
