@@ -16,7 +16,7 @@ use warpkov::mdp::solve::{policy_iteration, value_iteration};
 use warpkov::runtime::Precise;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Shape};
-use warpkov_kernels::mdp::change::{extremes_of_change, of_sweep};
+use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
 use crate::check::{close, epsilon, of, same};
 use crate::random::Random;
@@ -107,8 +107,9 @@ fn extremes<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         for (by_span, bound, taken) in [(0, size, 3), (0, size + 1e-9, 1), (1, span, 3), (1, span + 1e-9, 1)] {
             device.clear(&mut keys)?;
             for turn in 0..3 {
+                let extremes = ExtremesArgs { sweep: turn, bound, span: by_span, keys: &mut keys };
                 // SAFETY: `change` has one element per state, and `keys` two for each of three turns.
-                unsafe { extremes_of_change(device, shape, states, &change, by_span, bound, turn, &mut keys)? };
+                unsafe { extremes_of_change(device, shape, states, &change, extremes)? };
             }
             let found: Vec<_> = device.to_vec(&keys)?.chunks(2).map(|pair| of_sweep(pair[0], pair[1])).collect();
             let mut all = vec![expected; 3];

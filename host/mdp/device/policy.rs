@@ -4,10 +4,13 @@ use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
+use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};
 use warpkov_kernels::mdp::improve::improve;
-use warpkov_kernels::mdp::project::{copy_rows, copy_slices, count_rows, count_slices};
-use warpkov_kernels::mdp::residual::max_change;
+use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
+use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
+use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::common::interrupt;
 use crate::mdp::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
@@ -37,20 +40,50 @@ pub(super) fn upload_choices<O: Offset, D: Device>(
     }
 }
 
-/// The model, V and π in a device's memory.
-struct Resident<T: Precise, O: Offset, D: Device> {
-    states: u32,
+/// A model in a device's memory.
+struct Model<T: Precise, O: Offset, D: Device> {
     /// A, or 0 where states differ.
     actions: u32,
     /// Rows per state where they differ.
     choices: D::Buffer<O>,
-    first_policy: Vec<u32>,
     gamma: f64,
     row_ptr: D::Buffer<O>,
     col: D::Buffer<u32>,
     prob: D::Buffer<T>,
     /// r(s, a).
     reward: D::Buffer<T>,
+}
+
+impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
+    fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
+        let (actions, choices) = upload_choices(device, &model.choices)?;
+        Ok(Self {
+            actions,
+            choices,
+            gamma: model.gamma,
+            row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
+            col: device.upload(&model.transitions.col)?,
+            prob: device.upload(&T::of(&model.transitions.val))?,
+            reward: device.upload(&T::of(&model.expected_rewards()))?,
+        })
+    }
+
+    /// The model as kernels want it.
+    fn args(&self) -> ModelArgs<'_, T, O, D> {
+        ModelArgs {
+            choices: ChoicesArgs { actions: self.actions, offsets: &self.choices },
+            rows: RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.prob },
+            reward: &self.reward,
+            gamma: self.gamma,
+        }
+    }
+}
+
+/// The model, V and π in a device's memory.
+struct Resident<T: Precise, O: Offset, D: Device> {
+    states: u32,
+    model: Model<T, O, D>,
+    first_policy: Vec<u32>,
     policy: D::Buffer<u32>,
     v_old: D::Buffer<T>,
     v_new: D::Buffer<T>,
@@ -63,17 +96,10 @@ struct Resident<T: Precise, O: Offset, D: Device> {
 impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
         let states = model.states as usize;
-        let (actions, choices) = upload_choices(device, &model.choices)?;
         let first_policy = model.first_policy();
         Ok(Self {
             states: model.states,
-            actions,
-            choices,
-            gamma: model.gamma,
-            row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
-            col: device.upload(&model.transitions.col)?,
-            prob: device.upload(&T::of(&model.transitions.val))?,
-            reward: device.upload(&T::of(&model.expected_rewards()))?,
+            model: Model::upload(device, model)?,
             policy: device.upload(&first_policy)?,
             first_policy,
             v_old: device.zeros(states)?,
@@ -149,6 +175,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         device.clear(&mut self.changed)?;
         let blocks = self.states.div_ceil(states_per_block);
         let shape = Shape::new(blocks, threads).with_shared(threads / lanes * 8);
+        let model = self.model.args();
         macro_rules! launch {
             ($lanes:literal) => {
                 // SAFETY: the model has been validated, and the buffers have its sizes.
@@ -157,14 +184,8 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
                         device,
                         shape,
                         self.states,
-                        self.actions,
-                        &self.choices,
                         states_per_block,
-                        &self.row_ptr,
-                        &self.col,
-                        &self.prob,
-                        &self.reward,
-                        self.gamma,
+                        model,
                         &self.v_old,
                         tie,
                         &mut self.policy,
@@ -257,9 +278,9 @@ impl<T: Precise, O: Offset, D: Device> State for Plain<'_, T, O, D> {
     /// both read again for the residual.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         let policy = self.policy()?;
-        let row_ptr = self.device.to_vec(&self.resident.row_ptr)?;
-        let choices = self.device.to_vec(&self.resident.choices)?;
-        let first = |state: usize| match self.resident.actions {
+        let row_ptr = self.device.to_vec(&self.resident.model.row_ptr)?;
+        let choices = self.device.to_vec(&self.resident.model.choices)?;
+        let first = |state: usize| match self.resident.model.actions {
             0 => choices[state].to_usize(),
             actions => state * actions as usize,
         };
@@ -276,28 +297,30 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Plain<'_, T, O, D> {
         let Self { device, resident, transition_reward, action_reward, evaluate_threads, .. } = self;
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
         let reduction = Shape::grid_stride(u64::from(resident.states), THREADS);
-        resident.sweep_until(device, theta, max_sweeps, |model, k| {
+        resident.sweep_until(device, theta, max_sweeps, |resident, k| {
             // SAFETY: the model has been validated, and the buffers have its sizes.
             unsafe {
+                let Resident { states, model, policy, v_old, v_new, residuals, .. } = resident;
+                let model = ModelArgs { reward: action_reward, ..model.args() };
+                let v = IteratesArgs { old: v_old, new: v_new };
+                let residuals = &mut *residuals;
                 evaluate_block_per_state(
                     *device,
                     shape,
-                    model.actions,
-                    &model.choices,
-                    &model.row_ptr,
-                    &model.col,
-                    &model.prob,
+                    model,
                     transition_reward,
-                    action_reward,
-                    model.gamma,
-                    &model.policy,
-                    &model.v_old,
-                    &mut model.v_new,
-                    theta,
-                    k,
-                    &mut model.residuals,
+                    policy,
+                    v,
+                    ResidualsArgs { theta, sweep: k, slots: residuals },
                 )?;
-                max_change(*device, reduction, model.states, &model.v_old, &model.v_new, theta, k, &mut model.residuals)
+                max_change(
+                    *device,
+                    reduction,
+                    *states,
+                    v_old,
+                    v_new,
+                    ResidualsArgs { theta, sweep: k, slots: residuals },
+                )
             }
         })
     }
@@ -473,27 +496,22 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         reward: Option<&D::Buffer<T>>,
         y: &mut D::Buffer<T>,
     ) -> Result<(), D::Error> {
-        let Self { device, resident: model, layout, offsets, col, prob, reward: own, .. } = self;
+        let Self { device, resident, layout, offsets, col, prob, reward: own, .. } = self;
         let device = *device;
-        let shape = Shape::grid_stride(u64::from(model.states) * layout.lanes(), THREADS);
-        device.clear(&mut model.residuals)?;
+        let shape = Shape::grid_stride(u64::from(resident.states) * layout.lanes(), THREADS);
+        device.clear(&mut resident.residuals)?;
         // SAFETY: `project` has filled these buffers from a validated model, and the vectors have one element per state.
         unsafe {
             evaluate_projected!(
                 *layout,
                 device,
                 shape,
-                model.states,
-                offsets,
-                col,
-                prob,
+                resident.states,
+                RowsArgs { ptr: offsets, col, prob },
                 reward.unwrap_or(own),
-                model.gamma,
-                x,
-                y,
-                0.0,
-                0,
-                &mut model.residuals
+                resident.model.gamma,
+                IteratesArgs { old: x, new: y },
+                ResidualsArgs { theta: 0.0, sweep: 0, slots: &mut resident.residuals }
             )
         }
     }
@@ -510,42 +528,19 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         if std::mem::replace(&mut self.current, true) {
             return Ok(());
         }
-        let Self { device, resident: model, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
-        let device = *device;
-        let per_state = Shape::cover(u64::from(model.states), THREADS);
-        let per_warp = Shape::cover(u64::from(model.states) * 32, THREADS);
+        let Self { device, resident, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
+        let Resident { states, model, policy, .. } = resident;
+        let (device, model) = (*device, model.args());
+        let per_state = Shape::cover(u64::from(*states), THREADS);
+        let per_warp = Shape::cover(u64::from(*states) * 32, THREADS);
         let groups = counts.len();
         macro_rules! launch {
             ($count:ident, $copy:ident, $shape:expr) => {{
                 // SAFETY: the model has been validated, the buffers have its sizes, and P^π has room for any policy.
                 unsafe {
-                    $count(
-                        device,
-                        per_state,
-                        model.states,
-                        model.actions,
-                        &model.choices,
-                        &model.row_ptr,
-                        &model.policy,
-                        counts,
-                    )?;
+                    $count(device, per_state, *states, model.choices, model.rows.ptr, policy, counts)?;
                     exclusive_scan(device, groups, counts, offsets, scratch)?;
-                    $copy(
-                        device,
-                        $shape,
-                        model.states,
-                        model.actions,
-                        &model.choices,
-                        &model.row_ptr,
-                        &model.col,
-                        &model.prob,
-                        &model.reward,
-                        &model.policy,
-                        offsets,
-                        col,
-                        prob,
-                        reward,
-                    )
+                    $copy(device, $shape, *states, model, policy, ProjectedArgs { ptr: offsets, col, prob, reward })
                 }
             }};
         }
@@ -588,24 +583,19 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
         let device = *device;
         let threads = u64::from(resident.states) * layout.lanes();
         let shape = Shape::grid_stride(threads, THREADS);
-        resident.sweep_until(device, theta, max_sweeps, |model, k| {
+        resident.sweep_until(device, theta, max_sweeps, |resident, k| {
             // SAFETY: `project` has filled these buffers from a validated model.
             unsafe {
                 evaluate_projected!(
                     *layout,
                     device,
                     shape,
-                    model.states,
-                    offsets,
-                    col,
-                    prob,
+                    resident.states,
+                    RowsArgs { ptr: offsets, col, prob },
                     reward,
-                    model.gamma,
-                    &model.v_old,
-                    &mut model.v_new,
-                    theta,
-                    k,
-                    &mut model.residuals
+                    resident.model.gamma,
+                    IteratesArgs { old: &resident.v_old, new: &mut resident.v_new },
+                    ResidualsArgs { theta, sweep: k, slots: &mut resident.residuals }
                 )
             }
         })

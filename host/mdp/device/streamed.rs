@@ -11,9 +11,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 use warpkov_kernels::device::{Offset, Plain};
 use warpkov_kernels::launch::{Device, Shape};
-use warpkov_kernels::mdp::backup::SLOTS;
-use warpkov_kernels::mdp::backup::narrow::backup_narrow;
-use warpkov_kernels::mdp::backup::slices::{SLICE, backup_slices};
+use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
+use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
+use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};
+use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::policy::THREADS;
 use super::slices::Slices;
@@ -385,7 +386,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
     fn sweep(&mut self) -> Result<Backups, D::Error> {
         let Self { device, parts, tile, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
         let device = *device;
-        let (tile, skip) = (*tile as u32, u32::from(tiles.skip));
+        let tile = *tile as u32;
         let changed = if tiles.skip { device.to_vec(&tiles.changed_old)? } else { Vec::new() };
         let may_change = |part: &Part| !tiles.skip || part.needs.iter().any(|&tile| changed[tile as usize] > 0);
         let active: Vec<usize> = (0..parts.len()).filter(|&number| may_change(&parts[number])).collect();
@@ -394,20 +395,27 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         // Nobody else says so of tiles in parts that are passed over.
         device.clear(&mut tiles.changed_new)?;
         macro_rules! through {
-            ($elements:ident, $kernel:ident $(, $palette:expr, $rewards:expr)?) => {
+            ($elements:ident, $kernel:ident, $slices:ident, $offset:ident $(, $palette:expr, $rewards:expr)?) => {
                 for number in $elements.order(active) {
                     let part = &parts[number];
                     let window = $elements.hold(device, number, part)?;
                     let Window { successor, probability, reward, .. } = &*window;
+                    let sweep = SweepArgs { number: 0, stop: &stop.buffer, slots: &mut *slots, tiles: tiles.args(tile) };
+                    let slices = $slices {
+                        place: &*place, $offset: successor, prob: probability, reward $(, palette: $palette, rewards: $rewards)?
+                    };
                     let blocks = part.states.len().div_ceil(tile as usize) as u64;
                     // SAFETY: the model has been validated and laid out, the buffers have its sizes, and the window
                     // holds the part, from whose start its slices are counted.
                     unsafe {
                         $kernel(
-                            device, Shape::grid_stride(blocks * u64::from(THREADS), THREADS), part.states.end,
-                            part.states.start, &*place, successor,
-                            probability, $($palette,)? reward, $($rewards,)? v_old, v_new, 0, &stop.buffer, slots, tile,
-                            skip, &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
+                            device,
+                            Shape::grid_stride(blocks * u64::from(THREADS), THREADS),
+                            part.states.end,
+                            part.states.start,
+                            slices,
+                            IteratesArgs { old: &*v_old, new: &mut *v_new },
+                            sweep,
                         )?;
                     }
                     window.swept = device.moment()?;
@@ -415,12 +423,12 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
             };
         }
         match model {
-            Streams::Plain(elements) => through!(elements, backup_slices),
+            Streams::Plain(elements) => through!(elements, backup_slices, SlicesArgs, col),
             Streams::One(elements, Palettes { probabilities, rewards }) => {
-                through!(elements, backup_narrow, probabilities, rewards);
+                through!(elements, backup_narrow, NarrowSlicesArgs, offset, probabilities, rewards);
             }
             Streams::Two(elements, Palettes { probabilities, rewards }) => {
-                through!(elements, backup_narrow, probabilities, rewards);
+                through!(elements, backup_narrow, NarrowSlicesArgs, offset, probabilities, rewards);
             }
         }
         std::mem::swap(v_old, v_new);

@@ -6,14 +6,17 @@ use crate::mdp::options::Storage;
 use rayon::prelude::*;
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
-use warpkov_kernels::mdp::backup::narrow::backup_narrow;
-use warpkov_kernels::mdp::backup::patterns::backup_patterns;
+use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
+use warpkov_kernels::mdp::backup::patterns::{PatternsArgs, backup_patterns};
 use warpkov_kernels::mdp::backup::rows::backup_rows;
-use warpkov_kernels::mdp::backup::slices::backup_slices;
-use warpkov_kernels::mdp::backup::{SLOTS, convert};
+use warpkov_kernels::mdp::backup::slices::{SlicesArgs, backup_slices};
+use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs, TilesArgs, convert};
 use warpkov_kernels::mdp::change::of_sweep;
+use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::generate::grid_patterns;
+use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::residual::largest;
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::patterns::Table;
 use super::policy::{THREADS, lanes_for, offsets, upload_choices};
@@ -495,6 +498,12 @@ impl<D: Device> Dependencies<D> {
         })
     }
 
+    /// What kernels are told of tiles of `len` states.
+    pub fn args(&mut self, len: u32) -> TilesArgs<'_, D> {
+        let Self { skip, ptr, needs, changed_old, changed_new, .. } = self;
+        TilesArgs { len, skip: u32::from(*skip), needs_ptr: ptr, needs, changed_old, changed_new }
+    }
+
     /// Says that all have changed.
     pub fn changed_all(&mut self, device: &D) -> Result<(), D::Error> {
         device.write(&mut self.changed_old, &self.all)
@@ -562,7 +571,6 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
         let Self { device, source, model, tiles, v_old, v_new, slots, stop, .. } = self;
         let (device, states, gamma) = (*device, source.states(), source.gamma());
-        let skip = u32::from(tiles.skip);
         // As many blocks as the device holds, and no more than there are tiles.
         let by_tile = |tile: u32| Shape {
             grid: states.div_ceil(tile).into(),
@@ -572,10 +580,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             ($kernel:expr, $shape:expr, $tile:expr, [$($argument:expr),*]) => {
                 // SAFETY: the model has been validated and laid out, and the buffers have its sizes.
                 unsafe {
-                    $kernel(
-                        device, $shape, states, $($argument,)* v_old, v_new, sweep, &stop.buffer, slots, $tile, skip,
-                        &tiles.ptr, &tiles.needs, &tiles.changed_old, &mut tiles.changed_new,
-                    )
+                    let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args($tile) };
+                    $kernel(device, $shape, states, $($argument,)* IteratesArgs { old: v_old, new: v_new }, sweep)
                 }
             };
         }
@@ -583,16 +589,21 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
         match model {
             Stored::Slices { place, col, prob, reward } => {
                 let tile = SLICES_TILE as u32;
-                launch!(backup_slices, by_tile(tile), tile, [0, place, col, prob, reward])
+                launch!(backup_slices, by_tile(tile), tile, [0, SlicesArgs { place, col, prob, reward }])
             }
-            Stored::Narrow { place, offset, prob, palette, reward, rewards } => match offset {
-                Narrow::One(offset) => {
-                    launch!(backup_narrow, by_tile(tile), tile, [0, place, offset, prob, palette, reward, rewards])
+            Stored::Narrow { place, offset, prob, palette, reward, rewards } => {
+                macro_rules! narrow {
+                    ($offset:expr) => {{
+                        let slices =
+                            NarrowSlicesArgs::<T, O, _, D> { place, offset: $offset, prob, palette, reward, rewards };
+                        launch!(backup_narrow, by_tile(tile), tile, [0, slices])
+                    }};
                 }
-                Narrow::Two(offset) => {
-                    launch!(backup_narrow, by_tile(tile), tile, [0, place, offset, prob, palette, reward, rewards])
+                match offset {
+                    Narrow::One(offset) => narrow!(offset),
+                    Narrow::Two(offset) => narrow!(offset),
                 }
-            },
+            }
             Stored::Patterns { actions, distinct, halves, pattern, offset, prob, reward } => {
                 let [moves, rewards, shift, mask] = *halves;
                 // In whole elements of T, which the kernel takes it for.
@@ -602,14 +613,20 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
                 // Larger blocks, so that fewer copy the patterns.
                 let threads = if fits && bytes > PATTERN_BYTES { 2 * THREADS } else { THREADS };
                 let shape = Shape { block: threads.into(), ..by_tile(tile) }.with_shared(if fits { bytes } else { 0 });
+                let patterns = PatternsArgs::<T, D> {
+                    actions: *actions,
+                    moves,
+                    rewards,
+                    shift,
+                    mask,
+                    pattern,
+                    offset,
+                    prob,
+                    reward,
+                };
                 macro_rules! patterns {
                     ($distinct:literal) => {
-                        launch!(
-                            backup_patterns::<T, $distinct, D>,
-                            shape,
-                            tile,
-                            [*actions, moves, rewards, shift, mask, u32::from(fits), pattern, offset, prob, reward]
-                        )
+                        launch!(backup_patterns::<T, $distinct, D>, shape, tile, [patterns, u32::from(fits)])
                     };
                 }
                 match distinct {
@@ -621,14 +638,15 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             }
             Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, prob, reward } => {
                 let shape = by_tile(*states_per_block).with_shared(THREADS / *lanes * 8);
+                let model = ModelArgs::<T, O, D> {
+                    choices: ChoicesArgs { actions: *actions, offsets: choices },
+                    rows: RowsArgs { ptr: row_ptr, col, prob },
+                    reward,
+                    gamma,
+                };
                 macro_rules! rows {
                     ($lanes:literal) => {
-                        launch!(
-                            backup_rows::<T, O, $lanes, D>,
-                            shape,
-                            *states_per_block,
-                            [*actions, choices, row_ptr, col, prob, reward, gamma]
-                        )
+                        launch!(backup_rows::<T, O, $lanes, D>, shape, *states_per_block, [model])
                     };
                 }
                 match lanes {

@@ -28,34 +28,67 @@
 //! *Bytes* of a sweep of n entries and m rows, f32 and 32-bit offsets: 8n + 8m + 12S; of those, a launch reads from device
 //! memory what the level-1 cache does not keep from sweep to sweep.
 
-use crate::device::{Global, GlobalMut, Offset, Real, Shared, kernel, math, shared, thread};
+use crate::device::{Global, GlobalMut, Offset, Parameter, Real, Shared, kernel, math, shared, thread};
 
-use super::change::met;
+use super::change::Extremes;
 use super::choices::NO_ACTION;
+use super::model::Iterates;
 
-/// The model as a block sees it.
+/// A model in blocks of states.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `actions` | positions | actions |
+/// | `first_row`, `first_entry` | positions | elements |
+/// | `stride` | 1 | elements |
+/// | `reward` | rows, with gaps | r(s, a) |
+/// | `length` | rows, with gaps | entries |
+/// | `place` | entries, with gaps | elements of shared memory, or positions |
+/// | `prob` | entries, with gaps | P(s'\|s, a) |
+/// | `resident` | 1 | elements of shared memory |
+/// | `buffer_ptr` | blocks + 1 | elements of `buffer` |
+/// | `buffer` | successors outside | positions |
+/// | `gamma` | 1 | discount for a step |
+#[derive(Clone, Copy, Parameter)]
+pub struct Blocks<T, O> {
+    /// Actions of each position; 0 where there is no state, or a terminal one.
+    pub actions: Global<u32>,
+    /// First row of each position.
+    pub first_row: Global<O>,
+    /// First entry of each position.
+    pub first_entry: Global<O>,
+    /// From a row, or an entry, of a position to the next.
+    pub stride: u32,
+    /// r(s, a) of each row.
+    pub reward: Global<T>,
+    /// Number of entries of each row.
+    pub length: Global<u32>,
+    /// Where the value of each entry's successor is: below `resident` in shared memory, else that much further in V_old.
+    pub place: Global<u32>,
+    /// Probability of each entry.
+    pub prob: Global<T>,
+    /// Values in shared memory: those of a block, and of its buffer.
+    pub resident: u32,
+    /// Block b buffers the values at positions `buffer[buffer_ptr[b]..buffer_ptr[b + 1]]`.
+    pub buffer_ptr: Global<O>,
+    /// See `buffer_ptr`.
+    pub buffer: Global<u32>,
+    /// γ.
+    pub gamma: f64,
+}
+
+/// The model as a block sees it, and V_old.
 #[derive(Clone, Copy)]
 struct Model<T, O> {
-    /// Actions of each position; 0 where there is no state, or a terminal one.
-    actions: Global<u32>,
-    first_row: Global<O>,
-    first_entry: Global<O>,
-    stride: usize,
-    /// r(s, a) and the number of entries, of each row.
-    reward: Global<T>,
-    length: Global<u32>,
-    /// Where the value of each entry's successor is: below `resident` in shared memory, else that much further in V_old.
-    place: Global<u32>,
-    prob: Global<T>,
-    resident: u32,
-    gamma: f64,
+    blocks: Blocks<T, O>,
     v_old: Global<T>,
 }
 
 impl<T: Real, O: Offset> Model<T, O> {
     /// Copies what this block reads to shared memory: the values of its states, then those of its buffer.
     #[inline(always)]
-    fn load(self, cells: u32, buffer_ptr: Global<O>, buffer: Global<u32>) -> Shared<T> {
+    fn load(self, cells: u32) -> Shared<T> {
+        let Blocks { buffer_ptr, buffer, .. } = self.blocks;
         let values = shared::dynamic_shared_mem::<T>();
         let (t, threads) = (thread::index_in_block(), thread::block_size());
         let first = thread::block_idx_x() as usize * cells as usize;
@@ -79,30 +112,30 @@ impl<T: Real, O: Offset> Model<T, O> {
     /// The first action of the largest Q-factor, and that Q-factor; 0 where there is no action.
     #[inline(always)]
     fn backup(self, position: usize, values: Shared<T>) -> (u32, T) {
-        let actions = self.actions.get(position);
-        let mut row = self.first_row.get(position).to_usize();
-        let mut entry = self.first_entry.get(position).to_usize();
+        let actions = self.blocks.actions.get(position);
+        let mut row = self.blocks.first_row.get(position).to_usize();
+        let mut entry = self.blocks.first_entry.get(position).to_usize();
         let (mut best, mut value) = (NO_ACTION, 0.0);
         let mut action = 0;
         while action < actions {
-            let mut left = self.length.get(row);
+            let mut left = self.blocks.length.get(row);
             let mut expected = 0.0;
             while left > 0 {
-                let place = self.place.get(entry);
-                let successor = if place < self.resident {
+                let place = self.blocks.place.get(entry);
+                let successor = if place < self.blocks.resident {
                     values.get(place)
                 } else {
-                    self.v_old.get((place - self.resident) as usize)
+                    self.v_old.get((place - self.blocks.resident) as usize)
                 };
-                expected = math::fma(self.prob.get(entry).to_f64(), successor.to_f64(), expected);
-                entry += self.stride;
+                expected = math::fma(self.blocks.prob.get(entry).to_f64(), successor.to_f64(), expected);
+                entry += self.blocks.stride as usize;
                 left -= 1;
             }
-            let q = math::fma(self.gamma, expected, self.reward.get(row).to_f64());
+            let q = math::fma(self.blocks.gamma, expected, self.blocks.reward.get(row).to_f64());
             if action == 0 || q > value {
                 (best, value) = (action, q);
             }
-            row += self.stride;
+            row += self.blocks.stride as usize;
             action += 1;
         }
         (best, T::from_f64(value))
@@ -111,7 +144,7 @@ impl<T: Real, O: Offset> Model<T, O> {
     /// V_new − V_old of a position; not a number where there is no action.
     #[inline(always)]
     fn change(self, position: usize, value: T) -> T {
-        if self.actions.get(position) == 0 { T::from_f64(f64::NAN) } else { value - self.v_old.get(position) }
+        if self.blocks.actions.get(position) == 0 { T::from_f64(f64::NAN) } else { value - self.v_old.get(position) }
     }
 }
 
@@ -121,49 +154,32 @@ impl<T: Real, O: Offset> Model<T, O> {
 /// `per_thread` of them. With one, a pass is a sweep. *Shared memory*, dynamic, in elements of T: `resident` values, and
 /// where `per_thread` > 1, the eligibility and the number of updates of each cell. *Barriers*: two per pass, and one.
 /// *Deterministic*: yes.
-/// *Safety*: `cells` is `per_thread` · B; `actions`, `first_row`, `first_entry`, `v_old`, `v_new` and `change` have `cells`
-/// elements per block, `buffer_ptr` one per block and one more; a block's buffer has at most `resident − cells` elements;
-/// rows and entries are as the layout says.
+/// *Safety*: `cells` is `per_thread` · B; there are `cells` positions per block, and as many elements of `v` and `change`; a
+/// block's buffer has at most `resident − cells` elements; the rest as in [`Blocks`].
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn sweep_blocks<T: Real, O: Offset>(
     per_thread: u32,
     passes: u32,
     update_constant: f64,
-    actions: Global<u32>,
-    first_row: Global<O>,
-    first_entry: Global<O>,
-    stride: u32,
-    reward: Global<T>,
-    length: Global<u32>,
-    place: Global<u32>,
-    prob: Global<T>,
-    resident: u32,
-    buffer_ptr: Global<O>,
-    buffer: Global<u32>,
-    gamma: f64,
-    v_old: Global<T>,
-    span: u32,
-    bound: f64,
-    launch: u32,
-    extremes: GlobalMut<u64>,
-    v_new: GlobalMut<T>,
+    blocks: Blocks<T, O>,
+    extremes: Extremes,
+    v: Iterates<T>,
     change: GlobalMut<T>,
 ) {
-    if met(extremes, launch, span, bound) {
+    if extremes.met() {
         return;
     }
-    let stride = stride as usize;
-    let model = Model { actions, first_row, first_entry, stride, reward, length, place, prob, resident, gamma, v_old };
+    let model = Model { blocks, v_old: v.old };
     let (t, threads) = (thread::index_in_block(), thread::block_size());
     let cells = threads * per_thread;
     let first = thread::block_idx_x() as usize * cells as usize;
-    let values = model.load(cells, buffer_ptr, buffer);
+    let values = model.load(cells);
     // Only this thread touches what belongs to its cells: no barrier is needed for these two.
-    let (eligibility, updates) = (resident, resident + cells);
+    let (eligibility, updates) = (blocks.resident, blocks.resident + cells);
     if per_thread > 1 {
         let mut cell = t;
         while cell < cells {
-            let empty = actions.get(first + cell as usize) == 0;
+            let empty = blocks.actions.get(first + cell as usize) == 0;
             values.set(eligibility + cell, T::from_f64(if empty { f64::NEG_INFINITY } else { f64::INFINITY }));
             values.set(updates + cell, T::ZERO);
             cell += threads;
@@ -199,7 +215,7 @@ pub fn sweep_blocks<T: Real, O: Offset>(
     let mut cell = t;
     while cell < cells {
         let (position, value) = (first + cell as usize, values.get(cell));
-        v_new.set(position, value);
+        v.new.set(position, value);
         change.set(position, model.change(position, value));
         cell += threads;
     }
@@ -213,33 +229,20 @@ pub fn sweep_blocks<T: Real, O: Offset>(
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn sweep_once<T: Real, O: Offset>(
     per_thread: u32,
-    actions: Global<u32>,
-    first_row: Global<O>,
-    first_entry: Global<O>,
-    stride: u32,
-    reward: Global<T>,
-    length: Global<u32>,
-    place: Global<u32>,
-    prob: Global<T>,
-    resident: u32,
-    buffer_ptr: Global<O>,
-    buffer: Global<u32>,
-    gamma: f64,
-    v_old: Global<T>,
-    v_new: GlobalMut<T>,
+    blocks: Blocks<T, O>,
+    v: Iterates<T>,
     change: GlobalMut<T>,
     policy: GlobalMut<u32>,
 ) {
-    let stride = stride as usize;
-    let model = Model { actions, first_row, first_entry, stride, reward, length, place, prob, resident, gamma, v_old };
+    let model = Model { blocks, v_old: v.old };
     let cells = thread::block_size() * per_thread;
     let first = thread::block_idx_x() as usize * cells as usize;
-    let values = model.load(cells, buffer_ptr, buffer);
+    let values = model.load(cells);
     let mut cell = thread::index_in_block();
     while cell < cells {
         let position = first + cell as usize;
         let (action, value) = model.backup(position, values);
-        v_new.set(position, value);
+        v.new.set(position, value);
         change.set(position, model.change(position, value));
         policy.set(position, action);
         cell += thread::block_size();

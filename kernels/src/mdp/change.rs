@@ -9,7 +9,7 @@
 //!
 //! States with no action have no ΔV: their change is not a number, which neither a minimum nor a maximum takes up.
 
-use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, thread};
+use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 /// An integer that is above 0, and orders as the numbers do.
 #[inline(always)]
@@ -37,19 +37,40 @@ pub fn of_sweep(greatest: u64, opposite: u64) -> (f64, f64) {
     (-number(opposite), number(greatest))
 }
 
-/// Whether the sweep before number `sweep` of this batch was within `bound`: by its span, max ΔV − min ΔV, where `span`
-/// is not 0, else by ‖ΔV‖∞.
-#[inline(always)]
-#[must_use]
-pub fn met(extremes: GlobalMut<u64>, sweep: u32, span: u32, bound: f64) -> bool {
-    if sweep == 0 {
-        return false;
-    }
-    let before = 2 * (sweep as usize - 1);
-    within(extremes.get(before), extremes.get(before + 1), span, bound)
+/// The extremes of a batch of sweeps, and which of them a launch is.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `sweep` | 1 | sweeps of the batch |
+/// | `bound` | 1 | reward |
+/// | `span` | 1 | 1 or 0 |
+/// | `keys` | more than 2·`sweep` + 1 | [`key`]s of rewards; 0 before the sweep |
+#[derive(Clone, Copy, Parameter)]
+pub struct Extremes {
+    /// Number of the sweep in its batch.
+    pub sweep: u32,
+    /// Sweeps after one within it return at once.
+    pub bound: f64,
+    /// Whether it bounds the span max ΔV − min ΔV, else ‖ΔV‖∞.
+    pub span: u32,
+    /// Two for each sweep.
+    pub keys: GlobalMut<u64>,
 }
 
-/// Whether a sweep with these extremes was within `bound`, as in [`met`].
+impl Extremes {
+    /// Whether the sweep before this one was within the bound.
+    #[inline(always)]
+    #[must_use]
+    pub fn met(&self) -> bool {
+        if self.sweep == 0 {
+            return false;
+        }
+        let before = 2 * (self.sweep as usize - 1);
+        within(self.keys.get(before), self.keys.get(before + 1), self.span, self.bound)
+    }
+}
+
+/// Whether a sweep with these extremes was within `bound`: by its span where `span` is not 0, else by ‖ΔV‖∞.
 #[inline(always)]
 #[must_use]
 pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
@@ -58,21 +79,14 @@ pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
     size < bound
 }
 
-/// Takes the extremes of `change` over all states into the elements of sweep number `sweep`.
+/// Takes the extremes of `change` over all states into the elements of a sweep.
 ///
 /// *Thread mapping*: a grid-stride loop over states, in blocks of whole warps. *Shared memory*: 64 words. *Barriers*: four.
 /// *Deterministic*: yes.
-/// *Safety*: `change` has `states` elements, `extremes` more than 2·`sweep` + 1.
+/// *Safety*: `change` has `states` elements.
 #[kernel(T = [f32, f64])]
-pub fn extremes_of_change<T: Real>(
-    states: u32,
-    change: Global<T>,
-    span: u32,
-    bound: f64,
-    sweep: u32,
-    extremes: GlobalMut<u64>,
-) {
-    if met(extremes, sweep, span, bound) {
+pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Extremes) {
+    if extremes.met() {
         return;
     }
     let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
@@ -83,7 +97,7 @@ pub fn extremes_of_change<T: Real>(
         opposite = opposite.max(-change);
         state += thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
     }
-    record(extremes, sweep, greatest, opposite);
+    record(extremes.keys, extremes.sweep, greatest, opposite);
 }
 
 /// Takes the extremes of V_new − V_old over all states into the first two elements.

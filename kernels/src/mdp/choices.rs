@@ -1,10 +1,15 @@
 //! Which rows, that is state-action pairs, belong to which state.
 
-use crate::device::{Global, Offset};
+use crate::device::{Global, Offset, Parameter};
 
 /// The actions of states: `actions` of each, rows s·A + a; or where `actions` is 0, rows `offsets[s]..offsets[s + 1]`, which
 /// may be none: such a state is terminal, and its value is 0.
-#[derive(Clone, Copy)]
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `actions` | 1 | actions of a state |
+/// | `offsets` | S + 1, or not read | rows |
+#[derive(Clone, Copy, Parameter)]
 pub struct Choices<O: Offset> {
     /// A, or 0.
     pub actions: u32,

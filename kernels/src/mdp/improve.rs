@@ -7,8 +7,7 @@
 
 use crate::device::{Global, GlobalMut, Offset, Real, atomic, kernel, math, shared, thread};
 
-use super::choices::Choices;
-use super::row::Rows;
+use super::model::Model;
 
 /// Improves the policy of every state, and counts those whose action changed.
 ///
@@ -18,26 +17,19 @@ use super::row::Rows;
 /// *Thread mapping*: the block has the rows of its states in their order, `LANES` lanes per row; where they are more than
 /// the block has room for, it goes through them in chunks. Then one thread per state compares its Q-factors.
 /// *Shared memory*: one f64 per row of a chunk (`block_dim_x / LANES`), dynamic. *Barriers*: two per chunk, and one.
-/// *Safety*: `row_ptr` has one element per row and one more, `reward` one per row, `policy` and `v` S; columns are below S;
-/// `changed` has one.
+/// *Safety*: the model is as [`Model`] says; `policy` and `v` have S elements, `changed` has one.
 #[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
 pub fn improve<T: Real, O: Offset, const LANES: u32>(
     states: u32,
-    actions: u32,
-    offsets: Global<O>,
     states_per_block: u32,
-    row_ptr: Global<O>,
-    col: Global<u32>,
-    prob: Global<T>,
-    reward: Global<T>,
-    gamma: f64,
+    model: Model<T, O>,
     v: Global<T>,
     tie: f64,
     policy: GlobalMut<u32>,
     changed: GlobalMut<u64>,
 ) {
+    let Model { choices, rows, reward, gamma } = model;
     let q = shared::dynamic_shared_mem::<f64>();
-    let rows = Rows { row_ptr, col, prob };
     let t = thread::thread_idx_x();
     let first = thread::block_idx_x() as usize * states_per_block as usize;
     let here = (states as usize - first).min(states_per_block as usize) as u32;
@@ -45,7 +37,6 @@ pub fn improve<T: Real, O: Offset, const LANES: u32>(
     let compares = t < here;
     let old = if compares { policy.get(first + t as usize) } else { 0 };
     // Rows of the block, and those of the state that this thread compares for.
-    let choices = Choices { actions, offsets };
     let (mut chunk, end) = (choices.first(first), choices.first(first + here as usize));
     let (own, own_end) =
         if compares { (choices.first(first + t as usize), choices.first(first + t as usize + 1)) } else { (end, end) };

@@ -10,6 +10,7 @@ pub mod choices;
 pub mod evaluate;
 pub mod generate;
 pub mod improve;
+pub mod model;
 pub mod project;
 pub mod residual;
 pub mod result_divided;

@@ -5,10 +5,31 @@
 //! *In three steps*: count the entries of each selected row ([`count_rows`]) or slice ([`count_slices`]); turn counts into
 //! offsets by an exclusive [scan](crate::primitives::scan); copy ([`copy_rows`], [`copy_slices`]).
 
-use crate::device::{Global, GlobalMut, Offset, Real, kernel, thread, warp};
+use crate::device::{Global, GlobalMut, Offset, Parameter, Real, kernel, thread, warp};
 
 use super::choices::Choices;
 use super::evaluate::SLICE;
+use super::model::Model;
+
+/// P^π, in rows or in slices, and r^π.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `ptr` | rows, or slices, + 1 | entries |
+/// | `col` | entries | states |
+/// | `prob` | entries | P(s'\|s, π(s)) |
+/// | `reward` | S | r(s, π(s)) |
+#[derive(Clone, Copy, Parameter)]
+pub struct Projected<T, O> {
+    /// Row, or slice, k gets the entries `ptr[k]..ptr[k + 1]`.
+    pub ptr: Global<O>,
+    /// Columns.
+    pub col: GlobalMut<u32>,
+    /// Probabilities.
+    pub prob: GlobalMut<T>,
+    /// Rewards.
+    pub reward: GlobalMut<T>,
+}
 
 /// Entries of each selected row.
 ///
@@ -16,55 +37,40 @@ use super::evaluate::SLICE;
 #[kernel(O = [u32, u64])]
 pub fn count_rows<O: Offset>(
     states: u32,
-    actions: u32,
-    choices: Global<O>,
+    choices: Choices<O>,
     row_ptr: Global<O>,
     policy: Global<u32>,
     counts: GlobalMut<O>,
 ) {
     let state = thread::index_1d() as usize;
     if state < states as usize {
-        let (start, end) = Choices { actions, offsets: choices }.entries(row_ptr, state, policy.get(state));
+        let (start, end) = choices.entries(row_ptr, state, policy.get(state));
         counts.set(state, O::from_usize(end - start));
     }
 }
 
 /// Copies the selected rows to compressed rows.
 ///
-/// *Thread mapping*: a warp per row, a lane per entry. *Safety*: `offsets` has `states + 1` elements, and `col_pi` and
-/// `prob_pi` have as many as its last one says.
+/// *Thread mapping*: a warp per row, a lane per entry. *Safety*: `projected` has a row for each state.
 #[kernel(T = [f32, f64], O = [u32, u64])]
-pub fn copy_rows<T: Real, O: Offset>(
-    states: u32,
-    actions: u32,
-    choices: Global<O>,
-    row_ptr: Global<O>,
-    col: Global<u32>,
-    prob: Global<T>,
-    reward: Global<T>,
-    policy: Global<u32>,
-    offsets: Global<O>,
-    col_pi: GlobalMut<u32>,
-    prob_pi: GlobalMut<T>,
-    reward_pi: GlobalMut<T>,
-) {
+pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Global<u32>, projected: Projected<T, O>) {
+    let Model { choices, rows, reward, .. } = model;
     let state = thread::index_1d() as usize / 32;
     if state >= states as usize {
         return;
     }
-    let choices = Choices { actions, offsets: choices };
     let action = policy.get(state);
-    let (source, end) = choices.entries(row_ptr, state, action);
+    let (source, end) = choices.entries(rows.ptr, state, action);
     let length = end - source;
-    let target = offsets.get(state).to_usize();
+    let target = projected.ptr.get(state).to_usize();
     let mut i = warp::lane_id() as usize;
     while i < length {
-        col_pi.set(target + i, col.get(source + i));
-        prob_pi.set(target + i, prob.get(source + i));
+        projected.col.set(target + i, rows.col.get(source + i));
+        projected.prob.set(target + i, rows.prob.get(source + i));
         i += 32;
     }
     if warp::lane_id() == 0 {
-        reward_pi.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
+        projected.reward.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
     }
 }
 
@@ -74,8 +80,7 @@ pub fn copy_rows<T: Real, O: Offset>(
 #[kernel(O = [u32, u64])]
 pub fn count_slices<O: Offset>(
     states: u32,
-    actions: u32,
-    choices: Global<O>,
+    choices: Choices<O>,
     row_ptr: Global<O>,
     policy: Global<u32>,
     counts: GlobalMut<O>,
@@ -83,7 +88,7 @@ pub fn count_slices<O: Offset>(
     let state = thread::index_1d() as usize;
     let mut length = 0;
     if state < states as usize {
-        let (start, end) = Choices { actions, offsets: choices }.entries(row_ptr, state, policy.get(state));
+        let (start, end) = choices.entries(row_ptr, state, policy.get(state));
         length = end - start;
     }
     // A row has at most S < 2³² entries.
@@ -95,39 +100,31 @@ pub fn count_slices<O: Offset>(
 
 /// Copies the selected rows to slices, and pads them with entries of probability 0 that point to the row's own state.
 ///
-/// *Thread mapping*: one thread per row, lane l of a warp writes column l of its slice. *Safety*: `offsets` has one element
-/// per slice and one more, and `col_pi` and `prob_pi` have as many as its last one says.
+/// *Thread mapping*: one thread per row, lane l of a warp writes column l of its slice. *Safety*: `projected` has a row for
+/// each slice.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn copy_slices<T: Real, O: Offset>(
     states: u32,
-    actions: u32,
-    choices: Global<O>,
-    row_ptr: Global<O>,
-    col: Global<u32>,
-    prob: Global<T>,
-    reward: Global<T>,
+    model: Model<T, O>,
     policy: Global<u32>,
-    offsets: Global<O>,
-    col_pi: GlobalMut<u32>,
-    prob_pi: GlobalMut<T>,
-    reward_pi: GlobalMut<T>,
+    projected: Projected<T, O>,
 ) {
+    let Model { choices, rows, reward, .. } = model;
     let state = thread::index_1d() as usize;
     if state >= states as usize {
         return;
     }
-    let choices = Choices { actions, offsets: choices };
     let action = policy.get(state);
-    let (mut source, source_end) = choices.entries(row_ptr, state, action);
+    let (mut source, source_end) = choices.entries(rows.ptr, state, action);
     let (slice, lane) = (state / SLICE, state % SLICE);
-    let mut target = offsets.get(slice).to_usize() + lane;
-    let target_end = offsets.get(slice + 1).to_usize();
+    let mut target = projected.ptr.get(slice).to_usize() + lane;
+    let target_end = projected.ptr.get(slice + 1).to_usize();
     while target < target_end {
         let inside = source < source_end;
-        col_pi.set(target, if inside { col.get(source) } else { state as u32 });
-        prob_pi.set(target, if inside { prob.get(source) } else { T::ZERO });
+        projected.col.set(target, if inside { rows.col.get(source) } else { state as u32 });
+        projected.prob.set(target, if inside { rows.prob.get(source) } else { T::ZERO });
         source += 1;
         target += SLICE;
     }
-    reward_pi.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
+    projected.reward.set(state, choices.row(state, action).map_or(T::ZERO, |row| reward.get(row)));
 }

@@ -7,40 +7,59 @@
 //! A slot holds the bits of a number that is not negative. Those order as the numbers do, so that a slot takes its maximum
 //! by an integer atomic, exact and whatever the order.
 
-use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, thread};
+use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
-/// Whether the sweep before number `sweep` of this batch has met ‖ΔV‖∞ < `theta`.
-#[inline(always)]
-#[must_use]
-pub fn converged(residuals: GlobalMut<u64>, sweep: u32, theta: f64) -> bool {
-    sweep > 0 && f64::from_bits(residuals.get(sweep as usize - 1)) < theta
+/// The residuals of a batch of sweeps, and which of them a launch is.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `theta` | 1 | reward |
+/// | `sweep` | 1 | sweeps of the batch |
+/// | `slots` | more than `sweep` | bits of rewards ≥ 0; 0 before the sweep |
+#[derive(Clone, Copy, Parameter)]
+pub struct Residuals {
+    /// θ: sweeps after one with ‖ΔV‖∞ < θ return at once.
+    pub theta: f64,
+    /// Number of the sweep in its batch.
+    pub sweep: u32,
+    /// A slot for each sweep.
+    pub slots: GlobalMut<u64>,
 }
 
-/// Takes the maximum of `change` ≥ 0 over the block into slot `sweep`.
-///
-/// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
-#[inline(always)]
-pub fn record(residuals: GlobalMut<u64>, sweep: u32, change: f64) {
-    let largest = block::reduce(change, 0.0, f64::max);
-    if thread::thread_idx_x() == 0 {
-        atomic::max_nonnegative(residuals, sweep as usize, largest);
+impl Residuals {
+    /// Whether the sweep before this one has met ‖ΔV‖∞ < θ.
+    #[inline(always)]
+    #[must_use]
+    pub fn converged(&self) -> bool {
+        self.sweep > 0 && f64::from_bits(self.slots.get(self.sweep as usize - 1)) < self.theta
+    }
+
+    /// Takes the maximum of `change` ≥ 0 over the block into the slot of this sweep.
+    ///
+    /// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
+    #[inline(always)]
+    pub fn record(&self, change: f64) {
+        record(self.slots, self.sweep, change);
     }
 }
 
-/// ‖V_new − V_old‖∞ into slot `sweep`, for sweeps that do not record it themselves.
+/// Takes the maximum of `change` ≥ 0 over the block into a slot.
 ///
-/// *Thread mapping*: a grid-stride loop over states. *Safety*: both vectors have `states` elements, `residuals` more than
-/// `sweep`.
+/// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
+#[inline(always)]
+fn record(slots: GlobalMut<u64>, slot: u32, change: f64) {
+    let largest = block::reduce(change, 0.0, f64::max);
+    if thread::thread_idx_x() == 0 {
+        atomic::max_nonnegative(slots, slot as usize, largest);
+    }
+}
+
+/// ‖V_new − V_old‖∞ into the slot of a sweep that does not record it itself.
+///
+/// *Thread mapping*: a grid-stride loop over states. *Safety*: both vectors have `states` elements.
 #[kernel(T = [f32, f64])]
-pub fn max_change<T: Real>(
-    states: u32,
-    v_old: Global<T>,
-    v_new: Global<T>,
-    theta: f64,
-    sweep: u32,
-    residuals: GlobalMut<u64>,
-) {
-    if converged(residuals, sweep, theta) {
+pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, residuals: Residuals) {
+    if residuals.converged() {
         return;
     }
     let mut change: f64 = 0.0;
@@ -50,7 +69,7 @@ pub fn max_change<T: Real>(
         change = change.max((v_new.get(state).to_f64() - v_old.get(state).to_f64()).abs());
         state += stride;
     }
-    record(residuals, sweep, change);
+    residuals.record(change);
 }
 
 /// ‖V‖∞ into slot 0, infinite where any value is not a number.

@@ -15,7 +15,7 @@
 
 use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, thread};
 
-use super::change::met;
+use super::change::Extremes;
 use super::choices::{Choices, NO_ACTION};
 
 /// Q_s'(s, a) of every entry.
@@ -30,14 +30,11 @@ pub fn result_values<T: Real>(
     reward: Global<T>,
     gamma: f64,
     v: Global<T>,
-    span: u32,
-    bound: f64,
-    sweep: u32,
-    extremes: GlobalMut<u64>,
+    extremes: Extremes,
     results: GlobalMut<T>,
 ) {
     let entry = thread::index_1d();
-    if entry >= entries || met(extremes, sweep, span, bound) {
+    if entry >= entries || extremes.met() {
         return;
     }
     let entry = entry as usize;
@@ -55,14 +52,11 @@ pub fn action_values<T: Real, O: Offset>(
     row_ptr: Global<O>,
     results: Global<T>,
     action_reward: Global<T>,
-    span: u32,
-    bound: f64,
-    sweep: u32,
-    extremes: GlobalMut<u64>,
+    extremes: Extremes,
     q: GlobalMut<T>,
 ) {
     let row = thread::index_1d();
-    if row >= rows || met(extremes, sweep, span, bound) {
+    if row >= rows || extremes.met() {
         return;
     }
     let row = row as usize;
@@ -82,21 +76,17 @@ pub fn action_values<T: Real, O: Offset>(
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn state_values<T: Real, O: Offset>(
     states: u32,
-    actions: u32,
-    offsets: Global<O>,
+    choices: Choices<O>,
     q: Global<T>,
-    span: u32,
-    bound: f64,
-    sweep: u32,
-    extremes: GlobalMut<u64>,
+    extremes: Extremes,
     v: GlobalMut<T>,
     change: GlobalMut<T>,
 ) {
     let state = thread::index_1d() as usize;
-    if state >= states as usize || met(extremes, sweep, span, bound) {
+    if state >= states as usize || extremes.met() {
         return;
     }
-    let (action, value) = best(Choices { actions, offsets }, state, q);
+    let (action, value) = best(choices, state, q);
     if action == NO_ACTION {
         change.set(state, T::from_f64(f64::NAN));
     } else {
@@ -109,16 +99,10 @@ pub fn state_values<T: Real, O: Offset>(
 ///
 /// *Thread mapping*: one thread per state. *Safety*: `q` has one element per row, `policy` has `states`.
 #[kernel(T = [f32, f64], O = [u32, u64])]
-pub fn greedy_actions<T: Real, O: Offset>(
-    states: u32,
-    actions: u32,
-    offsets: Global<O>,
-    q: Global<T>,
-    policy: GlobalMut<u32>,
-) {
+pub fn greedy_actions<T: Real, O: Offset>(states: u32, choices: Choices<O>, q: Global<T>, policy: GlobalMut<u32>) {
     let state = thread::index_1d() as usize;
     if state < states as usize {
-        policy.set(state, best(Choices { actions, offsets }, state, q).0);
+        policy.set(state, best(choices, state, q).0);
     }
 }
 

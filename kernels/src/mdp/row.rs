@@ -4,17 +4,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use crate::device::{Global, Offset, Real, math, warp};
-
-/// A sparse matrix in compressed rows, as a kernel sees it.
-#[derive(Clone, Copy)]
-pub struct Rows<T, O> {
-    /// Row r holds entries `row_ptr[r]..row_ptr[r + 1]`.
-    pub row_ptr: Global<O>,
-    /// Column of each entry.
-    pub col: Global<u32>,
-    /// Probability of each entry.
-    pub prob: Global<T>,
-}
+use crate::primitives::rows::Rows;
 
 /// Entries that a lane has on their way together.
 const STEP: usize = 4;
@@ -33,7 +23,7 @@ impl<T: Real, O: Offset> Rows<T, O> {
     pub fn expect<const LANES: u32>(self, row: Option<usize>, v: Global<T>) -> f64 {
         const WARP: u32 = 32;
         let lane = warp::lane_id();
-        let (entry, end) = row.map_or((O::ZERO, O::ZERO), |row| (self.row_ptr.get(row), self.row_ptr.get(row + 1)));
+        let (entry, end) = row.map_or((O::ZERO, O::ZERO), |row| (self.ptr.get(row), self.ptr.get(row + 1)));
         let long = LANES < WARP && end.to_usize() - entry.to_usize() > LONG * LANES as usize;
         let mut sum = if long { 0.0 } else { self.sum(entry, end, lane % LANES, LANES, v) };
         sum = warp::reduce_width(sum, LANES, |a, b| a + b);

@@ -2,5 +2,6 @@
 
 pub mod copy;
 pub mod random;
+pub mod rows;
 pub mod scan;
 pub mod vector;

@@ -107,6 +107,18 @@ impl Arg {
         Self::Scalar { bytes, size: source.len() }
     }
 
+    /// The value of a scalar argument of type `T`; 0 of anything else.
+    pub(crate) fn value<T: Plain>(&self) -> T {
+        let mut value = T::zeroed();
+        let target = bytemuck::bytes_of_mut(&mut value);
+        if let Self::Scalar { bytes, size } = self
+            && *size == target.len()
+        {
+            target.copy_from_slice(&bytes[..*size]);
+        }
+        value
+    }
+
     /// The size in bytes of the parameter that the device entry declares for this argument.
     pub fn param_size(&self) -> usize {
         match self {
@@ -149,7 +161,7 @@ pub trait Device {
     /// What can go wrong.
     type Error: std::error::Error + Send + Sync + 'static;
     /// Memory of this device.
-    type Buffer<T: Plain>: Buffer<T>;
+    type Buffer<T: Plain>: Buffer<T> + 'static;
     /// Memory of the host that this device copies from while it does other things.
     type Pinned<T: Plain>;
     /// A point in the order of what was asked for.

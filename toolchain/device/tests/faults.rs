@@ -1,6 +1,6 @@
 //! Plants each fault that the emulator knows, and sees it reported: kind, kernel, block, threads and line.
 
-use warpkov_device::device::{Global, GlobalMut, atomic, kernel, shared, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, kernel, shared, thread, warp};
 use warpkov_device::emulator::fault::{Fault, Kind, Threads};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
@@ -168,6 +168,44 @@ fn a_global_read_beyond_the_end() {
     assert_eq!((fault.block.x, fault.threads.clone()), (1, Threads::One(31)));
     assert_site(&fault, "off by one");
     assert!(fault.to_string().contains("x[64], which has 64 elements"), "{fault}");
+}
+
+/// Neighbours in a ring.
+#[derive(Clone, Copy, Parameter)]
+struct Ring {
+    next: Global<u32>,
+}
+
+/// Two values for each element.
+#[derive(Clone, Copy, Parameter)]
+struct Values {
+    scale: f32,
+    ring: Ring,
+    out: GlobalMut<f32>,
+}
+
+#[kernel]
+fn write_next(values: Values, unread: Global<f32>) {
+    let i = thread::index_1d() as usize;
+    let next = if i == 7 { 32 + unread.get(0) as usize } else { i };
+    values.out.set(values.ring.next.get(next) as usize, values.scale);
+}
+
+#[test]
+fn a_fault_names_the_field_of_a_struct() {
+    let emulator = Emulator::default();
+    let next: Vec<u32> = (0..32).map(|i| if i == 9 { 99 } else { i }).collect();
+    let (next, unread, mut out) =
+        (emulator.upload(&next).unwrap(), emulator.zeros(1).unwrap(), emulator.zeros(32).unwrap());
+    for (threads, buffer, index) in [(7, "values.out", 99), (0, "values.ring.next", 32)] {
+        // The first fault is that of the thread which comes first.
+        let emulator = Emulator::new(if threads == 7 { Schedule::Reversed } else { Schedule::RoundRobin });
+        let values = ValuesArgs { scale: 2.5, ring: RingArgs { next: &next }, out: &mut out };
+        // SAFETY: the emulator checks; that is the test.
+        let fault = fault(unsafe { write_next(&emulator, Shape::new(1, 32), values, &unread) });
+        assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer, index, len: 32 });
+    }
+    assert_eq!(emulator.to_vec(&out).unwrap()[6], 2.5);
 }
 
 #[kernel]

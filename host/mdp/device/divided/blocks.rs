@@ -4,22 +4,19 @@ use std::mem;
 
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Dim3, Shape};
-use warpkov_kernels::mdp::block_divided::{sweep_blocks, sweep_once};
+use warpkov_kernels::mdp::block_divided::{BlocksArgs, sweep_blocks, sweep_once};
+use warpkov_kernels::mdp::model::IteratesArgs;
 
+use super::Extremes;
 use super::layout::{Division, Layout};
-use super::{Extremes, Turn};
 use crate::common::interrupt;
 use crate::mdp::backend::{Backup, Backups, State, Stop};
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
-/// Value iteration in blocks of states whose values stay in shared memory for several sweeps.
-pub struct BlockIteration<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
-    division: &'d Division,
-    states: usize,
+/// A model in blocks, in a device's memory.
+struct Blocks<T: Precise, O: Offset, D: Device> {
     gamma: f64,
-    shape: Shape,
     stride: u32,
     resident: u32,
     actions: D::Buffer<u32>,
@@ -31,6 +28,52 @@ pub struct BlockIteration<'d, T: Precise, O: Offset, D: Device> {
     prob: D::Buffer<T>,
     buffer_ptr: D::Buffer<O>,
     buffer: D::Buffer<u32>,
+}
+
+impl<T: Precise, O: Offset, D: Device> Blocks<T, O, D> {
+    fn upload(device: &D, layout: &Layout<T, O>, resident: u32, gamma: f64) -> Result<Self, D::Error> {
+        Ok(Self {
+            gamma,
+            stride: layout.stride,
+            resident,
+            actions: device.upload(&layout.actions)?,
+            first_row: device.upload(&layout.first_row)?,
+            first_entry: device.upload(&layout.first_entry)?,
+            reward: device.upload(&layout.reward)?,
+            length: device.upload(&layout.length)?,
+            place: device.upload(&layout.place)?,
+            prob: device.upload(&layout.prob)?,
+            buffer_ptr: device.upload(&layout.buffer_ptr)?,
+            buffer: device.upload(&layout.buffer)?,
+        })
+    }
+
+    /// The model as kernels want it.
+    fn args(&self) -> BlocksArgs<'_, T, O, D> {
+        BlocksArgs {
+            actions: &self.actions,
+            first_row: &self.first_row,
+            first_entry: &self.first_entry,
+            stride: self.stride,
+            reward: &self.reward,
+            length: &self.length,
+            place: &self.place,
+            prob: &self.prob,
+            resident: self.resident,
+            buffer_ptr: &self.buffer_ptr,
+            buffer: &self.buffer,
+            gamma: self.gamma,
+        }
+    }
+}
+
+/// Value iteration in blocks of states whose values stay in shared memory for several sweeps.
+pub struct BlockIteration<'d, T: Precise, O: Offset, D: Device> {
+    device: &'d D,
+    division: &'d Division,
+    states: usize,
+    shape: Shape,
+    blocks: Blocks<T, O, D>,
     v: D::Buffer<T>,
     v_new: D::Buffer<T>,
     change: D::Buffer<T>,
@@ -62,19 +105,8 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
         Ok(Self {
             device,
             states: model.states as usize,
-            gamma: model.gamma,
             shape,
-            stride: layout.stride,
-            resident: division.resident(),
-            actions: device.upload(&layout.actions)?,
-            first_row: device.upload(&layout.first_row)?,
-            first_entry: device.upload(&layout.first_entry)?,
-            reward: device.upload(&layout.reward)?,
-            length: device.upload(&layout.length)?,
-            place: device.upload(&layout.place)?,
-            prob: device.upload(&layout.prob)?,
-            buffer_ptr: device.upload(&layout.buffer_ptr)?,
-            buffer: device.upload(&layout.buffer)?,
+            blocks: Blocks::upload(device, &layout, division.resident(), model.gamma)?,
             v: device.zeros(places)?,
             v_new: device.zeros(places)?,
             change: device.zeros(places)?,
@@ -91,12 +123,10 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
     /// number of sweeps.
     fn sweep_blocks(&mut self, stop: Stop, most: u32) -> Result<u32, D::Error> {
         let per_launch = self.division.parameters.sweeps_per_launch;
-        let Self { device, division, shape, stride, resident, gamma, actions, first_row, first_entry, .. } = self;
-        let Self { reward, length, place, prob, buffer_ptr, buffer, v, v_new, change, extremes, .. } = self;
+        let Self { device, division, shape, blocks, v, v_new, change, extremes, .. } = self;
         let parameters = &division.parameters;
         let done =
             extremes.until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
-                let Turn { span, bound, number } = turn;
                 let sweeps = per_launch.min(most - launch * per_launch);
                 let (v_old, v_new) = if launch % 2 == 0 { (&*v, &mut *v_new) } else { (&*v_new, &mut *v) };
                 // SAFETY: the layout is that of a validated model, and the buffers have its sizes.
@@ -107,24 +137,9 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
                         parameters.states_per_thread,
                         sweeps.saturating_mul(parameters.states_per_thread),
                         parameters.update_constant,
-                        actions,
-                        first_row,
-                        first_entry,
-                        *stride,
-                        reward,
-                        length,
-                        place,
-                        prob,
-                        *resident,
-                        buffer_ptr,
-                        buffer,
-                        *gamma,
-                        v_old,
-                        span,
-                        bound,
-                        number,
-                        &mut extremes.0,
-                        v_new,
+                        blocks.args(),
+                        extremes.args(turn),
+                        IteratesArgs { old: v_old, new: v_new },
                         change,
                     )?;
                 }
@@ -140,8 +155,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
 
     /// One full sweep over all states.
     fn sweep_once(&mut self) -> Result<Backups, D::Error> {
-        let Self { device, division, shape, stride, resident, gamma, actions, first_row, first_entry, .. } = self;
-        let Self { reward, length, place, prob, buffer_ptr, buffer, v, v_new, change, policy, extremes, .. } = self;
+        let Self { device, division, shape, blocks, v, v_new, change, policy, extremes, .. } = self;
         let done = extremes.until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
             // SAFETY: the layout is that of a validated model, and the buffers have its sizes.
             unsafe {
@@ -149,20 +163,8 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
                     *device,
                     *shape,
                     division.parameters.states_per_thread,
-                    actions,
-                    first_row,
-                    first_entry,
-                    *stride,
-                    reward,
-                    length,
-                    place,
-                    prob,
-                    *resident,
-                    buffer_ptr,
-                    buffer,
-                    *gamma,
-                    v,
-                    v_new,
+                    blocks.args(),
+                    IteratesArgs { old: v, new: v_new },
                     change,
                     policy,
                 )?;

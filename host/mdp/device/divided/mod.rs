@@ -6,7 +6,7 @@ mod layout;
 mod results;
 
 use warpkov_kernels::launch::{Device, Shape};
-use warpkov_kernels::mdp::change::{extremes_of_change, of_sweep};
+use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Stop};
@@ -41,17 +41,16 @@ impl<D: Device> Extremes<D> {
         Ok(Self(device.zeros(EXTREMES)?))
     }
 
+    /// What kernels are told of a turn.
+    fn args(&mut self, Turn { span, bound, number }: Turn) -> ExtremesArgs<'_, D> {
+        ExtremesArgs { sweep: number, bound, span, keys: &mut self.0 }
+    }
+
     /// Takes the extremes of `change` over all its elements.
-    fn take<T: Precise>(
-        &mut self,
-        device: &D,
-        states: u32,
-        change: &D::Buffer<T>,
-        Turn { span, bound, number }: Turn,
-    ) -> Result<(), D::Error> {
+    fn take<T: Precise>(&mut self, device: &D, states: u32, change: &D::Buffer<T>, turn: Turn) -> Result<(), D::Error> {
         let shape = Shape::grid_stride(u64::from(states), THREADS);
         // SAFETY: `change` has one element per state, and a batch has at most as many turns as there is room for.
-        unsafe { extremes_of_change(device, shape, states, change, span, bound, number, &mut self.0) }
+        unsafe { extremes_of_change(device, shape, states, change, self.args(turn)) }
     }
 
     /// Takes turns until one meets `stop` or `most` are done, in batches that are launched ahead, first of as many as are

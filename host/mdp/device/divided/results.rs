@@ -2,10 +2,11 @@
 
 use warpkov_kernels::device::Offset;
 use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
 
 use super::super::policy::{offsets, upload_choices};
-use super::{EXTREMES, Extremes, THREADS, Turn};
+use super::{EXTREMES, Extremes, THREADS};
 use crate::mdp::backend::{Backup, Backups, State, Stop};
 use crate::mdp::model::{Choices, Mdp};
 use crate::runtime::Precise;
@@ -103,7 +104,8 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
         let shape = Shape::cover(u64::from(self.states), THREADS);
         // SAFETY: the model has been validated, and the buffers have its sizes.
         unsafe {
-            greedy_actions(self.device, shape, self.states, self.actions, &self.choices, &self.q, &mut policy)?;
+            let choices = ChoicesArgs { actions: self.actions, offsets: &self.choices };
+            greedy_actions(self.device, shape, self.states, choices, &self.q, &mut policy)?;
         }
         self.device.to_vec(&policy)
     }
@@ -123,18 +125,16 @@ impl<T: Precise, O: Offset, D: Device> Backup for ResultIteration<'_, T, O, D> {
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
         let cover = |threads| Shape::cover(threads, THREADS);
         let done = extremes.until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
-            let Turn { span, bound, number } = turn;
-            let Extremes(keys) = extremes;
             // SAFETY: the model has been validated, and the buffers have its sizes.
             unsafe {
                 let shape = cover(*entries);
-                result_values(
-                    *device, shape, *entries, col, prob, reward, *gamma, v, span, bound, number, keys, results,
-                )?;
+                let told = extremes.args(turn);
+                result_values(*device, shape, *entries, col, prob, reward, *gamma, v, told, results)?;
                 let shape = cover(*rows);
-                action_values(*device, shape, *rows, row_ptr, results, action_reward, span, bound, number, keys, q)?;
+                action_values(*device, shape, *rows, row_ptr, results, action_reward, extremes.args(turn), q)?;
                 let shape = cover(u64::from(*states));
-                state_values(*device, shape, *states, *actions, choices, q, span, bound, number, keys, v, change)?;
+                let choices = ChoicesArgs { actions: *actions, offsets: choices };
+                state_values(*device, shape, *states, choices, q, extremes.args(turn), v, change)?;
             }
             extremes.take(device, *states, change, turn)
         })?;

@@ -20,23 +20,46 @@ pub mod rows;
 pub mod slices;
 
 use super::change::{key, within};
-use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, thread};
+use super::model::Iterates;
+use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 /// Slots of a sweep: the greatest change, the greatest fall, and whether any value changed; each 0 before the sweep.
 pub const SLOTS: usize = 3;
 
-/// When and where a sweep has to do anything.
-#[derive(Clone, Copy)]
-pub struct Control {
+/// A sweep of a batch: when and where it has to do anything, and what it leaves.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `number` | 1 | sweeps of the batch |
+/// | `stop` | 2 | reward, and 1 for a bound on the span or 0 |
+/// | `slots` | 3 × sweeps | [`key`]s of rewards; any change |
+/// | `tiles` | states / `tiles.len` | |
+#[derive(Clone, Copy, Parameter)]
+pub struct Sweep {
     /// Number of the sweep in its batch.
-    pub sweep: u32,
+    pub number: u32,
     /// Sweeps after one that met this return at once: the bound, and 1 where it is one on the span of changes, 0 where on
     /// the largest. In memory, so that recorded launches read what it is by then.
     pub stop: Global<f64>,
     /// [`SLOTS`] per sweep: the [`key`]s of the greatest change and the greatest fall, and whether anything changed.
     pub slots: GlobalMut<u64>,
+    /// What a block takes at a time.
+    pub tiles: Tiles,
+}
+
+/// Tiles of states, and which of them depend on which.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `len` | 1 | states |
+/// | `skip` | 1 | 1 or 0 |
+/// | `needs_ptr` | tiles + 1, or not read | elements of `needs` |
+/// | `needs` | dependencies | tiles |
+/// | `changed_old`, `changed_new` | tiles | 1 or 0 |
+#[derive(Clone, Copy, Parameter)]
+pub struct Tiles {
     /// States of a tile.
-    pub tile: u32,
+    pub len: u32,
     /// Whether to pass over tiles that cannot change.
     pub skip: u32,
     /// Tile t depends on tiles `needs[needs_ptr[t]..needs_ptr[t + 1]]`, itself among them; not read unless `skip`.
@@ -49,15 +72,15 @@ pub struct Control {
     pub changed_new: GlobalMut<u32>,
 }
 
-impl Control {
+impl Sweep {
     /// Whether an earlier sweep of the batch was good enough.
     #[inline(always)]
     #[must_use]
     pub fn is_done(&self) -> bool {
-        if self.sweep == 0 {
+        if self.number == 0 {
             return false;
         }
-        let slot = (self.sweep as usize - 1) * SLOTS;
+        let slot = (self.number as usize - 1) * SLOTS;
         // A sweep that returned at once left its slots at 0, which say that nothing changed.
         let (bound, span) = (self.stop.get(0), u32::from(self.stop.get(1) > 0.0));
         within(self.slots.get(slot), self.slots.get(slot + 1), span, bound) || self.slots.get(slot + 2) == 0
@@ -80,39 +103,40 @@ impl Control {
             return;
         }
         let mut all = Change::NONE;
-        let mut first = start + thread::block_idx_x() * self.tile;
-        let mut tile = start / self.tile + thread::block_idx_x();
+        let mut first = start + thread::block_idx_x() * self.tiles.len;
+        let mut tile = start / self.tiles.len + thread::block_idx_x();
         while first < states {
             let mut active = true;
-            if self.skip > 0 {
+            if self.tiles.skip > 0 {
                 let mut any = false;
-                let (mut i, end) = (self.needs_ptr.get(tile as usize), self.needs_ptr.get(tile as usize + 1));
+                let (mut i, end) =
+                    (self.tiles.needs_ptr.get(tile as usize), self.tiles.needs_ptr.get(tile as usize + 1));
                 i += thread::thread_idx_x();
                 while i < end {
-                    any |= self.changed_old.get(self.needs.get(i as usize) as usize) > 0;
+                    any |= self.tiles.changed_old.get(self.tiles.needs.get(i as usize) as usize) > 0;
                     i += thread::block_dim_x();
                 }
                 active = thread::sync_threads_or(any);
             }
             let mut change = Change::STILL;
             if active {
-                change = each(first, (states - first).min(self.tile) + first);
+                change = each(first, (states - first).min(self.tiles.len) + first);
             }
             all = all.and(change);
-            if self.skip > 0 {
+            if self.tiles.skip > 0 {
                 let any = thread::sync_threads_or(change.any);
                 if thread::thread_idx_x() == 0 {
-                    self.changed_new.set(tile as usize, u32::from(any));
+                    self.tiles.changed_new.set(tile as usize, u32::from(any));
                 }
             }
             tile += thread::grid_dim_x();
-            first = first.saturating_add(thread::grid_dim_x() * self.tile);
+            first = first.saturating_add(thread::grid_dim_x() * self.tiles.len);
         }
         let greatest = block::reduce(all.greatest.to_f64(), f64::NEG_INFINITY, f64::max);
         let fall = block::reduce(all.fall.to_f64(), f64::NEG_INFINITY, f64::max);
         let any = thread::sync_threads_or(all.any);
         if thread::thread_idx_x() == 0 {
-            let slot = self.sweep as usize * SLOTS;
+            let slot = self.number as usize * SLOTS;
             atomic::max((self.slots, slot), key(greatest));
             atomic::max((self.slots, slot + 1), key(fall));
             if any {
@@ -152,16 +176,7 @@ impl<T: Real> Change<T> {
     }
 }
 
-/// V, before and after.
-#[derive(Clone, Copy)]
-pub struct Values<T: Real> {
-    /// Before.
-    pub old: Global<T>,
-    /// After.
-    pub new: GlobalMut<T>,
-}
-
-impl<T: Real> Values<T> {
+impl<T: Real> Iterates<T> {
     /// Writes the value of a state whose best Q-factor is `best`; −∞ where it has no action.
     #[inline(always)]
     #[must_use]

@@ -7,10 +7,11 @@
 //!
 //! *Bytes* per state with A actions of L successors: 2·A·L (`i8`) or 3·A·L (`i16`) for P, 2·A for r, 8 for V in f32.
 
-use crate::device::{Global, GlobalMut, Named, Offset, Plain, Real, kernel};
+use crate::device::{Global, Named, Offset, Parameter, Plain, Real, kernel};
 
-use super::slices::{Elements, Slices};
-use super::{Control, Values};
+use super::Sweep;
+use super::slices::{Elements, Placed};
+use crate::mdp::model::Iterates;
 
 /// A signed integer that says how far a successor is.
 pub trait Distance: Plain + Named {
@@ -32,6 +33,32 @@ macro_rules! distances {
     )*};
 }
 distances!(i8 i16);
+
+/// Slices of small entries.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `place` | 4 × slices | elements; actions; entries |
+/// | `offset` | elements | states |
+/// | `prob` | elements | elements of `palette` |
+/// | `palette` | ≤ 256 | γ P(s'\|s, a); the first is 0 |
+/// | `reward` | elements of rewards | elements of `rewards` |
+/// | `rewards` | ≤ 2¹⁶ | r(s, a), −∞ for no action |
+#[derive(Clone, Copy, Parameter)]
+pub struct NarrowSlices<T, O, I: Distance> {
+    /// Where the elements of each slice are, as in [`Placed`].
+    pub place: Global<O>,
+    /// How far each successor is.
+    pub offset: Global<I>,
+    /// Number of each entry's probability.
+    pub prob: Global<u8>,
+    /// Discounted probabilities.
+    pub palette: Global<T>,
+    /// Number of each action's reward.
+    pub reward: Global<u16>,
+    /// Rewards.
+    pub rewards: Global<T>,
+}
 
 /// Offsets and indices into palettes.
 #[derive(Clone, Copy)]
@@ -72,26 +99,11 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     states: u32,
     start: u32,
-    place: Global<O>,
-    offset: Global<I>,
-    prob: Global<u8>,
-    palette: Global<T>,
-    reward: Global<u16>,
-    rewards: Global<T>,
-    v_old: Global<T>,
-    v_new: GlobalMut<T>,
-    sweep: u32,
-    stop: Global<f64>,
-    slots: GlobalMut<u64>,
-    tile: u32,
-    skip: u32,
-    needs_ptr: Global<u32>,
-    needs: Global<u32>,
-    changed_old: Global<u32>,
-    changed_new: GlobalMut<u32>,
+    slices: NarrowSlices<T, O, I>,
+    v: Iterates<T>,
+    sweep: Sweep,
 ) {
-    let control = Control { sweep, stop, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
-    let (slices, values) = (Slices(place), Values { old: v_old, new: v_new });
-    let elements = Small { offset, prob, palette, reward, rewards, v: v_old };
-    slices.sweep(control, start, states, values, elements);
+    let NarrowSlices { place, offset, prob, palette, reward, rewards } = slices;
+    let elements = Small { offset, prob, palette, reward, rewards, v: v.old };
+    Placed(place).sweep(sweep, start, states, v, elements);
 }

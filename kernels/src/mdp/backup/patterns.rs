@@ -10,9 +10,10 @@
 //! all halves to shared memory, if they fit, where 32 threads meet only if their numbers are different and in the same bank.
 //! Rows are an odd number of words apart, so that up to 32 of them never meet.
 
-use crate::device::{Global, GlobalMut, Real, Shared, Word, kernel, shared, thread};
+use crate::device::{Global, Parameter, Real, Shared, Word, kernel, shared, thread};
 
-use super::{Change, Control, Values, greater};
+use super::{Change, Sweep, greater};
+use crate::mdp::model::Iterates;
 
 /// Where the row after one of `length` numbers begins.
 #[must_use]
@@ -41,44 +42,59 @@ impl<T: Word> Numbers<T> for Shared<T> {
     }
 }
 
-/// A sweep over patterns of at most `D` different successors.
+/// A model whose states all have one of some patterns, of at most D different successors.
 ///
 /// A pattern p has moves p >> `shift` and rewards p & `mask`. Moves m have offsets `offset[m·row_stride(D)..]`, and their action a
 /// has probabilities `prob[m·row_stride(A·D) + a·D..]`, A = `actions`; rewards r are `reward[r·row_stride(A)..]`.
 ///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `actions`, `moves`, `rewards` | 1 | actions; moves; rewards |
+/// | `shift`, `mask` | 1 | bits of a pattern |
+/// | `pattern` | S | patterns |
+/// | `offset` | `moves` × row_stride(D) | states |
+/// | `prob` | `moves` × row_stride(A·D) | γ P(s'\|s, a) |
+/// | `reward` | `rewards` × row_stride(A) | r(s, a) |
+#[derive(Clone, Copy, Parameter)]
+pub struct Patterns<T> {
+    /// A.
+    pub actions: u32,
+    /// Different moves.
+    pub moves: u32,
+    /// Different rewards of all actions.
+    pub rewards: u32,
+    /// Where the bits of moves begin in a pattern.
+    pub shift: u32,
+    /// The bits of rewards.
+    pub mask: u32,
+    /// The pattern of each state.
+    pub pattern: Global<u16>,
+    /// How far the successors of moves are.
+    pub offset: Global<i32>,
+    /// Their discounted probabilities, action by action.
+    pub prob: Global<T>,
+    /// Rewards, action by action.
+    pub reward: Global<T>,
+}
+
+/// A sweep over patterns of at most `D` different successors.
+///
 /// *Thread mapping*: as [`backup_slices`](super::slices::backup_slices). *Shared memory*: if `shared_table`, room for `prob`,
-/// `reward` and `offset`, dynamic. *Barriers*: one, if so. *Safety*: `pattern` has `states` elements, which name one of `moves`
-/// and one of `rewards`; offsets lead to states; the rest as in [`Control`].
+/// `reward` and `offset`, dynamic. *Barriers*: one, if so. *Safety*: patterns name one of `moves` and one of
+/// `rewards`; offsets lead to states; the rest as in [`Patterns`] and [`Sweep`].
 #[kernel(T = [f32, f64], D = [3, 5, 7, 15])]
 pub fn backup_patterns<T: Real, const D: usize>(
     states: u32,
-    actions: u32,
-    moves: u32,
-    rewards: u32,
-    shift: u32,
-    mask: u32,
+    patterns: Patterns<T>,
     shared_table: u32,
-    pattern: Global<u16>,
-    offset: Global<i32>,
-    prob: Global<T>,
-    reward: Global<T>,
-    v_old: Global<T>,
-    v_new: GlobalMut<T>,
-    sweep: u32,
-    stop: Global<f64>,
-    slots: GlobalMut<u64>,
-    tile: u32,
-    skip: u32,
-    needs_ptr: Global<u32>,
-    needs: Global<u32>,
-    changed_old: Global<u32>,
-    changed_new: GlobalMut<u32>,
+    v: Iterates<T>,
+    sweep: Sweep,
 ) {
-    let control = Control { sweep, stop, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
-    if control.is_done() {
+    if sweep.is_done() {
         return;
     }
-    let model = Model { actions, shift, mask, pattern, values: Values { old: v_old, new: v_new } };
+    let Patterns { actions, moves, rewards, shift, mask, pattern, offset, prob, reward } = patterns;
+    let model = Model { actions, shift, mask, pattern, v };
     if shared_table > 0 {
         let probs = moves * row_stride(actions * D as u32);
         let rewards = rewards * row_stride(actions);
@@ -89,9 +105,9 @@ pub fn backup_patterns<T: Real, const D: usize>(
         copy(rewards, reward, own_reward);
         copy(moves * row_stride(D as u32), offset, own_offset);
         thread::sync_threads();
-        control.tiles(states, |first, end| model.sweep::<D>(first, end, own_offset, own_prob, own_reward));
+        sweep.tiles(states, |first, end| model.sweep::<D>(first, end, own_offset, own_prob, own_reward));
     } else {
-        control.tiles(states, |first, end| model.sweep::<D>(first, end, offset, prob, reward));
+        sweep.tiles(states, |first, end| model.sweep::<D>(first, end, offset, prob, reward));
     }
 }
 
@@ -112,7 +128,7 @@ struct Model<T: Real> {
     shift: u32,
     mask: u32,
     pattern: Global<u16>,
-    values: Values<T>,
+    v: Iterates<T>,
 }
 
 impl<T: Real> Model<T> {
@@ -140,7 +156,7 @@ impl<T: Real> Model<T> {
             let mut v = [T::ZERO; D];
             for d in 0..D {
                 let away = offset.number(moves * row_stride(D as u32) + d as u32);
-                v[d] = self.values.old.get(state.wrapping_add_signed(away) as usize);
+                v[d] = self.v.old.get(state.wrapping_add_signed(away) as usize);
             }
             let mut best = T::NEG_INFINITY;
             let mut p = moves * row_stride(self.actions * D as u32);
@@ -155,7 +171,7 @@ impl<T: Real> Model<T> {
                 p += D as u32;
                 action += 1;
             }
-            change = change.and(self.values.update(state, best));
+            change = change.and(self.v.update(state, best));
             state = after;
         }
         change

@@ -7,9 +7,10 @@
 //! *Bytes* per state with A actions of L successors, f32: 8·A·L for P, 4·A for r, 8 for V read and written, 12/32 for the
 //! slice; gathers of V mostly hit the caches where states are near their successors.
 
-use crate::device::{Global, GlobalMut, Offset, Real, kernel, thread};
+use crate::device::{Global, Offset, Parameter, Real, kernel, thread};
 
-use super::{Change, Control, Values, greater};
+use super::{Change, Sweep, greater};
+use crate::mdp::model::Iterates;
 
 /// States of a slice: the lanes of a warp.
 pub const SLICE: usize = 32;
@@ -19,7 +20,7 @@ const STEP: usize = 4;
 
 /// Where the elements of slices are: of each slice its first entry, its first reward, its most actions A, its longest row L.
 #[derive(Clone, Copy)]
-pub struct Slices<O: Offset>(pub Global<O>);
+pub struct Placed<O: Offset>(pub Global<O>);
 
 /// What the elements are.
 pub trait Elements<T>: Copy {
@@ -35,7 +36,7 @@ pub trait Elements<T>: Copy {
     fn reward(&self, element: usize) -> T;
 }
 
-impl<O: Offset> Slices<O> {
+impl<O: Offset> Placed<O> {
     /// maxₐ r(s, a) + Σ γ P(s'|s, a) V(s') of one state; −∞ where it has no action.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -73,21 +74,14 @@ impl<O: Offset> Slices<O> {
 
     /// Backs up the states from `start` to `states` − 1, a thread per state.
     ///
-    /// *Takes part* and *Barriers*: as in [`Control::tiles_from`].
+    /// *Takes part* and *Barriers*: as in [`Sweep::tiles_from`].
     #[inline(always)]
-    pub fn sweep<T: Real, E: Elements<T>>(
-        &self,
-        control: Control,
-        start: u32,
-        states: u32,
-        values: Values<T>,
-        elements: E,
-    ) {
-        control.tiles_from(start, states, |first, end| {
+    pub fn sweep<T: Real, E: Elements<T>>(&self, sweep: Sweep, start: u32, states: u32, v: Iterates<T>, elements: E) {
+        sweep.tiles_from(start, states, |first, end| {
             let mut change = Change::NONE;
             let mut state = first + thread::thread_idx_x();
             while state < end {
-                change = change.and(values.update(state, self.best(state, elements)));
+                change = change.and(v.update(state, self.best(state, elements)));
                 state += thread::block_dim_x();
             }
             change
@@ -95,16 +89,36 @@ impl<O: Offset> Slices<O> {
     }
 }
 
+/// Slices whose columns and probabilities are stored as they are.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `place` | 4 × slices | elements; actions; entries |
+/// | `col` | elements | states |
+/// | `prob` | elements | γ P(s'\|s, a) |
+/// | `reward` | elements of rewards | r(s, a), −∞ for no action |
+#[derive(Clone, Copy, Parameter)]
+pub struct Slices<T, O> {
+    /// Where the elements of each slice are, as in [`Placed`].
+    pub place: Global<O>,
+    /// Column of each entry.
+    pub col: Global<u32>,
+    /// Discounted probability of each entry.
+    pub prob: Global<T>,
+    /// Reward of each action.
+    pub reward: Global<T>,
+}
+
 /// Columns and probabilities as they are.
 #[derive(Clone, Copy)]
-struct Plain<T: Real> {
+struct Columns<T: Real> {
     col: Global<u32>,
     prob: Global<T>,
     reward: Global<T>,
     v: Global<T>,
 }
 
-impl<T: Real> Elements<T> for Plain<T> {
+impl<T: Real> Elements<T> for Columns<T> {
     type Entry = (u32, T);
     const NOTHING: (u32, T) = (0, T::ZERO);
 
@@ -126,34 +140,14 @@ impl<T: Real> Elements<T> for Plain<T> {
 
 /// A sweep over slices, from the one of state `start` on; those before it are not looked at.
 ///
-/// `place`, as in [`Slices`], counts from the first element that is there: where a model is on the device in parts, from the
+/// `slices.place` counts from the first element that is there: where a model is on the device in parts, from the
 /// first of the part.
 ///
 /// *Thread mapping*: a block per tile, tiles in a grid-stride loop, a thread per state of the tile in a block-stride loop;
-/// blocks are whole warps, tiles whole slices. *Safety*: `place` has four elements per slice, `v_old` and `v_new` have
-/// `states`; columns are below `states`; the rest as in [`Control`].
+/// blocks are whole warps, tiles whole slices. *Safety*: `v` has `states` elements; columns are below
+/// `states`; the rest as in [`Slices`] and [`Sweep`].
 #[kernel(T = [f32, f64], O = [u32, u64])]
-pub fn backup_slices<T: Real, O: Offset>(
-    states: u32,
-    start: u32,
-    place: Global<O>,
-    col: Global<u32>,
-    prob: Global<T>,
-    reward: Global<T>,
-    v_old: Global<T>,
-    v_new: GlobalMut<T>,
-    sweep: u32,
-    stop: Global<f64>,
-    slots: GlobalMut<u64>,
-    tile: u32,
-    skip: u32,
-    needs_ptr: Global<u32>,
-    needs: Global<u32>,
-    changed_old: Global<u32>,
-    changed_new: GlobalMut<u32>,
-) {
-    let control = Control { sweep, stop, slots, tile, skip, needs_ptr, needs, changed_old, changed_new };
-    let (slices, values) = (Slices(place), Values { old: v_old, new: v_new });
-    let elements = Plain { col, prob, reward, v: v_old };
-    slices.sweep(control, start, states, values, elements);
+pub fn backup_slices<T: Real, O: Offset>(states: u32, start: u32, slices: Slices<T, O>, v: Iterates<T>, sweep: Sweep) {
+    let Slices { place, col, prob, reward } = slices;
+    Placed(place).sweep(sweep, start, states, v, Columns { col, prob, reward, v: v.old });
 }

@@ -1,4 +1,7 @@
-//! The `#[kernel]` attribute: one declaration gives the device entry, the emulated function and the typed launcher.
+//! The `#[kernel]` attribute: one declaration gives the device entry, the emulated function and the typed launcher; and the
+//! `Parameter` derive, for structs that are parameters.
+
+mod parameter;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Span, TokenStream as Tokens};
@@ -7,30 +10,77 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Error, Expr, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Pat, PathArguments, Result, ReturnType, Token,
-    Type, bracketed, parse_macro_input,
+    DeriveInput, Error, Expr, FnArg, GenericParam, Ident, ItemFn, Pat, Result, ReturnType, Signature, Token, Type,
+    bracketed, parse_macro_input,
 };
+
+use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 
 /// Declares a kernel.
 ///
-/// The function's parameters are `Global<T>` (read only during the launch), `GlobalMut<T>`, and scalars. A generic kernel
-/// lists the instances that the PTX shall hold: `#[kernel(T = [f32, f64], LANES = [2, 4])]` makes the entries
+/// The function's parameters are `Global<T>` (read only during the launch), `GlobalMut<T>`, scalars, and structs of such that
+/// derive `Parameter`. A generic kernel lists the instances that the PTX shall hold: `#[kernel(T = [f32, f64], LANES = [2, 4])]` makes the entries
 /// `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4`.
 ///
 /// - For `nvptx64`, the function stays as it is, and each instance gets an entry point of the PTX calling convention.
 /// - For the host, the function's name becomes its typed launcher: `unsafe fn name(device, shape, …)`, where a `Global<T>`
-///   is a `&D::Buffer<T>` and a `GlobalMut<T>` a `&mut D::Buffer<T>`. A launch with a wrong number or type of arguments,
+///   is a `&D::Buffer<T>`, a `GlobalMut<T>` a `&mut D::Buffer<T>` and a struct `Name` a `NameArgs` of such. A launch with a wrong number or type of arguments,
 ///   or one that reads and writes the same buffer through two parameters, does not compile.
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let tokens = Tokens::from(attribute.clone());
     let instances = parse_macro_input!(attribute as Instances);
     let function = parse_macro_input!(item as ItemFn);
-    match Kernel::new(instances, &function) {
-        Ok(kernel) => {
-            let (device, host) = (kernel.device(), kernel.host());
-            quote! { #device #host }.into()
-        }
-        Err(error) => error.to_compile_error().into(),
+    let expanded = Kernel::new(instances, &function.sig).and_then(|kernel| {
+        let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function));
+        Ok(quote! {
+            #[cfg(target_arch = "nvptx64")]
+            #[allow(clippy::too_many_arguments)]
+            #[inline(always)]
+            #function
+            #device
+            #host
+        })
+    });
+    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Makes a struct a parameter of kernels: see the trait of this name.
+#[proc_macro_derive(Parameter)]
+pub fn parameter(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    parameter::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// The macro that tells the shape of a struct, once those of its fields are told.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __shape(input: TokenStream) -> TokenStream {
+    let Answer { asked, known } = parse_macro_input!(input as Answer<Struct>);
+    parameter::shape_macro(&asked, known).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// The entry points of a kernel, once the shapes of its parameters are told.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __entries(input: TokenStream) -> TokenStream {
+    let Answer { asked: Declared { tokens, signature }, known } = parse_macro_input!(input as Answer<Declared>);
+    let expanded =
+        syn::parse2(tokens.clone()).and_then(|instances| Kernel::new(instances, &signature)?.entries(tokens, known));
+    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// A kernel without its body: the attribute's argument in brackets, and the signature.
+struct Declared {
+    tokens: Tokens,
+    signature: Signature,
+}
+
+impl Parse for Declared {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let content;
+        bracketed!(content in input);
+        Ok(Self { tokens: content.parse()?, signature: input.parse()? })
     }
 }
 
@@ -54,13 +104,6 @@ impl Parse for Instances {
     }
 }
 
-/// What a parameter is for the launcher.
-enum Role {
-    Read(Type),
-    Write(Type),
-    Scalar,
-}
-
 struct Parameter {
     name: Ident,
     ty: Type,
@@ -68,21 +111,21 @@ struct Parameter {
 }
 
 struct Kernel<'a> {
-    function: &'a ItemFn,
+    signature: &'a Signature,
     parameters: Vec<Parameter>,
     /// For each instance, the value of every generic parameter, in the order of the function's generics.
     instances: Vec<Vec<Expr>>,
 }
 
 impl<'a> Kernel<'a> {
-    fn new(Instances(lists): Instances, function: &'a ItemFn) -> Result<Self> {
-        if !matches!(function.sig.output, ReturnType::Default) {
-            return Err(Error::new(function.sig.output.span(), "a kernel returns nothing"));
+    fn new(Instances(lists): Instances, signature: &'a Signature) -> Result<Self> {
+        if !matches!(signature.output, ReturnType::Default) {
+            return Err(Error::new(signature.output.span(), "a kernel returns nothing"));
         }
-        let generics = &function.sig.generics.params;
+        let generics = &signature.generics.params;
         if generics.len() != lists.len() {
             return Err(Error::new(
-                function.sig.ident.span(),
+                signature.ident.span(),
                 "list the instances of every generic parameter: #[kernel(T = [f32, f64])]",
             ));
         }
@@ -99,13 +142,13 @@ impl<'a> Kernel<'a> {
                 })
                 .collect();
         }
-        let parameters = function.sig.inputs.iter().map(parameter).collect::<Result<_>>()?;
-        Ok(Self { function, parameters, instances })
+        let parameters = signature.inputs.iter().map(Parameter::new).collect::<Result<_>>()?;
+        Ok(Self { signature, parameters, instances })
     }
 
     /// The name of an instance's entry point: `name_f32_4`.
     fn entry(&self, instance: &[Expr]) -> String {
-        let mut name = self.function.sig.ident.to_string();
+        let mut name = self.signature.ident.to_string();
         for value in instance {
             name.push('_');
             name.push_str(&quote!(#value).to_string());
@@ -113,16 +156,25 @@ impl<'a> Kernel<'a> {
         name
     }
 
-    /// For `nvptx64`: the function, and an entry point for each instance.
-    fn device(&self) -> Tokens {
-        let function = self.function;
-        let ident = &function.sig.ident;
-        let names: Vec<_> = self.parameters.iter().map(|parameter| &parameter.name).collect();
+    /// For `nvptx64`: an entry point for each instance; or a call that leads to it, of the macro that tells the next shape.
+    fn entries(&self, tokens: Tokens, known: Vec<Shape>) -> Result<Tokens> {
+        let Signature { ident, generics, .. } = self.signature;
+        let roles: Vec<&Role> = self.parameters.iter().map(|parameter| &parameter.role).collect();
+        let (next, signature) = (quote! { ::warpkov_device::device::parameter::__entries }, self.signature);
+        let shapes = match parameter::with_shapes(&roles, known, &next, &quote! { [#tokens] #signature }) {
+            ShapesOf::Asked(call) => return Ok(call),
+            ShapesOf::Known(shapes) => shapes,
+        };
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
+        let mut flat = Vec::new();
+        let parameters = self.parameters.iter().zip(&shapes);
+        let values =
+            parameters.map(|(Parameter { name, ty, .. }, shape)| shape.flatten(&quote! { #ty }, name, &mut flat));
+        let values: Vec<_> = values.collect();
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
             // The generics' names become aliases, so that the parameters' types can be repeated as they were written.
-            let aliases = function.sig.generics.params.iter().zip(instance).map(|(generic, value)| match generic {
+            let aliases = generics.params.iter().zip(instance).map(|(generic, value)| match generic {
                 GenericParam::Const(constant) => {
                     let (name, ty) = (&constant.ident, &constant.ty);
                     quote! { const #name: #ty = #value; }
@@ -137,31 +189,22 @@ impl<'a> Kernel<'a> {
                 const _: () = {
                     #(#[allow(dead_code)] #aliases)*
                     #[unsafe(export_name = #export)]
-                    unsafe extern "ptx-kernel" fn entry(
-                        #(#names: <#types as ::warpkov_device::device::Parameter>::Abi),*
-                    ) {
+                    unsafe extern "ptx-kernel" fn entry(#(#flat),*) {
                         // SAFETY: whoever launches the kernel has promised what the views ask for.
                         unsafe {
                             #ident::<#(#instance),*>(
-                                #(<#types as ::warpkov_device::device::Parameter>::from_abi(#names)),*
+                                #(<#types as ::warpkov_device::device::Parameter>::from_abi(#values)),*
                             )
                         }
                     }
                 };
             }
         });
-        quote! {
-            #[cfg(target_arch = "nvptx64")]
-            #[allow(clippy::too_many_arguments)]
-            #[inline(always)]
-            #function
-            #(#entries)*
-        }
+        Ok(quote! { #(#entries)* })
     }
 
     /// For the host: the typed launcher, with the function inside as what an emulated thread runs.
-    fn host(&self) -> Tokens {
-        let function = self.function;
+    fn host(&self, function: &ItemFn) -> Tokens {
         let (visibility, ident, block) = (&function.vis, &function.sig.ident, &function.block);
         let (inputs, attributes) = (&function.sig.inputs, &function.attrs);
         let generics = &function.sig.generics.params;
@@ -170,32 +213,10 @@ impl<'a> Kernel<'a> {
         let declared = generics.iter();
         let kernel = ident.to_string();
         let names: Vec<_> = self.parameters.iter().map(|parameter| &parameter.name).collect();
-        let launch_types = self.parameters.iter().map(|parameter| match &parameter.role {
-            Role::Read(element) => quote! { &__D::Buffer<#element> },
-            Role::Write(element) => quote! { &mut __D::Buffer<#element> },
-            Role::Scalar => {
-                let ty = &parameter.ty;
-                quote! { #ty }
-            }
-        });
-        let args: Vec<_> = self
-            .parameters
-            .iter()
-            .map(|Parameter { name, role, .. }| match role {
-                Role::Scalar => quote! { ::warpkov_device::launch::Arg::scalar(#name) },
-                _ => quote! { ::warpkov_device::launch::Buffer::arg(#name) },
-            })
-            .collect();
-        let views = self.parameters.iter().enumerate().map(|(index, Parameter { name, ty, role })| match role {
-            Role::Scalar => quote! { #name },
-            _ => {
-                let text = name.to_string();
-                quote! {{
-                    // SAFETY: the launcher's buffers outlive the launch, and the emulator checks every access.
-                    unsafe { <#ty>::emulated(&__args[#index], #text) }
-                }}
-            }
-        });
+        let texts: Vec<_> = names.iter().map(|name| name.to_string()).collect();
+        let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
+        let device = format_ident!("__D");
+        let launched = self.parameters.iter().map(|Parameter { ty, role, .. }| role.launched(ty, &quote! {}, &device));
         let keys = generics.iter().map(|generic| match generic {
             GenericParam::Const(constant) => {
                 let name = &constant.ident;
@@ -238,7 +259,7 @@ impl<'a> Kernel<'a> {
             #visibility unsafe fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
                 device: &__D,
                 shape: ::warpkov_device::launch::Shape,
-                #(#names: #launch_types),*
+                #(#names: #launched),*
             ) -> ::core::result::Result<(), __D::Error> #clause {
                 #[inline(always)]
                 #[allow(clippy::too_many_arguments)]
@@ -248,12 +269,28 @@ impl<'a> Kernel<'a> {
                     #(#arms)*
                     #fallback
                 };
-                let __args = [#(#args),*];
+                let mut __args = ::std::vec::Vec::new();
+                #(<#types as ::warpkov_device::device::Parameter>::push::<__D>(&#names, &mut __args);)*
+                static __NAMES: ::std::sync::OnceLock<::std::vec::Vec<::std::string::String>> =
+                    ::std::sync::OnceLock::new();
+                let __thread = || {
+                    let __names = __NAMES.get_or_init(|| {
+                        let mut __names = ::std::vec::Vec::new();
+                        #(<#types as ::warpkov_device::device::Parameter>::name(#texts, &mut __names);)*
+                        __names
+                    });
+                    let mut __leaves = ::warpkov_device::device::parameter::Leaves::new(&__args, __names);
+                    // SAFETY: these are the launch's own, and the emulator checks every access.
+                    #(let #names = unsafe {
+                        <#types as ::warpkov_device::device::Parameter>::emulated(&mut __leaves)
+                    };)*
+                    #body::<#(#arguments),*>(#(#names),*)
+                };
                 // SAFETY: entry and arguments come from one declaration; the caller promises the rest.
                 unsafe {
                     device.launch(
                         ::warpkov_device::launch::Call { kernel: #kernel, entry: __entry, shape, args: &__args },
-                        || #body::<#(#arguments),*>(#(#views),*),
+                        __thread,
                     )
                 }
             }
@@ -269,23 +306,14 @@ fn generic_ident(generic: &GenericParam) -> Result<Ident> {
     }
 }
 
-fn parameter(input: &FnArg) -> Result<Parameter> {
-    let FnArg::Typed(typed) = input else {
-        return Err(Error::new(input.span(), "a kernel is a free function"));
-    };
-    let Pat::Ident(pattern) = &*typed.pat else {
-        return Err(Error::new(typed.pat.span(), "a kernel's parameters are plain names"));
-    };
-    Ok(Parameter { name: pattern.ident.clone(), ty: (*typed.ty).clone(), role: role(&typed.ty) })
-}
-
-fn role(ty: &Type) -> Role {
-    let Type::Path(path) = ty else { return Role::Scalar };
-    let Some(last) = path.path.segments.last() else { return Role::Scalar };
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return Role::Scalar };
-    match (last.ident.to_string().as_str(), arguments.args.first()) {
-        ("Global", Some(GenericArgument::Type(element))) => Role::Read(element.clone()),
-        ("GlobalMut", Some(GenericArgument::Type(element))) => Role::Write(element.clone()),
-        _ => Role::Scalar,
+impl Parameter {
+    fn new(input: &FnArg) -> Result<Self> {
+        let FnArg::Typed(typed) = input else {
+            return Err(Error::new(input.span(), "a kernel is a free function"));
+        };
+        let Pat::Ident(pattern) = &*typed.pat else {
+            return Err(Error::new(typed.pat.span(), "a kernel's parameters are plain names"));
+        };
+        Ok(Self { name: pattern.ident.clone(), ty: (*typed.ty).clone(), role: Role::of(&typed.ty)? })
     }
 }

@@ -10,7 +10,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{emulator::fault, launch::Arg};
 
-use super::{Parameter, Plain};
+use super::Plain;
 
 /// A buffer that nobody writes during the launch.
 #[derive(Clone, Copy)]
@@ -192,26 +192,21 @@ impl<T: Plain> GlobalMut<T> {
     }
 }
 
-// A reference tells LLVM that nobody writes there during the launch; it then reads through the non-coherent cache.
-impl<T: Plain> Parameter for Global<T> {
-    type Abi = &'static T;
+#[cfg(target_arch = "nvptx64")]
+impl<T: Plain> Global<T> {
+    /// The view of a buffer that nobody writes during the launch.
     #[inline(always)]
-    unsafe fn from_abi(abi: &'static T) -> Self {
-        target! {
-            nvptx => Self { ptr: abi },
-            emulated => Self { ptr: abi, extent: Extent { len: 1, name: "" } },
-        }
+    pub(super) fn new(first: &'static T) -> Self {
+        Self { ptr: first }
     }
 }
 
-impl<T: Plain> Parameter for GlobalMut<T> {
-    type Abi = *mut T;
+#[cfg(target_arch = "nvptx64")]
+impl<T: Plain> GlobalMut<T> {
+    /// The view of a buffer.
     #[inline(always)]
-    unsafe fn from_abi(abi: *mut T) -> Self {
-        target! {
-            nvptx => Self { ptr: abi },
-            emulated => Self { ptr: abi, extent: Extent { len: 0, name: "" } },
-        }
+    pub(super) fn new(first: *mut T) -> Self {
+        Self { ptr: first }
     }
 }
 
@@ -223,10 +218,9 @@ macro_rules! emulated_views {
             ///
             /// # Safety
             /// The argument must be a buffer of `T` in host memory that outlives the launch.
-            #[doc(hidden)]
-            #[must_use]
-            pub unsafe fn emulated(argument: &Arg, name: &'static str) -> Self {
-                let (address, len) = match *argument {
+            #[inline]
+            pub(super) unsafe fn of_argument(argument: Arg, name: &'static str) -> Self {
+                let (address, len) = match argument {
                     Arg::Buffer { address, len } => (address, len),
                     Arg::Scalar { .. } => (0, 0),
                 };

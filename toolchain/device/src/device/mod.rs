@@ -8,6 +8,7 @@
 //! | [`thread`] | who am I: indices and dimensions; barriers and fences |
 //! | [`grid`] | launches that overlap |
 //! | [`global`] | views of device memory: plain, streaming and vector accesses |
+//! | [`parameter`] | what a kernel has as a parameter: scalars, views, and structs of these |
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans among 32 lanes |
 //! | [`block`] | reductions and scans among the threads of a block |
@@ -41,15 +42,17 @@ pub mod mma;
 mod number;
 #[cfg(target_arch = "nvptx64")]
 mod nvvm;
+pub mod parameter;
 pub mod shared;
 pub mod thread;
 pub mod warp;
 
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
-pub use number::{Named, Offset, Parameter, Plain, Real, Word};
+pub use number::{Named, Offset, Plain, Real, Word};
+pub use parameter::Parameter;
 pub use shared::Shared;
-pub use warpkov_device_macros::kernel;
+pub use warpkov_device_macros::{Parameter, kernel};
 
 /// The oldest GPU generation that this code was compiled for, as in `sm_90`; 0 under emulation.
 ///

@@ -14,18 +14,6 @@ pub trait Plain: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
 impl<T: Copy + 'static> Plain for T {}
 
-/// How a kernel's parameter crosses from the launch to the entry point.
-pub trait Parameter: Sized {
-    /// What the entry point declares.
-    type Abi;
-
-    /// The parameter as the kernel sees it.
-    ///
-    /// # Safety
-    /// An address must be valid for every access that the kernel makes through the view.
-    unsafe fn from_abi(abi: Self::Abi) -> Self;
-}
-
 /// A 4- or 8-byte number: what shuffles, atomics and shared memory move.
 pub trait Word: Plain + PartialEq {
     /// Whether it has 8 bytes.
@@ -81,19 +69,6 @@ pub trait Real:
     /// The larger of the two; the other, where one is not a number.
     fn max(self, other: Self) -> Self;
 }
-
-macro_rules! scalar_parameters {
-    ($($ty:ty)*) => {$(
-        impl Parameter for $ty {
-            type Abi = $ty;
-            #[inline(always)]
-            unsafe fn from_abi(abi: $ty) -> $ty {
-                abi
-            }
-        }
-    )*};
-}
-scalar_parameters!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64);
 
 macro_rules! words {
     ($($ty:ty, $wide:literal, |$x:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(

@@ -1,0 +1,355 @@
+//! The `Parameter` derive: a struct that is one parameter of a kernel, and one argument of its launch.
+//!
+//! An entry point of the PTX has a parameter for each scalar and view, so it must be known how many of them a struct has where
+//! a kernel names it. So the derive defines a macro of the struct's name, which `use` imports along with it, that tells its
+//! *shape* to another macro: `_` for each scalar or view, and the shape in parentheses for each struct. Where shapes are needed,
+//! [`with_shapes`] calls macro after macro until it has them all.
+
+use proc_macro2::{Delimiter, TokenStream as Tokens, TokenTree};
+use quote::{ToTokens, format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{
+    Data, DeriveInput, Error, Fields, GenericArgument, GenericParam, Ident, LitInt, Path, PathArguments, Result, Token,
+    Type, Visibility, parse_quote,
+};
+
+/// What a parameter, or a field of one, is.
+pub enum Role {
+    /// `Global<T>`: the type T.
+    Read(Type),
+    /// `GlobalMut<T>`: the type T.
+    Write(Type),
+    Scalar,
+    /// A struct, and the macro of its name.
+    Struct(Path),
+}
+
+impl Role {
+    pub fn of(ty: &Type) -> Result<Self> {
+        const SCALARS: [&str; 10] = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
+        let error =
+            || Error::new(ty.span(), "a scalar, `Global<T>`, `GlobalMut<T>`, or a struct that derives `Parameter`");
+        let Type::Path(path) = ty else { return Err(error()) };
+        let last = path.path.segments.last().ok_or_else(error)?;
+        let element = match &last.arguments {
+            PathArguments::AngleBracketed(arguments) => match arguments.args.first() {
+                Some(GenericArgument::Type(element)) => Some(element.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        Ok(match (last.ident.to_string().as_str(), element) {
+            ("Global", Some(element)) => Self::Read(element),
+            ("GlobalMut", Some(element)) => Self::Write(element),
+            (name, None) if SCALARS.contains(&name) => Self::Scalar,
+            _ => {
+                let mut path = path.path.clone();
+                path.segments.iter_mut().for_each(|segment| segment.arguments = PathArguments::None);
+                Self::Struct(path)
+            }
+        })
+    }
+
+    /// What stands for it in a launcher's arguments.
+    pub fn launched(&self, ty: &Type, lifetime: &Tokens, device: &Ident) -> Tokens {
+        match self {
+            Self::Read(element) => quote! { &#lifetime #device::Buffer<#element> },
+            Self::Write(element) => quote! { &#lifetime mut #device::Buffer<#element> },
+            Self::Scalar => quote! { #ty },
+            Self::Struct(_) => {
+                let lifetime = if lifetime.is_empty() {
+                    quote! { '_ }
+                } else {
+                    lifetime.clone()
+                };
+                quote! { <#ty as ::warpkov_device::device::Parameter>::Launched<#lifetime, #device> }
+            }
+        }
+    }
+}
+
+/// The scalars and views that something is made of.
+pub enum Shape {
+    Leaf,
+    Struct(Vec<Shape>),
+}
+
+impl Parse for Shape {
+    fn parse(input: ParseStream) -> Result<Self> {
+        if input.peek(Token![_]) {
+            input.parse::<Token![_]>()?;
+            return Ok(Self::Leaf);
+        }
+        let content;
+        syn::parenthesized!(content in input);
+        let mut fields = Vec::new();
+        while !content.is_empty() {
+            fields.push(content.parse()?);
+        }
+        Ok(Self::Struct(fields))
+    }
+}
+
+impl ToTokens for Shape {
+    fn to_tokens(&self, tokens: &mut Tokens) {
+        match self {
+            Self::Leaf => quote! { _ }.to_tokens(tokens),
+            Self::Struct(fields) => quote! { (#(#fields)*) }.to_tokens(tokens),
+        }
+    }
+}
+
+impl Shape {
+    /// A parameter of an entry point for each scalar and view of `ty`, and the expression that it makes of them.
+    pub fn flatten(&self, ty: &Tokens, name: &Ident, flat: &mut Vec<Tokens>) -> Tokens {
+        match self {
+            Self::Leaf => {
+                flat.push(quote! { #name: <#ty as ::warpkov_device::device::Parameter>::Abi });
+                quote! { #name }
+            }
+            Self::Struct(fields) => {
+                let fields = fields.iter().enumerate().map(|(at, field)| {
+                    let at = LitInt::new(&at.to_string(), name.span());
+                    let ty = quote! { <#ty as ::warpkov_device::device::parameter::Field<#at>>::Type };
+                    field.flatten(&ty, &format_ident!("{}_{}", name, at.base10_digits()), flat)
+                });
+                quote! { (#(#fields,)*) }
+            }
+        }
+    }
+}
+
+/// Calls `macro_name! { tokens shapes }`, with the shapes of all `roles`; `known` are those of the first structs among them. For
+/// `nvptx64`.
+pub fn with_shapes(roles: &[&Role], known: Vec<Shape>, next: &Tokens, tokens: &Tokens) -> ShapesOf {
+    let structs = || roles.iter().filter_map(|role| if let Role::Struct(path) = role { Some(path) } else { None });
+    match structs().nth(known.len()) {
+        Some(path) => ShapesOf::Asked(quote! {
+            #[cfg(target_arch = "nvptx64")]
+            #path! { { #next } { #tokens } #(#known)* }
+        }),
+        None => {
+            let mut known = known.into_iter();
+            let shape = |role: &&Role| match role {
+                Role::Struct(_) => known.next().unwrap_or(Shape::Leaf),
+                _ => Shape::Leaf,
+            };
+            ShapesOf::Known(roles.iter().map(shape).collect())
+        }
+    }
+}
+
+/// What [`with_shapes`] has found.
+pub enum ShapesOf {
+    /// A call of the macro that tells the next shape.
+    Asked(Tokens),
+    /// All of them.
+    Known(Vec<Shape>),
+}
+
+/// What a macro is called with that has asked for shapes: what it asked with, and those that are known.
+pub struct Answer<T> {
+    pub asked: T,
+    pub known: Vec<Shape>,
+}
+
+impl<T: Parse> Parse for Answer<T> {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let group: TokenTree = input.parse()?;
+        let tokens = match group {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => group.stream(),
+            other => return Err(Error::new(other.span(), "expected what was asked with")),
+        };
+        let mut known = Vec::new();
+        while !input.is_empty() {
+            known.push(input.parse()?);
+        }
+        Ok(Self { asked: syn::parse2(tokens)?, known })
+    }
+}
+
+/// A struct that derives `Parameter`, as far as its shape needs it: `visibility Name { types of fields }`.
+pub struct Struct {
+    visibility: Visibility,
+    name: Ident,
+    types: Vec<Type>,
+}
+
+impl Parse for Struct {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let (visibility, name) = (input.parse()?, input.parse()?);
+        let content;
+        syn::braced!(content in input);
+        let types = Punctuated::<Type, Token![,]>::parse_terminated(&content)?;
+        Ok(Self { visibility, name, types: types.into_iter().collect() })
+    }
+}
+
+impl ToTokens for Struct {
+    fn to_tokens(&self, tokens: &mut Tokens) {
+        let Self { visibility, name, types } = self;
+        quote! { #visibility #name { #(#types),* } }.to_tokens(tokens);
+    }
+}
+
+/// The macro of a struct's name, once the shapes of its fields are known.
+pub fn shape_macro(declared: &Struct, known: Vec<Shape>) -> Result<Tokens> {
+    let roles = declared.types.iter().map(Role::of).collect::<Result<Vec<_>>>()?;
+    let roles: Vec<&Role> = roles.iter().collect();
+    let next = quote! { ::warpkov_device::device::parameter::__shape };
+    Ok(match with_shapes(&roles, known, &next, &declared.to_token_stream()) {
+        ShapesOf::Asked(call) => call,
+        ShapesOf::Known(shapes) => {
+            let name = &declared.name;
+            let hidden = format_ident!("__shape_of_{}", name);
+            // A macro cannot be seen from other crates by this name, nor need it be.
+            let visibility = match &declared.visibility {
+                Visibility::Public(_) => quote! { pub(crate) },
+                other => quote! { #other },
+            };
+            quote! {
+                #[cfg(target_arch = "nvptx64")]
+                #[allow(unused_macros)]
+                macro_rules! #hidden {
+                    ({ $($next:tt)* } $($tokens:tt)*) => { $($next)* ! { $($tokens)* (#(#shapes)*) } };
+                }
+                #[cfg(target_arch = "nvptx64")]
+                #[allow(unused_imports)]
+                #visibility use #hidden as #name;
+            }
+        }
+    })
+}
+
+/// The derive.
+pub fn derive(input: &DeriveInput) -> Result<Tokens> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new(input.ident.span(), "only a struct is a parameter made of parameters"));
+    };
+    let Fields::Named(fields) = &data.fields else {
+        return Err(Error::new(input.ident.span(), "the fields of a parameter have names"));
+    };
+    if let Some(generic) = input.generics.params.iter().find(|generic| !matches!(generic, GenericParam::Type(_))) {
+        return Err(Error::new(generic.span(), "the generics of a parameter are types of elements"));
+    }
+    let (name, visibility) = (&input.ident, &input.vis);
+    let names: Vec<&Ident> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
+    let types: Vec<&Type> = fields.named.iter().map(|field| &field.ty).collect();
+    let roles = types.iter().map(|ty| Role::of(ty)).collect::<Result<Vec<_>>>()?;
+    let declared = Struct {
+        visibility: visibility.clone(),
+        name: name.clone(),
+        types: types.iter().map(|ty| (*ty).clone()).collect(),
+    };
+    let shape = shape_macro(&declared, Vec::new())?;
+
+    // Elements lie in device memory.
+    let mut generics = input.generics.clone();
+    for parameter in generics.type_params_mut() {
+        parameter.bounds.push(parse_quote! { ::warpkov_device::device::Plain });
+    }
+    let (of, arguments, clause) = generics.split_for_impl();
+    let numbers = (0..names.len()).map(|at| LitInt::new(&at.to_string(), name.span()));
+    let parameter = quote! { ::warpkov_device::device::Parameter };
+
+    // Scalars alone are the same for the launcher.
+    let scalars = roles.iter().all(|role| matches!(role, Role::Scalar));
+    let launched = format_ident!("{}Args", name);
+    let idents: Vec<&Ident> = generics.type_params().map(|parameter| &parameter.ident).collect();
+    let (launched_type, definition) = if scalars {
+        (quote! { Self }, quote! {})
+    } else {
+        let device = format_ident!("__D");
+        let field_types = roles.iter().zip(&types).map(|(role, ty)| role.launched(ty, &quote! { 'a }, &device));
+        let field_types: Vec<Tokens> = field_types.collect();
+        let docs = fields.named.iter().map(|field| {
+            let docs: Vec<_> = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).collect();
+            quote! { #(#docs)* }
+        });
+        let mut extended = generics.clone();
+        extended.params.insert(0, parse_quote! { 'a });
+        extended.params.push(parse_quote! { __D: ::warpkov_device::launch::Device });
+        let (of, arguments, clause) = extended.split_for_impl();
+        let about = format!("The launcher's argument for [`{name}`].");
+        // A struct of what is only read is a borrow of it.
+        let read_only = !roles.iter().any(|role| matches!(role, Role::Write(_)));
+        let inner = field_types.iter().zip(&roles).filter(|(_, role)| matches!(role, Role::Struct(_)));
+        let inner: Vec<&Tokens> = inner.map(|(ty, _)| ty).collect();
+        let predicates = clause.map(|clause| clause.predicates.iter().collect::<Vec<_>>()).unwrap_or_default();
+        let copies = read_only.then(|| {
+            quote! {
+                #[cfg(not(target_arch = "nvptx64"))]
+                #[automatically_derived]
+                impl #of Clone for #launched #arguments where #(#predicates,)* #(#inner: Copy,)* {
+                    fn clone(&self) -> Self {
+                        *self
+                    }
+                }
+                #[cfg(not(target_arch = "nvptx64"))]
+                #[automatically_derived]
+                impl #of Copy for #launched #arguments where #(#predicates,)* #(#inner: Copy,)* {}
+            }
+        });
+        let definition = quote! {
+            #[doc = #about]
+            #[cfg(not(target_arch = "nvptx64"))]
+            #visibility struct #launched #of #clause {
+                #(#docs pub #names: #field_types,)*
+            }
+            #copies
+        };
+        (quote! { #launched<'a, #(#idents,)* __D> }, definition)
+    };
+    let texts = names.iter().map(|name| format!(".{name}"));
+
+    Ok(quote! {
+        #shape
+
+        #definition
+
+        #[cfg(target_arch = "nvptx64")]
+        #[automatically_derived]
+        impl #of #parameter for #name #arguments #clause {
+            type Abi = (#(<#types as #parameter>::Abi,)*);
+
+            #[inline(always)]
+            unsafe fn from_abi((#(#names,)*): Self::Abi) -> Self {
+                // SAFETY: promised by the caller.
+                unsafe { Self { #(#names: <#types as #parameter>::from_abi(#names)),* } }
+            }
+        }
+
+        #(
+            #[cfg(target_arch = "nvptx64")]
+            #[automatically_derived]
+            impl #of ::warpkov_device::device::parameter::Field<#numbers> for #name #arguments #clause {
+                type Type = #types;
+            }
+        )*
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[automatically_derived]
+        impl #of #parameter for #name #arguments #clause {
+            type Launched<'a, __D: ::warpkov_device::launch::Device> = #launched_type;
+
+            fn name(path: &str, names: &mut Vec<String>) {
+                #(<#types as #parameter>::name(&[path, #texts].concat(), names);)*
+            }
+
+            fn push<__D: ::warpkov_device::launch::Device>(
+                launched: &Self::Launched<'_, __D>,
+                args: &mut Vec<::warpkov_device::launch::Arg>,
+            ) {
+                #(<#types as #parameter>::push::<__D>(&launched.#names, args);)*
+            }
+
+            #[inline]
+            unsafe fn emulated(leaves: &mut ::warpkov_device::device::parameter::Leaves<'_>) -> Self {
+                // SAFETY: promised by the caller; fields are in the order in which they were pushed.
+                unsafe { Self { #(#names: <#types as #parameter>::emulated(leaves)),* } }
+            }
+        }
+    })
+}
