@@ -11,7 +11,9 @@ use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::g_ab::g_ab;
 use warpkov_kernels::pomdp::g_ao::{g_ao_deterministic, g_ao_sparse};
 use warpkov_kernels::pomdp::lookahead::{next_belief, next_belief_inverse, products, t_ao_deterministic, t_ao_sparse};
+use warpkov_kernels::pomdp::model::Sizes;
 use warpkov_kernels::pomdp::scores::scores;
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
@@ -200,6 +202,7 @@ fn widened<T: Precise, D: Device>(device: &D, buffer: &D::Buffer<T>) -> Result<V
 pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Result<Tensors, D::Error> {
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
     let (vectors, beliefs) = (operands.vector_count(), operands.belief_count());
+    let sizes = Sizes { states, actions, observations: observed, vectors, beliefs };
     let size = |factors: &[u32]| factors.iter().map(|&factor| factor as usize).product::<usize>();
     let zeros = |factors: &[u32]| device.zeros::<T>(size(factors));
     let shape = |factors: &[u32]| Shape::cover(size(factors) as u64, THREADS);
@@ -219,42 +222,23 @@ pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Re
     unsafe {
         let launch = shape(&of_g_ao);
         match &Resident::<T, D>::upload(device, &operands.transitions)? {
-            Resident::Deterministic(next) => g_ao_deterministic(
-                device,
-                launch,
-                states,
-                actions,
-                observed,
-                vectors,
-                next,
-                &observation,
-                &alpha,
-                &mut g_ao,
-            )?,
-            Resident::Sparse { row_ptr, col, prob } => g_ao_sparse(
-                device,
-                launch,
-                states,
-                actions,
-                observed,
-                vectors,
-                row_ptr,
-                col,
-                prob,
-                &observation,
-                &alpha,
-                &mut g_ao,
-            )?,
+            Resident::Deterministic(next) => {
+                g_ao_deterministic(device, launch, sizes, next, &observation, &alpha, &mut g_ao)?;
+            }
+            Resident::Sparse { row_ptr, col, prob } => {
+                let transitions = RowsArgs { ptr: row_ptr, col, prob };
+                g_ao_sparse(device, launch, sizes, transitions, &observation, &alpha, &mut g_ao)?;
+            }
         }
         let launch = shape(&of_scores);
-        scores(device, launch, states, actions, observed, vectors, beliefs, &belief, &g_ao, &mut scored)?;
-        best(device, shape(&of_best), actions, observed, vectors, beliefs, &scored, &mut winners)?;
+        scores(device, launch, sizes, &belief, &g_ao, &mut scored)?;
+        best(device, shape(&of_best), sizes, &scored, &mut winners)?;
         let launch = shape(&of_g_ab);
-        g_ab(device, launch, states, actions, observed, beliefs, gamma, &reward, &winners, &g_ao, &mut by_action)?;
+        g_ab(device, launch, sizes, gamma, &reward, &winners, &g_ao, &mut by_action)?;
         let launch = shape(&[beliefs, actions]);
-        action_scores(device, launch, states, actions, beliefs, &belief, &by_action, &mut valued)?;
+        action_scores(device, launch, sizes, &belief, &by_action, &mut valued)?;
         best_action(device, shape(&[beliefs]), actions, beliefs, &valued, &mut chosen)?;
-        backup(device, shape(&[beliefs, states]), states, actions, beliefs, &chosen, &by_action, &mut b_kp)?;
+        backup(device, shape(&[beliefs, states]), sizes, &chosen, &by_action, &mut b_kp)?;
     }
     Ok(Tensors {
         g_ao: widened(device, &g_ao)?,
@@ -391,29 +375,20 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
             unsafe {
                 match &inverse {
                     Some(inverse) => {
-                        next_belief_inverse(device, shape, states, actions, a, o, inverse, &observation, &b, &mut next)?
+                        next_belief_inverse(device, shape, states, actions, a, o, inverse, &observation, &b, &mut next)?;
                     }
-                    None => next_belief(
-                        device,
-                        shape,
-                        states,
-                        actions,
-                        a,
-                        o,
-                        &col_ptr,
-                        &row,
-                        &prob,
-                        &observation,
-                        &b,
-                        &mut next,
-                    )?,
+                    None => {
+                        let predecessors = RowsArgs { ptr: &col_ptr, col: &row, prob: &prob };
+                        next_belief(device, shape, states, actions, a, o, predecessors, &observation, &b, &mut next)?;
+                    }
                 }
                 match &transitions {
                     Resident::Deterministic(to) => {
                         t_ao_deterministic(device, shape, states, actions, a, o, to, &observation, &mut t_ao)?;
                     }
                     Resident::Sparse { row_ptr, col, prob } => {
-                        t_ao_sparse(device, shape, states, actions, a, o, row_ptr, col, prob, &observation, &mut t_ao)?
+                        let rows = RowsArgs { ptr: row_ptr, col, prob };
+                        t_ao_sparse(device, shape, states, actions, a, o, rows, &observation, &mut t_ao)?;
                     }
                 }
             }

@@ -5,22 +5,23 @@ use std::collections::HashSet;
 use crate::runtime::scratch::Scratch;
 use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
-use warpkov_kernels::pomdp::gather::{belief_values, expect, gather, worth};
+use warpkov_kernels::pomdp::gather::{PicksArgs, belief_values, expect, gather, worth};
 use warpkov_kernels::pomdp::product::{
     DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, STEP, TILE, appraise, best_of_dense, best_of_sparse, list_steps,
     note_winners,
 };
 use warpkov_kernels::pomdp::project::{
-    DENSIFY_STATES, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify, expand,
+    DENSIFY_STATES, DenseRowsArgs, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify, expand,
     expand_beliefs, fill_entries, flag_rows, predict, side_by_side,
 };
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backend::{Backup, Plans};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::device::beliefs::Beliefs;
-use crate::pomdp::device::buffers::{Factors, Kept, Matrix, Vectors};
-use crate::pomdp::model::{Pomdp, by_columns};
+use crate::pomdp::device::buffers::{Factors, Kept, Model, Vectors};
+use crate::pomdp::model::Pomdp;
 use crate::runtime::Precise;
 use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
 
@@ -81,11 +82,7 @@ pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) actions: u32,
     pub(super) observations: u32,
     pub(super) gamma: f64,
-    /// T, rows s·A + a; by columns, rows a·S + s'; and O.
-    pub(super) transitions: Matrix<T, D>,
-    pub(super) columns: Matrix<T, D>,
-    pub(super) seen: Matrix<T, D>,
-    pub(super) reward: D::Buffer<T>,
+    pub(super) model: Model<T, D>,
     vectors: Vectors<T, D>,
     vector_actions: Vec<u32>,
     /// Σ over a and s' of the observations that may follow each state.
@@ -176,10 +173,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             actions,
             observations: model.observation_count,
             gamma: model.gamma(),
-            transitions: Matrix::upload(device, &model.process.transitions)?,
-            columns: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
-            seen: Matrix::upload(device, &model.observations)?,
-            reward: device.upload(&T::of(&model.expected_rewards()))?,
+            model: Model::upload(device, model)?,
             vectors: Vectors::new(device, states)?,
             vector_actions: Vec::new(),
             ways: (0..states).map(ways).collect(),
@@ -370,67 +364,31 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// Winners by code, and scores, one for each code, through sparse rows; the number of rows.
     fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let entries = beliefs.ways;
-        let Self { device, states, actions, .. } = *self;
+        let Self { device, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
-        let (t, o) = (&self.transitions, &self.seen);
         let counts = self.work.counts.cleared(device, codes)?;
         let flags = self.work.flags.of(device, codes)?;
         // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
         unsafe {
-            count_entries(
-                device,
-                warps,
-                states,
-                actions,
-                beliefs.count,
-                &beliefs.row_ptr,
-                &beliefs.state,
-                &t.row_ptr,
-                &t.col,
-                &o.row_ptr,
-                &o.col,
-                counts,
-            )?;
+            count_entries(device, warps, self.model.args(), beliefs.count, beliefs.args(), counts)?;
             flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
         }
         let rows = self.compact(codes, entries)?;
         self.work.scores.cleared(device, codes)?;
-        let (t, o) = (&self.transitions, &self.seen);
         let Work { offsets, row_code, row_ptr, col, weight, winners, scores, .. } = &mut self.work;
         let (col, weight) = (col.of(device, entries)?, weight.of(device, entries)?);
-        let (alpha, stride) = self.vectors.columns(device)?;
+        let alpha = self.vectors.columns(device)?;
         // SAFETY: as above; rows have `entries` entries in all, and there is a vector.
         unsafe {
-            fill_entries(
-                device,
-                warps,
-                states,
-                actions,
-                beliefs.count,
-                &beliefs.row_ptr,
-                &beliefs.state,
-                &beliefs.prob,
-                &t.row_ptr,
-                &t.col,
-                &t.val,
-                &o.row_ptr,
-                &o.col,
-                &o.val,
-                offsets.get_mut(),
-                col,
-                weight,
-            )?;
+            let (model, places) = (self.model.args(), offsets.get_mut());
+            fill_entries(device, warps, model, beliefs.count, beliefs.args(), places, col, weight)?;
             best_of_sparse(
                 device,
                 Shape::new(rows.max(1), SPARSE_THREADS),
                 rows,
-                self.vector_actions.len() as u32,
-                stride,
-                row_ptr.get(),
+                RowsArgs { ptr: row_ptr.get(), col, prob: weight },
                 row_code.get(),
-                col,
-                weight,
                 alpha,
                 winners.get_mut(),
                 scores.get_mut(),
@@ -444,26 +402,19 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     pub(super) fn predict(&mut self, beliefs: &Beliefs<T, D>, count: u32) -> Result<(), D::Error> {
         let Self { device, states, actions, .. } = *self;
         let (codes, groups) = (self.codes(count), count.div_ceil(SIDE));
-        let (columns, o, Work { flags, dense, predicted, .. }) = (&self.columns, &self.seen, &mut self.work);
+        let Work { flags, dense, predicted, .. } = &mut self.work;
         let flags = flags.cleared(device, codes)?;
         let dense = dense.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
-        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
         // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
         unsafe {
             let shape = Shape::new(groups * states.div_ceil(DENSIFY_STATES), SIDE_THREADS);
-            densify(device, shape, states, count, row_ptr, state, prob, dense)?;
+            densify(device, shape, states, count, beliefs.args(), dense)?;
             predict(
                 device,
                 Shape::new(groups * actions * states.div_ceil(SIDE_STATES), SIDE_THREADS),
-                states,
-                actions,
+                self.model.args(),
                 count,
                 dense,
-                &columns.row_ptr,
-                &columns.col,
-                &columns.val,
-                &o.row_ptr,
-                &o.col,
                 predicted.of(device, (count * actions) as usize * states as usize)?,
                 flags,
             )
@@ -486,47 +437,35 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         while first < rows {
             let count = (rows - first).min(at_a_time);
             let (stride, steps) = self.clear_rows::<E>(count)?;
-            let (o, Work { ranks, predicted, used, .. }) = (&self.seen, &mut self.work);
+            let Work { ranks, predicted, used, .. } = &mut self.work;
             let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
             // SAFETY: as above; the rows are zeros.
             unsafe {
                 expand(
                     device,
                     elements,
-                    states,
-                    actions,
+                    self.model.args(),
                     beliefs.count,
                     predicted.get(),
-                    &o.row_ptr,
-                    &o.col,
-                    &o.val,
                     ranks.get(),
                     first,
                     count,
-                    stride,
-                    x,
-                    steps,
-                    used.get_mut(),
+                    DenseRowsArgs { stride, rows: x, steps, used: used.get_mut() },
                 )?;
             }
             self.best_of_rows::<E>(first, count, false)?;
             first += count;
         }
         let Work { predicted, winners, scores, .. } = &mut self.work;
-        let o = &self.seen;
         // SAFETY: as above; every winner is a vector.
         unsafe {
             worth(
                 device,
                 Shape::new(groups * actions, THREADS),
-                states,
-                actions,
+                self.model.args(),
                 beliefs.count,
                 predicted.get(),
                 winners.get(),
-                &o.row_ptr,
-                &o.col,
-                &o.val,
                 self.vectors.rows(),
                 scores.of(device, pairs)?,
             )?;
@@ -578,7 +517,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// What each belief is worth by each action, and the best of those, in `work`: `winners` by code, `values`, `chosen`.
     /// Returns the number of rows.
     fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
-        let Self { device, actions, observations, gamma, .. } = *self;
+        let Self { device, actions, observations, .. } = *self;
         self.work.winners.cleared(device, self.codes(beliefs.count))?;
         let (rows, terms) = match product {
             Product::Dense { exact: true } => (self.dense::<f32>(beliefs)?, 1),
@@ -593,12 +532,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             belief_values(
                 device,
                 Shape::new(pairs, 128),
-                actions,
-                gamma,
-                &beliefs.row_ptr,
-                &beliefs.state,
-                &beliefs.prob,
-                &self.reward,
+                self.model.args(),
+                beliefs.args(),
                 terms,
                 scores.get(),
                 values,
@@ -610,47 +545,17 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// The vectors of some of the beliefs, of `beliefs` in all, that were [decided](Self::decide) on last, in `work.out`.
     fn build(&mut self, beliefs: u32, picked: &[u32]) -> Result<(), D::Error> {
-        let Self { device, states, actions, gamma, .. } = *self;
+        let Self { device, states, .. } = *self;
         let Work { winners, chosen, expected, out, .. } = &mut self.work;
-        let (t, o) = (&self.transitions, &self.seen);
         let (count, groups) = (picked.len() as u32, (picked.len() as u32).div_ceil(SIDE));
         let (picked, shape) = (device.upload(picked)?, Shape::new(groups * states.div_ceil(SIDE_STATES), SIDE_THREADS));
         let expected = expected.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
         let out = out.of(device, (count as usize) * states as usize)?;
         // SAFETY: every winner is a vector, every chosen action one of the model's.
         unsafe {
-            expect(
-                device,
-                shape,
-                states,
-                actions,
-                beliefs,
-                count,
-                &picked,
-                chosen.get(),
-                winners.get(),
-                &o.row_ptr,
-                &o.col,
-                &o.val,
-                self.vectors.rows(),
-                expected,
-            )?;
-            gather(
-                device,
-                shape,
-                states,
-                actions,
-                count,
-                gamma,
-                &picked,
-                chosen.get(),
-                &t.row_ptr,
-                &t.col,
-                &t.val,
-                &self.reward,
-                expected,
-                out,
-            )
+            let (model, picks) = (self.model.args(), PicksArgs { count, picked: &picked, chosen: chosen.get() });
+            expect(device, shape, model, beliefs, picks, winners.get(), self.vectors.rows(), expected)?;
+            gather(device, shape, model, picks, expected, out)
         }
     }
 
@@ -680,10 +585,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let best = self.nearest(beliefs)?;
         let Self { device, states, .. } = *self;
         let Work { nearest, worths, .. } = &mut self.work;
-        let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
         let (shape, alpha) = (Shape::new(beliefs.count, THREADS), self.vectors.rows());
         // SAFETY: every belief has a winner.
-        unsafe { appraise(device, shape, states, row_ptr, state, prob, nearest.get(), alpha, worths.get_mut())? };
+        unsafe { appraise(device, shape, states, beliefs.args(), nearest.get(), alpha, worths.get_mut())? };
         let mut values = vec![0.0; best.len()];
         device.download(worths.get(), &mut values)?;
         Ok(best.into_iter().zip(values).collect())
@@ -700,22 +604,16 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let numbers = numbers.numbers(device, count)?;
         match product {
             Product::Sparse => {
-                let (alpha, stride) = self.vectors.columns(device)?;
+                let alpha = self.vectors.columns(device)?;
                 let shape = Shape::new(beliefs.count.max(1), SPARSE_THREADS);
-                let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
-                let vectors = self.vector_actions.len() as u32;
                 // SAFETY: beliefs are of the model's states; they are the rows, and their numbers the codes.
                 unsafe {
                     best_of_sparse(
                         device,
                         shape,
                         beliefs.count,
-                        vectors,
-                        stride,
-                        row_ptr,
+                        beliefs.args(),
                         numbers,
-                        state,
-                        prob,
                         alpha,
                         nearest.get_mut(),
                         worths.get_mut(),
@@ -738,11 +636,11 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let (stride, steps) = self.clear_rows::<E>(count)?;
             let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
             let used = self.work.used.get_mut();
-            let (row_ptr, state, prob) = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
             // SAFETY: beliefs are of the model's states, and there is a row of zeros for each of these.
             unsafe {
                 let shape = Shape::new(count, THREADS);
-                expand_beliefs(self.device, shape, first, row_ptr, state, prob, stride, x, steps, used)?;
+                let dense = DenseRowsArgs { stride, rows: x, steps, used };
+                expand_beliefs(self.device, shape, first, beliefs.args(), dense)?;
             }
             self.best_of_rows::<E>(first, count, true)?;
         }

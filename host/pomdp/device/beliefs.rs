@@ -1,6 +1,7 @@
 //! Beliefs on a device.
 
 use warpkov_kernels::launch::{Buffer, Device};
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::pomdp::belief::Belief;
 use crate::runtime::Precise;
@@ -39,6 +40,11 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
             state: device.upload(&states)?,
             prob: device.upload(&T::of(&probs))?,
         })
+    }
+
+    /// Beliefs as kernels want them.
+    pub(super) fn args(&self) -> RowsArgs<'_, T, u32, D> {
+        RowsArgs { ptr: &self.row_ptr, col: &self.state, prob: &self.prob }
     }
 
     /// Copies them back.

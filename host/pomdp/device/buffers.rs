@@ -5,10 +5,13 @@ use std::ops::Range;
 use crate::runtime::scratch::Scratch;
 use warpkov_kernels::device::Plain;
 use warpkov_kernels::launch::{Device, Shape};
-use warpkov_kernels::pomdp::product::{Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
+use warpkov_kernels::pomdp::model::{ModelArgs, StridedArgs};
+use warpkov_kernels::pomdp::product::{ColumnsArgs, Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::mdp::model::Csr;
 use crate::runtime::Precise;
+use crate::pomdp::model::{Pomdp, by_columns};
 
 /// A sparse matrix.
 pub struct Matrix<T: Precise, D: Device> {
@@ -21,6 +24,52 @@ impl<T: Precise, D: Device> Matrix<T, D> {
     pub fn upload(device: &D, matrix: &Csr) -> Result<Self, D::Error> {
         let (row_ptr, col) = (device.upload(&matrix.row_ptr)?, device.upload(&matrix.col)?);
         Ok(Self { row_ptr, col, val: device.upload(&T::of(&matrix.val))? })
+    }
+
+    /// The matrix as kernels want it.
+    fn args(&self) -> RowsArgs<'_, T, u64, D> {
+        RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.val }
+    }
+}
+
+/// A model in a device's memory.
+pub struct Model<T: Precise, D: Device> {
+    states: u32,
+    actions: u32,
+    gamma: f64,
+    /// T, rows s·A + a; by columns, rows a·S + s'; and O.
+    transitions: Matrix<T, D>,
+    predecessors: Matrix<T, D>,
+    observations: Matrix<T, D>,
+    reward: D::Buffer<T>,
+}
+
+impl<T: Precise, D: Device> Model<T, D> {
+    /// Uploads a valid model, of which rewards are to be maximised.
+    pub fn upload(device: &D, model: &Pomdp) -> Result<Self, D::Error> {
+        let (states, actions) = (model.states(), model.actions());
+        Ok(Self {
+            states,
+            actions,
+            gamma: model.gamma(),
+            transitions: Matrix::upload(device, &model.process.transitions)?,
+            predecessors: Matrix::upload(device, &by_columns(&model.process.transitions, states, actions))?,
+            observations: Matrix::upload(device, &model.observations)?,
+            reward: device.upload(&T::of(&model.expected_rewards()))?,
+        })
+    }
+
+    /// The model as kernels want it.
+    pub fn args(&self) -> ModelArgs<'_, T, D> {
+        ModelArgs {
+            states: self.states,
+            actions: self.actions,
+            gamma: self.gamma,
+            transitions: self.transitions.args(),
+            predecessors: self.predecessors.args(),
+            observations: self.observations.args(),
+            reward: &self.reward,
+        }
     }
 }
 
@@ -60,7 +109,11 @@ impl<T: Precise, D: Device> Layout<T, D> {
     ) -> Result<(), D::Error> {
         let (to, shape) = (&mut self.buffer, Shape::cover(u64::from(count) * u64::from(states), 256));
         // SAFETY: there is room for all, and the source has them.
-        unsafe { place_vectors(device, shape, states, first, count, 0, source, states, to, 0, &mut device.zeros(0)?) }
+        unsafe {
+            let (rows, none) = (StridedArgs { stride: states, values: to }, &mut device.zeros(0)?);
+            let columns = StridedArgs { stride: 0, values: none };
+            place_vectors(device, shape, states, first, count, 0, source, rows, columns)
+        }
     }
 }
 
@@ -121,8 +174,7 @@ impl<E: Factor, D: Device> Factors<E, D> {
                     count,
                     &rows.buffer,
                     scale,
-                    stride,
-                    &mut self.vectors.buffer,
+                    StridedArgs { stride, values: &mut self.vectors.buffer },
                 )?;
             }
             self.vectors.count = rows.count;
@@ -252,8 +304,8 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         &self.rows.buffer
     }
 
-    /// Γ\[s\]\[i\], and how long its rows are.
-    pub fn columns(&mut self, device: &D) -> Result<(&D::Buffer<T>, u32), D::Error> {
+    /// Γ\[s\]\[i\].
+    pub fn columns(&mut self, device: &D) -> Result<ColumnsArgs<'_, T, D>, D::Error> {
         let Self { states, rows, columns, .. } = self;
         columns.reserve(device, rows.capacity, *states as usize)?;
         let (first, count) = (columns.count, rows.count - columns.count);
@@ -263,10 +315,11 @@ impl<T: Precise, D: Device> Vectors<T, D> {
             let none = &mut device.zeros(0)?;
             // SAFETY: the source has these vectors, and there is room for all.
             unsafe {
-                place_vectors(device, shape, *states, first, count, first, &rows.buffer, 0, none, stride, to)?;
+                let (none, columns) = (StridedArgs { stride: 0, values: none }, StridedArgs { stride, values: to });
+                place_vectors(device, shape, *states, first, count, first, &rows.buffer, none, columns)?;
             }
             columns.count = rows.count;
         }
-        Ok((&columns.buffer, columns.capacity))
+        Ok(ColumnsArgs { vectors: columns.count, stride: columns.capacity, values: &columns.buffer })
     }
 }

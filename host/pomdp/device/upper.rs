@@ -6,7 +6,10 @@ use crate::runtime::scratch::Scratch;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::belief_values;
-use warpkov_kernels::pomdp::sawtooth::{bound_beliefs, bound_successors, place_points};
+use warpkov_kernels::pomdp::sawtooth::{
+    NewPointsArgs, PlacedPointsArgs, PointsArgs, SuccessorsArgs, UpperBoundArgs, bound_beliefs, bound_successors, place_points,
+};
+use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::pomdp::device::backup::{Backups, THREADS, threads};
 use crate::pomdp::device::beliefs::Beliefs;
@@ -78,8 +81,8 @@ struct Points<T: Precise, D: Device> {
     used: D::Buffer<u32>,
 }
 
-/// Rows of which some become points: where each begins, states, and probabilities.
-type Rows<'a, T, D> = (&'a <D as Device>::Buffer<u32>, &'a <D as Device>::Buffer<u32>, &'a <D as Device>::Buffer<T>);
+/// Rows of which some become points.
+type Rows<'a, T, D> = RowsArgs<'a, T, u32, D>;
 
 /// A row that becomes a point: its number, its entries, its drop, and when it was last of use.
 struct New {
@@ -114,7 +117,7 @@ impl<T: Precise, D: Device> Points<T, D> {
     }
 
     fn rows(&self) -> Rows<'_, T, D> {
-        (&self.ptr, &self.state, &self.prob)
+        RowsArgs { ptr: &self.ptr, col: &self.state, prob: &self.prob }
     }
 
     fn bytes(&self) -> usize {
@@ -126,7 +129,7 @@ impl<T: Precise, D: Device> Points<T, D> {
     }
 
     /// Adds points, for which there is room.
-    fn place(&mut self, device: &D, (ptr, state, prob): Rows<'_, T, D>, new: &[New]) -> Result<(), D::Error> {
+    fn place(&mut self, device: &D, from: Rows<'_, T, D>, new: &[New]) -> Result<(), D::Error> {
         if new.is_empty() {
             return Ok(());
         }
@@ -146,20 +149,22 @@ impl<T: Precise, D: Device> Points<T, D> {
                 device,
                 Shape::new(new.len() as u32, threads(self.states)),
                 first as u32,
-                &device.upload(&rows)?,
-                &device.upload(&starts)?,
-                &device.upload(&drops)?,
-                &device.upload(&uses)?,
-                ptr,
-                state,
-                prob,
-                &mut self.ptr,
-                &mut self.state,
-                &mut self.prob,
-                &mut self.peak_state,
-                &mut self.peak_prob,
-                &mut self.drop,
-                &mut self.used,
+                NewPointsArgs {
+                    picked: &device.upload(&rows)?,
+                    starts: &device.upload(&starts)?,
+                    drops: &device.upload(&drops)?,
+                    uses: &device.upload(&uses)?,
+                },
+                from,
+                PlacedPointsArgs {
+                    ptr: &mut self.ptr,
+                    state: &mut self.state,
+                    prob: &mut self.prob,
+                    peak_state: &mut self.peak_state,
+                    peak_prob: &mut self.peak_prob,
+                    drop: &mut self.drop,
+                    used: &mut self.used,
+                },
             )
         }
     }
@@ -173,6 +178,28 @@ impl<T: Precise, D: Device> Points<T, D> {
             |i: usize| New { row: i as u32, entries: self.ends[i + 1] - self.ends[i], drop: drops[i], used: used[i] };
         Ok((0..self.count()).filter(|&i| stays(i, drops[i])).map(point).collect())
     }
+}
+
+/// The bound as kernels want it: of an [`Upper`], the rest of which may be written meanwhile.
+macro_rules! known {
+    ($upper:ident) => {{
+        let (count, points) = ($upper.points.count() as u32, &mut $upper.points);
+        UpperBoundArgs {
+            states: $upper.states,
+            actions: $upper.actions,
+            corners: &$upper.corners,
+            informed: &$upper.informed,
+            points: PointsArgs {
+                count,
+                rows: RowsArgs { ptr: &points.ptr, col: &points.state, prob: &points.prob },
+                peak_state: &points.peak_state,
+                peak_prob: &points.peak_prob,
+                drop: &points.drop,
+            },
+            now: $upper.now,
+            used: &mut points.used,
+        }
+    }};
 }
 
 impl<T: Precise, D: Device> Upper<T, D> {
@@ -250,37 +277,22 @@ impl<T: Precise, D: Device> Upper<T, D> {
         backups.predict(beliefs, count)?;
         let (device, states, actions) = (backups.device, self.states, self.actions);
         let (codes, pairs) = (backups.codes(count), count * actions);
-        let Backups { seen: o, reward, work, observations, gamma, .. } = backups;
+        let Backups { model, work, observations, .. } = backups;
+        let model = model.args();
         let (q, flags) = (work.predicted.get(), work.flags.get());
         let (scores, values) = (work.scores.of(device, codes)?, work.values.of(device, pairs as usize)?);
-        let (shape, points) = (self.shape(codes), &mut self.points);
+        let shape = self.shape(codes);
         device.clear(&mut self.work)?;
+        let known = known!(self);
         // SAFETY: the model is valid, beliefs and points are of its states, and buffers have room for every code; rows are
         // zeros between uses.
         unsafe {
             bound_successors(
                 device,
                 shape,
-                states,
-                actions,
-                pairs,
-                codes as u32,
-                q,
-                flags,
-                &o.row_ptr,
-                &o.col,
-                &o.val,
-                &self.corners,
-                &self.informed,
-                points.count() as u32,
-                &points.ptr,
-                &points.state,
-                &points.prob,
-                &points.peak_state,
-                &points.peak_prob,
-                &points.drop,
-                self.now,
-                &mut points.used,
+                model.observations,
+                SuccessorsArgs { pairs, codes: codes as u32, q, flags },
+                known,
                 &mut self.row,
                 &mut self.list,
                 scores,
@@ -289,12 +301,8 @@ impl<T: Precise, D: Device> Upper<T, D> {
             belief_values(
                 device,
                 Shape::new(pairs, threads(states)),
-                actions,
-                *gamma,
-                &beliefs.row_ptr,
-                &beliefs.state,
-                &beliefs.prob,
-                reward,
+                model,
+                beliefs.args(),
                 *observations,
                 scores,
                 values,
@@ -342,31 +350,17 @@ impl<T: Precise, D: Device> Upper<T, D> {
     ) -> Result<(Vec<f64>, Vec<f64>), D::Error> {
         let shape = self.shape(count);
         let (bounds, bases) = (self.bounds.of(device, count)?, self.bases.of(device, count)?);
-        let points = &mut self.points;
-        let (row_ptr, state, prob) = rows.unwrap_or((&points.ptr, &points.state, &points.prob));
+        let known = known!(self);
+        let (themselves, rows) = (u32::from(rows.is_none()), rows.unwrap_or(known.points.rows));
         // SAFETY: rows and points are of the model's states, and the memory of blocks is zeros between uses.
         unsafe {
             bound_beliefs(
                 device,
                 shape,
-                self.states,
-                self.actions,
                 count as u32,
-                row_ptr,
-                state,
-                prob,
-                u32::from(rows.is_none()),
-                &self.corners,
-                &self.informed,
-                points.count() as u32,
-                &points.ptr,
-                &points.state,
-                &points.prob,
-                &points.peak_state,
-                &points.peak_prob,
-                &points.drop,
-                self.now,
-                &mut points.used,
+                rows,
+                themselves,
+                known,
                 &mut self.row,
                 bounds,
                 bases,
@@ -380,8 +374,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
 
     /// The bounds of beliefs.
     pub fn at(&mut self, device: &D, beliefs: &Beliefs<T, D>) -> Result<Vec<f64>, D::Error> {
-        let rows = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
-        Ok(self.bound(device, beliefs.count as usize, Some(rows))?.0)
+        Ok(self.bound(device, beliefs.count as usize, Some(beliefs.args()))?.0)
     }
 
     /// Makes points of those of the first beliefs whose bound falls by more than `worth` by one step of lookahead. Returns by how
@@ -399,7 +392,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let mut values = vec![0.0; (count * self.actions) as usize];
         device.download(backups.work.values.get(), &mut values)?;
         self.afford(device, count)?;
-        let rows = (&beliefs.row_ptr, &beliefs.state, &beliefs.prob);
+        let rows = beliefs.args();
         let (known, bases) = self.bound(device, count as usize, Some(rows))?;
         let mut ptr = vec![0; count as usize + 1];
         device.download(&beliefs.row_ptr, &mut ptr)?;

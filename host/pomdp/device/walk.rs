@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::runtime::scratch::Scratch;
 use warpkov_kernels::launch::{Buffer, Device, Shape};
-use warpkov_kernels::pomdp::walk::{ANEW, WALK_THREADS, act, advance, compress};
+use warpkov_kernels::pomdp::walk::{ANEW, GuideArgs, StartArgs, WALK_THREADS, WalksArgs, act, advance, compress};
 
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backend::{Backup, Improved, Plans, Trials, Walked, Walks};
@@ -156,8 +156,8 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         seed: u64,
         step: u32,
     ) -> Result<(), D::Error> {
-        let Backups { device, states, actions, transitions: t, columns, seen: o, .. } = &self.backups;
-        let (device, states, count) = (*device, *states, walks.count as usize);
+        let Backups { device, states, model, .. } = &self.backups;
+        let (device, states, model, count) = (*device, *states, model.args(), walks.count as usize);
         let Place { state, action, seen, history, sizes, now, next } = &mut self.place;
         std::mem::swap(now, next);
         let cells = count * states as usize;
@@ -167,43 +167,36 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             act(
                 device,
                 Shape::cover(count as u64, THREADS),
-                states,
-                *actions,
-                walks.count,
-                walks.hopeful,
-                walks.guided,
-                walks.explored,
+                model,
+                &self.ends,
+                StartArgs {
+                    count: self.start.0.states.len() as u32,
+                    state: &self.start.1,
+                    sum: &self.start.2,
+                },
+                GuideArgs {
+                    first: walks.hopeful,
+                    guided: walks.guided,
+                    explored: walks.explored,
+                    best_in,
+                    best_of: &device.upload(best_of)?,
+                },
                 seed,
                 step,
-                best_in,
-                &device.upload(best_of)?,
-                &self.ends,
-                &t.row_ptr,
-                &t.col,
-                &t.val,
-                &o.row_ptr,
-                &o.col,
-                &o.val,
-                self.start.0.states.len() as u32,
-                &self.start.1,
-                &self.start.2,
-                state.get_mut(),
-                action,
-                seen,
-                history.of(device, count)?,
+                WalksArgs {
+                    count: walks.count,
+                    state: state.get_mut(),
+                    action: &mut *action,
+                    seen: &mut *seen,
+                    history: history.of(device, count)?,
+                },
             )?;
             advance(
                 device,
                 Shape::new(walks.count, WALK_THREADS),
-                states,
+                model,
                 action,
                 seen,
-                &columns.row_ptr,
-                &columns.col,
-                &columns.val,
-                &o.row_ptr,
-                &o.col,
-                &o.val,
                 &self.start_row,
                 &self.ways,
                 now.of(device, cells)?,

@@ -8,6 +8,7 @@
 use crate::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::dot;
+use super::model::Sizes;
 
 /// Ĝ_A^B from B and G_A^B.
 ///
@@ -15,16 +16,14 @@ use super::dot;
 /// `scores` |B||A|.
 #[kernel(T = [f32, f64])]
 pub fn action_scores<T: Real>(
-    states: u32,
-    actions: u32,
-    beliefs: u32,
+    sizes: Sizes,
     belief: Global<T>,
     g_ab: Global<T>,
     scores: GlobalMut<T>,
 ) {
-    let (states, actions) = (states as usize, actions as usize);
+    let (states, actions) = (sizes.states as usize, sizes.actions as usize);
     let l = thread::index_1d() as usize;
-    if l < beliefs as usize * actions {
+    if l < sizes.beliefs as usize * actions {
         let j = l / actions;
         let a = l - j * actions;
         let score = dot(states, belief, j * states, g_ab, j * actions * states + a * states);

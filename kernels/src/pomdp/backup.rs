@@ -7,21 +7,21 @@
 
 use crate::device::{Global, GlobalMut, Real, kernel, thread};
 
+use super::model::Sizes;
+
 /// B_KP from Ĝ\*_A^B and G_A^B.
 ///
 /// *Thread mapping*: one thread per element. *Safety*: `chosen` has |B| elements below |A|, `g_ab` |B||A||S|, `b_kp` |B||S|.
 #[kernel(T = [f32, f64])]
 pub fn backup<T: Real>(
-    states: u32,
-    actions: u32,
-    beliefs: u32,
+    sizes: Sizes,
     chosen: Global<u32>,
     g_ab: Global<T>,
     b_kp: GlobalMut<T>,
 ) {
-    let (states, actions) = (states as usize, actions as usize);
+    let (states, actions) = (sizes.states as usize, sizes.actions as usize);
     let l = thread::index_1d() as usize;
-    if l < beliefs as usize * states {
+    if l < sizes.beliefs as usize * states {
         let j = l / states;
         let s = l - j * states;
         b_kp.set(l, g_ab.get(j * actions * states + chosen.get(j) as usize * states + s));

@@ -11,22 +11,20 @@
 use crate::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::argmax;
+use super::model::Sizes;
 
 /// Ĝ\*_AO from Ĝ_AO.
 ///
 /// *Thread mapping*: one thread per element, which compares n. *Safety*: `scores` has |B||Ω||A|n elements, `winners` |B||A||Ω|.
 #[kernel(T = [f32, f64])]
 pub fn best<T: Real>(
-    actions: u32,
-    observations: u32,
-    vectors: u32,
-    beliefs: u32,
+    sizes: Sizes,
     scores: Global<T>,
     winners: GlobalMut<u32>,
 ) {
-    let (actions, observations, vectors) = (actions as usize, observations as usize, vectors as usize);
+    let (actions, observations, vectors) = (sizes.actions as usize, sizes.observations as usize, sizes.vectors as usize);
     let l = thread::index_1d() as usize;
-    if l < beliefs as usize * actions * observations {
+    if l < sizes.beliefs as usize * actions * observations {
         let j = l / (actions * observations);
         let rest = l - j * actions * observations;
         let a = rest / observations;

@@ -11,25 +11,24 @@
 
 use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
 
+use super::model::Sizes;
+
 /// G_A^B from R, Ĝ\*_AO and G_AO.
 ///
 /// *Thread mapping*: one thread per element, which sums over observations. *Safety*: `reward` has |A||S| elements, `winners`
 /// |B||A||Ω|, `g_ao` n|Ω||A||S|, `sums` |B||A||S|.
 #[kernel(T = [f32, f64])]
 pub fn g_ab<T: Real>(
-    states: u32,
-    actions: u32,
-    observations: u32,
-    beliefs: u32,
+    sizes: Sizes,
     gamma: f64,
     reward: Global<T>,
     winners: Global<u32>,
     g_ao: Global<T>,
     sums: GlobalMut<T>,
 ) {
-    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
+    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let l = thread::index_1d() as usize;
-    if l < beliefs as usize * actions * states {
+    if l < sizes.beliefs as usize * actions * states {
         let j = l / (actions * states);
         let rest = l - j * actions * states;
         let a = rest / states;

@@ -11,6 +11,9 @@
 //! Γ\[i|S| + s\]; its formula and all its other elements have s'.)
 
 use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
+use crate::primitives::rows::Rows;
+
+use super::model::Sizes;
 
 /// The place of an element.
 struct Place {
@@ -38,18 +41,15 @@ impl Place {
 /// `alpha` n|S|, `g_ao` n|Ω||A||S|.
 #[kernel(T = [f32, f64])]
 pub fn g_ao_deterministic<T: Real>(
-    states: u32,
-    actions: u32,
-    observations: u32,
-    vectors: u32,
+    sizes: Sizes,
     next: Global<u32>,
     observation: Global<T>,
     alpha: Global<T>,
     g_ao: GlobalMut<T>,
 ) {
-    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
+    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let l = thread::index_1d() as usize;
-    if l < vectors as usize * observations * actions * states {
+    if l < sizes.vectors as usize * observations * actions * states {
         let Place { i, o, a, s } = Place::of(l, states, actions, observations);
         let s_next = next.get(a * states + s) as usize;
         let seen = observation.get(o * actions * states + a * states + s_next);
@@ -59,33 +59,28 @@ pub fn g_ao_deterministic<T: Real>(
 
 /// G_AO of any process.
 ///
-/// *Thread mapping*: one thread per element; it sums over the entries of a row of T. *Safety*: `row_ptr` has |S||A| + 1
-/// elements, `col`, below |S|, and `prob` as many as its last one says; `observation` has |Ω||A||S|, `alpha` n|S|, `g_ao`
+/// *Thread mapping*: one thread per element; it sums over the entries of a row of T. *Safety*: `transitions` has |S||A|
+/// rows, with columns below |S|; `observation` has |Ω||A||S|, `alpha` n|S|, `g_ao`
 /// n|Ω||A||S|.
 #[kernel(T = [f32, f64])]
 pub fn g_ao_sparse<T: Real>(
-    states: u32,
-    actions: u32,
-    observations: u32,
-    vectors: u32,
-    row_ptr: Global<u64>,
-    col: Global<u32>,
-    prob: Global<T>,
+    sizes: Sizes,
+    transitions: Rows<T, u64>,
     observation: Global<T>,
     alpha: Global<T>,
     g_ao: GlobalMut<T>,
 ) {
-    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
+    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let l = thread::index_1d() as usize;
-    if l < vectors as usize * observations * actions * states {
+    if l < sizes.vectors as usize * observations * actions * states {
         let Place { i, o, a, s } = Place::of(l, states, actions, observations);
         let row = s * actions + a;
-        let (mut entry, end) = (row_ptr.get(row) as usize, row_ptr.get(row + 1) as usize);
+        let (mut entry, end) = (transitions.ptr.get(row) as usize, transitions.ptr.get(row + 1) as usize);
         let mut sum = 0.0;
         while entry < end {
-            let s_next = col.get(entry) as usize;
+            let s_next = transitions.col.get(entry) as usize;
             let seen = observation.get(o * actions * states + a * states + s_next).to_f64();
-            sum = math::fma(prob.get(entry).to_f64() * seen, alpha.get(i * states + s_next).to_f64(), sum);
+            sum = math::fma(transitions.prob.get(entry).to_f64() * seen, alpha.get(i * states + s_next).to_f64(), sum);
             entry += 1;
         }
         g_ao.set(l, T::from_f64(sum));

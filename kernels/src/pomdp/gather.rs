@@ -7,30 +7,28 @@
 //! An observation that cannot follow has no row, and i\* = 0, as of equal ones. The sum over o is the same from wherever s' was
 //! reached: [`expect`] computes it first, and has beliefs lie side by side, since [`gather`] reads it wherever transitions lead.
 
+use super::model::Model;
 use super::product::each;
 use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, side_by_side};
-use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
+use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
+use crate::primitives::rows::Rows;
 use crate::shared_array;
 
 /// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
 ///
 /// *Thread mapping*: a block per action and [`TOGETHER`] beliefs, which share what it reads of O, a thread per s'. *Shared
 /// memory*: what a block's reduction takes. *Barriers*: two per belief. *Deterministic*: yes. *Safety*: blocks have whole warps, and
-/// there is one per action and so many beliefs; `q` has B·A·S elements; `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S;
-/// `scores` B·A.
+/// there is one per action and so many beliefs; `q` has B·A·S elements; `winners` B·A·Ω below n; `alpha` n·S; `scores` B·A.
 #[kernel(T = [f32, f64])]
 pub fn worth<T: Real>(
-    states: u32,
-    actions: u32,
+    model: Model<T>,
     beliefs: u32,
     q: Global<T>,
     winners: Global<u32>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
     alpha: Global<T>,
     scores: GlobalMut<f64>,
 ) {
+    let Model { states, actions, observations: o, .. } = model;
     let pairs = beliefs * actions;
     let (group, a) = (thread::block_idx_x() / actions, thread::block_idx_x() % actions);
     // Where there are no more beliefs, the last takes their place.
@@ -40,13 +38,13 @@ pub fn worth<T: Real>(
     while next < states {
         let column = a as usize * states as usize + next as usize;
         // Loads do not wait for each other.
-        let (mut seen, all) = (o_ptr.get(column), o_ptr.get(column + 1));
+        let (mut seen, all) = (o.ptr.get(column), o.ptr.get(column + 1));
         let at = |row: u32| row as usize * states as usize + next as usize;
         let here = pair_of.map(|pair| q.get(at(pair)));
         if here.iter().any(|&here| here > T::ZERO) {
             let mut expected = [0.0; TOGETHER as usize];
             while seen < all {
-                let (first, chance) = (o_col.get(seen as usize) * pairs, o_prob.get(seen as usize).to_f64());
+                let (first, chance) = (o.col.get(seen as usize) * pairs, o.prob.get(seen as usize).to_f64());
                 let winner_of = pair_of.map(|pair| winners.get((first + pair) as usize));
                 // Where nothing is expected, what a vector has there that others read too.
                 let values = [0, 1, 2, 3].map(|k| alpha.get(at(if here[k] > T::ZERO { winner_of[k] } else { 0 })));
@@ -69,27 +67,24 @@ pub fn worth<T: Real>(
 ///
 /// *Thread mapping*: a block per belief and action, a thread per state of the belief, then per term. *Shared memory*: what a
 /// block's reduction takes. *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps, and there is one per pair;
-/// `belief_ptr` has an element more than there are beliefs; `reward`, at s·A + a, S·A; `scores` `terms`·B·A; `values` B·A.
+/// `scores` has `terms`·B·A elements, `values` B·A.
 #[kernel(T = [f32, f64])]
 pub fn belief_values<T: Real>(
-    actions: u32,
-    gamma: f64,
-    belief_ptr: Global<u32>,
-    belief_state: Global<u32>,
-    belief_prob: Global<T>,
-    reward: Global<T>,
+    model: Model<T>,
+    beliefs: Rows<T, u32>,
     terms: u32,
     scores: Global<f64>,
     values: GlobalMut<f64>,
 ) {
+    let Model { actions, gamma, reward, .. } = model;
     let (pair, pairs) = (thread::block_idx_x() as usize, thread::grid_dim_x() as usize);
     let (j, a) = (pair / actions as usize, pair % actions as usize);
-    let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
+    let end = beliefs.ptr.get(j + 1);
+    let mut k = beliefs.ptr.get(j) + thread::thread_idx_x();
     let mut now = 0.0;
     while k < end {
-        let row = belief_state.get(k as usize) as usize * actions as usize + a;
-        now = math::fma(belief_prob.get(k as usize).to_f64(), reward.get(row).to_f64(), now);
+        let row = beliefs.col.get(k as usize) as usize * actions as usize + a;
+        now = math::fma(beliefs.prob.get(k as usize).to_f64(), reward.get(row).to_f64(), now);
         k += thread::block_size();
     }
     let mut later = 0.0;
@@ -104,28 +99,40 @@ pub fn belief_values<T: Real>(
     }
 }
 
+/// Some beliefs, and the best actions of all.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `count` | 1 | beliefs |
+/// | `picked` | `count` | numbers of beliefs |
+/// | `chosen` | B | actions |
+#[derive(Clone, Copy, Parameter)]
+pub struct Picks {
+    /// How many.
+    pub count: u32,
+    /// Their numbers.
+    pub picked: Global<u32>,
+    /// The action of each belief.
+    pub chosen: Global<u32>,
+}
+
 /// v(k, s') = Σₒ O(a, s', o) α_{i\*(b,a,o)}(s') for some beliefs b = `picked`(k) and their best actions a, side by side as beliefs
 /// are by [`densify`](super::project::densify): at (⌊k/32⌋·S + s')·w + k mod 32 with w of [`side_by_side`].
 ///
 /// *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s', a warp per belief, a lane per s'; then the other way
 /// round. *Shared memory*: beliefs × s', which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have
-/// [`SIDE_THREADS`] threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; `picked` has `count` beliefs below `beliefs`; `chosen` B elements
-/// below A; `winners` B·A·Ω below n; `o_ptr` A·S + 1; `alpha` n·S; `expected` ⌈`count`/32⌉·S·w.
+/// [`SIDE_THREADS`] threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; beliefs are below `beliefs`, actions below A; `winners` has B·A·Ω
+/// elements below n; `alpha` n·S; `expected` ⌈`count`/32⌉·S·w.
 #[kernel(T = [f32, f64])]
 pub fn expect<T: Real>(
-    states: u32,
-    actions: u32,
+    model: Model<T>,
     beliefs: u32,
-    count: u32,
-    picked: Global<u32>,
-    chosen: Global<u32>,
+    picks: Picks,
     winners: Global<u32>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
     alpha: Global<T>,
     expected: GlobalMut<T>,
 ) {
+    let (Model { states, actions, observations: o, .. }, Picks { count, picked, chosen }) = (model, picks);
     let tile = shared_array!(expect_tile: T; 1056);
     let tiles = states.div_ceil(SIDE_STATES);
     let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * SIDE_STATES);
@@ -138,12 +145,12 @@ pub fn expect<T: Real>(
         let pair = j * actions + a;
         if next < states {
             let column = a as usize * states as usize + next as usize;
-            let (mut seen, all) = (o_ptr.get(column), o_ptr.get(column + 1));
+            let (mut seen, all) = (o.ptr.get(column), o.ptr.get(column + 1));
             let mut sum = 0.0;
             while seen < all {
-                let i = winners.get((o_col.get(seen as usize) * beliefs * actions + pair) as usize);
+                let i = winners.get((o.col.get(seen as usize) * beliefs * actions + pair) as usize);
                 let value = alpha.get(i as usize * states as usize + next as usize).to_f64();
-                sum = math::fma(o_prob.get(seen as usize).to_f64(), value, sum);
+                sum = math::fma(o.prob.get(seen as usize).to_f64(), value, sum);
                 seen += 1;
             }
             tile.set(own * PITCH + lane, T::from_f64(sum));
@@ -166,23 +173,16 @@ pub fn expect<T: Real>(
 /// *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s, group by group, so that a group's v stays in the cache; a
 /// warp per s, a lane per belief: those with the same action read the same rows side by side. Then the other way round. *Shared
 /// memory*: s × beliefs, which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
-/// threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; `picked` has `count` beliefs; `chosen` B elements below A; `t_ptr` S·A + 1; `reward`
-/// S·A; `expected` is that of [`expect`]; `out` has `count`·S elements.
+/// threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; actions are below A; `expected` is that of [`expect`]; `out` has `count`·S elements.
 #[kernel(T = [f32, f64])]
 pub fn gather<T: Real>(
-    states: u32,
-    actions: u32,
-    count: u32,
-    gamma: f64,
-    picked: Global<u32>,
-    chosen: Global<u32>,
-    t_ptr: Global<u64>,
-    t_col: Global<u32>,
-    t_prob: Global<T>,
-    reward: Global<T>,
+    model: Model<T>,
+    picks: Picks,
     expected: Global<T>,
     out: GlobalMut<T>,
 ) {
+    let Model { states, actions, gamma, transitions: t, reward, .. } = model;
+    let Picks { count, picked, chosen } = picks;
     let tile = shared_array!(gather_tile: T; 1056);
     let tiles = states.div_ceil(SIDE_STATES);
     let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * SIDE_STATES);
@@ -193,12 +193,12 @@ pub fn gather<T: Real>(
         let mut own = warp::warp_id();
         while own < SIDE_STATES.min(states - from) {
             let row = (from + own) as usize * actions as usize + a;
-            let (mut entry, end) = (t_ptr.get(row), t_ptr.get(row + 1));
+            let (mut entry, end) = (t.ptr.get(row), t.ptr.get(row + 1));
             let mut sum = 0.0;
             while entry < end {
-                let next = group as usize * states as usize + t_col.get(entry as usize) as usize;
+                let next = group as usize * states as usize + t.col.get(entry as usize) as usize;
                 let after = expected.get(next * side as usize + lane as usize).to_f64();
-                sum = math::fma(t_prob.get(entry as usize).to_f64(), after, sum);
+                sum = math::fma(t.prob.get(entry as usize).to_f64(), after, sum);
                 entry += 1;
             }
             tile.set(own * PITCH + lane, T::from_f64(math::fma(gamma, sum, reward.get(row).to_f64())));

@@ -15,21 +15,19 @@
 use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::dot;
+use crate::primitives::rows::Rows;
 
 /// b̂ of an action and an observation; unnormalised.
 ///
-/// *Thread mapping*: one thread per s', which sums over the states that lead there. *Safety*: `col_ptr` has |A||S| + 1
-/// elements: entries `col_ptr[a|S| + s']..` are the states s, in `row`, that a takes to s', with T(s, a, s') in `prob`;
-/// `observation` has |Ω||A||S| elements, `belief` and `next` |S|.
+/// *Thread mapping*: one thread per s', which sums over the states that lead there. *Safety*: row a|S| + s' of
+/// `predecessors` has the states s that a takes to s', with T(s, a, s'); `observation` has |Ω||A||S| elements, `belief` and `next` |S|.
 #[kernel(T = [f32, f64])]
 pub fn next_belief<T: Real>(
     states: u32,
     actions: u32,
     action: u32,
     seen: u32,
-    col_ptr: Global<u64>,
-    row: Global<u32>,
-    prob: Global<T>,
+    predecessors: Rows<T, u64>,
     observation: Global<T>,
     belief: Global<T>,
     next: GlobalMut<T>,
@@ -38,10 +36,11 @@ pub fn next_belief<T: Real>(
     let l = thread::index_1d() as usize;
     if l < states {
         let column = a * states + l;
-        let (mut entry, end) = (col_ptr.get(column) as usize, col_ptr.get(column + 1) as usize);
+        let (mut entry, end) = (predecessors.ptr.get(column) as usize, predecessors.ptr.get(column + 1) as usize);
         let mut sum = 0.0;
         while entry < end {
-            sum = math::fma(prob.get(entry).to_f64(), belief.get(row.get(entry) as usize).to_f64(), sum);
+            let before = belief.get(predecessors.col.get(entry) as usize).to_f64();
+            sum = math::fma(predecessors.prob.get(entry).to_f64(), before, sum);
             entry += 1;
         }
         next.set(l, T::from_f64(observation.get(o * actions * states + column).to_f64() * sum));
@@ -94,17 +93,15 @@ pub fn t_ao_deterministic<T: Real>(
 
 /// t_{a,o} of any process.
 ///
-/// *Thread mapping*: one thread per s, which sums over the entries of a row of T. *Safety*: `row_ptr` has |S||A| + 1 elements,
-/// `col`, below |S|, and `prob` as many as its last one says; `observation` has |Ω||A||S|, `t_ao` |S|.
+/// *Thread mapping*: one thread per s, which sums over the entries of a row of T. *Safety*: `transitions` has |S||A| rows,
+/// with columns below |S|; `observation` has |Ω||A||S|, `t_ao` |S|.
 #[kernel(T = [f32, f64])]
 pub fn t_ao_sparse<T: Real>(
     states: u32,
     actions: u32,
     action: u32,
     seen: u32,
-    row_ptr: Global<u64>,
-    col: Global<u32>,
-    prob: Global<T>,
+    transitions: Rows<T, u64>,
     observation: Global<T>,
     t_ao: GlobalMut<T>,
 ) {
@@ -112,11 +109,11 @@ pub fn t_ao_sparse<T: Real>(
     let l = thread::index_1d() as usize;
     if l < states {
         let row = l * actions + a;
-        let (mut entry, end) = (row_ptr.get(row) as usize, row_ptr.get(row + 1) as usize);
+        let (mut entry, end) = (transitions.ptr.get(row) as usize, transitions.ptr.get(row + 1) as usize);
         let mut sum = 0.0;
         while entry < end {
-            let place = o * actions * states + a * states + col.get(entry) as usize;
-            sum = math::fma(prob.get(entry).to_f64(), observation.get(place).to_f64(), sum);
+            let place = o * actions * states + a * states + transitions.col.get(entry) as usize;
+            sum = math::fma(transitions.prob.get(entry).to_f64(), observation.get(place).to_f64(), sum);
             entry += 1;
         }
         t_ao.set(l, T::from_f64(sum));

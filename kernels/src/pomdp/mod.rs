@@ -39,6 +39,7 @@ pub mod g_ab;
 pub mod g_ao;
 pub mod gather;
 pub mod lookahead;
+pub mod model;
 pub mod product;
 pub mod project;
 pub mod sawtooth;

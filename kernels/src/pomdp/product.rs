@@ -8,9 +8,12 @@
 //!
 //! *Bytes*: M·n products never go to memory.
 
-use crate::device::{Global, GlobalMut, Named, Plain, Real, Shared};
+use crate::device::{Global, GlobalMut, Named, Parameter, Plain, Real, Shared};
 use crate::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
+use crate::primitives::rows::Rows;
 use crate::shared_array;
+
+use super::model::Strided;
 
 /// Threads of a block of [`best_of_sparse`].
 pub const SPARSE_THREADS: u32 = 128;
@@ -20,7 +23,7 @@ const PER_THREAD: usize = 4;
 
 /// Writes vectors to places of their own: `count` vectors, from vector `first` on.
 ///
-/// `rows` is Γ\[i\]\[s\], `columns` is Γ\[s\]\[i\] with `column_stride` ≥ n. A stride of 0 leaves that one out.
+/// `rows` is Γ\[i\]\[s\], `columns` is Γ\[s\]\[i\] with a stride ≥ n. A stride of 0 leaves that one out.
 ///
 /// *Thread mapping*: one thread per element. *Safety*: `source` has `count`·S elements, from `source_first`·S on; what is
 /// not left out has room for `first + count` vectors.
@@ -31,26 +34,24 @@ pub fn place_vectors<T: Real>(
     count: u32,
     source_first: u32,
     source: Global<T>,
-    row_stride: u32,
-    rows: GlobalMut<T>,
-    column_stride: u32,
-    columns: GlobalMut<T>,
+    rows: Strided<T>,
+    columns: Strided<T>,
 ) {
     let l = thread::index_1d() as usize;
     let states = states as usize;
     if l < count as usize * states {
         let (i, s) = (first as usize + l / states, l % states);
         let value = source.get(source_first as usize * states + l);
-        if row_stride > 0 {
-            rows.set(i * row_stride as usize + s, value);
+        if rows.stride > 0 {
+            rows.values.set(i * rows.stride as usize + s, value);
         }
-        if column_stride > 0 {
-            columns.set(s * column_stride as usize + i, value);
+        if columns.stride > 0 {
+            columns.values.set(s * columns.stride as usize + i, value);
         }
     }
 }
 
-/// Vectors `first..first + count` as factors of the dense product: Γ\[i\]\[s\]·`scale` in rows of `stride` ≥ S elements.
+/// Vectors `first..first + count` as factors of the dense product: Γ\[i\]\[s\]·`scale` in rows of a stride ≥ S.
 ///
 /// *Thread mapping*: one thread per element. *Safety*: `rows` and `factors` have `first + count` vectors.
 #[kernel(T = [f32, f64], E = [f32, u16])]
@@ -60,14 +61,13 @@ pub fn place_factors<T: Real, E: Factor>(
     count: u32,
     rows: Global<T>,
     scale: f64,
-    stride: u32,
-    factors: GlobalMut<E>,
+    factors: Strided<E>,
 ) {
     let l = thread::index_1d() as usize;
     let states = states as usize;
     if l < count as usize * states {
         let (i, s) = (first as usize + l / states, l % states);
-        factors.set(i * stride as usize + s, E::of(scale * rows.get(i * states + s).to_f64()));
+        factors.values.set(i * factors.stride as usize + s, E::of(scale * rows.get(i * states + s).to_f64()));
     }
 }
 
@@ -99,32 +99,46 @@ impl<T: Real> Scored<T> {
     }
 }
 
+/// Γ\[s\]\[i\].
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `vectors` | 1 | n ≥ 1 |
+/// | `stride` | 1 | elements, ≥ n |
+/// | `values` | S × `stride` | reward |
+#[derive(Clone, Copy, Parameter)]
+pub struct Columns<T> {
+    /// n.
+    pub vectors: u32,
+    /// From a state to the next.
+    pub stride: u32,
+    /// The elements.
+    pub values: Global<T>,
+}
+
 /// The best vector for each row of compressed entries, and its score; both at the row's code.
 ///
 /// *Thread mapping*: one block per row, a thread per vector: all threads read the same entry, and neighbouring elements
 /// of a row of Γ\[s\]\[i\]. *Shared memory*: two words per thread. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have
-/// [`SPARSE_THREADS`] threads; `row_ptr` has one element per row and one more, `row_code` one per row; `col` is below S;
-/// `alpha` has S·`stride` elements, `stride` ≥ n ≥ 1; `winners` and `scores` have one per code.
+/// [`SPARSE_THREADS`] threads; there are `count` rows, with columns below S, and as many elements of `row_code`; `winners` and
+/// `scores` have one per code.
 #[kernel(T = [f32, f64])]
 pub fn best_of_sparse<T: Real>(
-    rows: u32,
-    vectors: u32,
-    stride: u32,
-    row_ptr: Global<u32>,
+    count: u32,
+    rows: Rows<T, u32>,
     row_code: Global<u32>,
-    col: Global<u32>,
-    weight: Global<T>,
-    alpha: Global<T>,
+    alpha: Columns<T>,
     winners: GlobalMut<u32>,
     scores: GlobalMut<f64>,
 ) {
     let best_scores = shared_array!(sparse_scores: T; 128);
     let best_vectors = shared_array!(sparse_vectors: u32; 128);
+    let Columns { vectors, stride, values: alpha } = alpha;
     let row = thread::block_idx_x() as usize;
-    if row >= rows as usize {
+    if row >= count as usize {
         return;
     }
-    let (start, end) = (row_ptr.get(row) as usize, row_ptr.get(row + 1) as usize);
+    let (start, end) = (rows.ptr.get(row) as usize, rows.ptr.get(row + 1) as usize);
     let t = thread::thread_idx_x();
     let mut best = Scored { score: T::NEG_INFINITY, vector: 0 };
     let mut first = t;
@@ -132,7 +146,7 @@ pub fn best_of_sparse<T: Real>(
         let mut sums = [T::ZERO; PER_THREAD];
         let mut entry = start;
         while entry < end {
-            let (place, x) = (col.get(entry) as usize * stride as usize, weight.get(entry));
+            let (place, x) = (rows.col.get(entry) as usize * stride as usize, rows.prob.get(entry));
             for (k, sum) in sums.iter_mut().enumerate() {
                 let i = first + k as u32 * SPARSE_THREADS;
                 if i < vectors {
@@ -403,26 +417,24 @@ pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<
 /// What the best vectors of beliefs are worth, in f64.
 ///
 /// *Thread mapping*: a block per belief, a thread per state of it. *Shared memory*: what a block's reduction takes.
-/// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps; `belief_ptr` has an element per block and one more;
+/// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps; `beliefs` has a row per block;
 /// `winners` one per block, below n; `alpha` n·S; `scores` one per block.
 #[kernel(T = [f32, f64])]
 pub fn appraise<T: Real>(
     states: u32,
-    belief_ptr: Global<u32>,
-    belief_state: Global<u32>,
-    belief_prob: Global<T>,
+    beliefs: Rows<T, u32>,
     winners: Global<u32>,
     alpha: Global<T>,
     scores: GlobalMut<f64>,
 ) {
     let j = thread::block_idx_x() as usize;
     let first = winners.get(j) as usize * states as usize;
-    let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
+    let end = beliefs.ptr.get(j + 1);
+    let mut k = beliefs.ptr.get(j) + thread::thread_idx_x();
     let mut sum = 0.0;
     while k < end {
-        let value = alpha.get(first + belief_state.get(k as usize) as usize).to_f64();
-        sum = math::fma(belief_prob.get(k as usize).to_f64(), value, sum);
+        let value = alpha.get(first + beliefs.col.get(k as usize) as usize).to_f64();
+        sum = math::fma(beliefs.prob.get(k as usize).to_f64(), value, sum);
         k += thread::block_dim_x();
     }
     let sum = block::reduce(sum, 0.0, |a, b| a + b);

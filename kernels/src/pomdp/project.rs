@@ -16,42 +16,34 @@
 //! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are compressed rows
 //! a·S + s'; beliefs are compressed rows.
 
+use super::model::Model;
 use super::product::{Factor, STEP, TILE};
-use crate::device::{Global, GlobalMut, Real, atomic, kernel, math, thread, warp};
+use crate::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
+use crate::primitives::rows::Rows;
 use crate::shared_array;
 
 /// Entries of each row, by code.
 ///
-/// *Thread mapping*: a warp per belief and action, a lane per state of the belief. *Safety*: `belief_ptr` has `beliefs + 1`
-/// elements, `t_ptr` S·A + 1, `o_ptr` A·S + 1; states are below S, observations below Ω; `counts` has B·A·Ω zeros.
-#[kernel]
-pub fn count_entries(
-    states: u32,
-    actions: u32,
-    beliefs: u32,
-    belief_ptr: Global<u32>,
-    belief_state: Global<u32>,
-    t_ptr: Global<u64>,
-    t_col: Global<u32>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    counts: GlobalMut<u32>,
-) {
-    let (pair, pairs) = (thread::index_1d() as usize / 32, beliefs as usize * actions as usize);
+/// *Thread mapping*: a warp per belief and action, a lane per state of the belief. *Safety*: there are `count` beliefs of
+/// the model's states; `counts` has B·A·Ω zeros.
+#[kernel(T = [f32, f64])]
+pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>, counts: GlobalMut<u32>) {
+    let Model { states, actions, transitions: t, observations: o, .. } = model;
+    let (pair, pairs) = (thread::index_1d() as usize / 32, count as usize * actions as usize);
     if pair >= pairs {
         return;
     }
     let (j, a) = (pair / actions as usize, pair % actions as usize);
-    let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + warp::lane_id();
+    let end = beliefs.ptr.get(j + 1);
+    let mut k = beliefs.ptr.get(j) + warp::lane_id();
     while k < end {
-        let row = belief_state.get(k as usize) as usize * actions as usize + a;
-        let (mut entry, entries) = (t_ptr.get(row), t_ptr.get(row + 1));
+        let row = beliefs.col.get(k as usize) as usize * actions as usize + a;
+        let (mut entry, entries) = (t.ptr.get(row), t.ptr.get(row + 1));
         while entry < entries {
-            let row = a * states as usize + t_col.get(entry as usize) as usize;
-            let (mut seen, all) = (o_ptr.get(row), o_ptr.get(row + 1));
+            let row = a * states as usize + t.col.get(entry as usize) as usize;
+            let (mut seen, all) = (o.ptr.get(row), o.ptr.get(row + 1));
             while seen < all {
-                atomic::add((counts, o_col.get(seen as usize) as usize * pairs + pair), 1);
+                atomic::add((counts, o.col.get(seen as usize) as usize * pairs + pair), 1);
                 seen += 1;
             }
             entry += 1;
@@ -105,48 +97,40 @@ pub fn compact_rows(
 /// `places`, the offsets of all codes, is used up; `col` and `weight` have as many elements as their last says.
 #[kernel(T = [f32, f64])]
 pub fn fill_entries<T: Real>(
-    states: u32,
-    actions: u32,
-    beliefs: u32,
-    belief_ptr: Global<u32>,
-    belief_state: Global<u32>,
-    belief_prob: Global<T>,
-    t_ptr: Global<u64>,
-    t_col: Global<u32>,
-    t_prob: Global<T>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
+    model: Model<T>,
+    count: u32,
+    beliefs: Rows<T, u32>,
     places: GlobalMut<u32>,
     col: GlobalMut<u32>,
     weight: GlobalMut<T>,
 ) {
-    let (pair, pairs) = (thread::index_1d() as usize / 32, beliefs as usize * actions as usize);
+    let Model { states, actions, transitions: t, observations: o, .. } = model;
+    let (pair, pairs) = (thread::index_1d() as usize / 32, count as usize * actions as usize);
     if pair >= pairs {
         return;
     }
     let (j, a) = (pair / actions as usize, pair % actions as usize);
     let below = (1u32 << warp::lane_id()) - 1;
-    let end = belief_ptr.get(j + 1);
-    let mut chunk = belief_ptr.get(j);
+    let end = beliefs.ptr.get(j + 1);
+    let mut chunk = beliefs.ptr.get(j);
     while chunk < end {
         let k = chunk + warp::lane_id();
         let (mut entry, mut entries, mut here) = (0, 0, T::ZERO);
         if k < end {
-            let row = belief_state.get(k as usize) as usize * actions as usize + a;
-            (entry, entries) = (t_ptr.get(row), t_ptr.get(row + 1));
-            here = belief_prob.get(k as usize);
+            let row = beliefs.col.get(k as usize) as usize * actions as usize + a;
+            (entry, entries) = (t.ptr.get(row), t.ptr.get(row + 1));
+            here = beliefs.prob.get(k as usize);
         }
         while warp::any(warp::FULL, entry < entries) {
             let (mut seen, mut all, mut next, mut there) = (0, 0, 0, T::ZERO);
             if entry < entries {
-                next = t_col.get(entry as usize);
-                there = here * t_prob.get(entry as usize);
+                next = t.col.get(entry as usize);
+                there = here * t.prob.get(entry as usize);
                 let row = a * states as usize + next as usize;
-                (seen, all) = (o_ptr.get(row), o_ptr.get(row + 1));
+                (seen, all) = (o.ptr.get(row), o.ptr.get(row + 1));
             }
             while warp::any(warp::FULL, seen < all) {
-                let code = if seen < all { o_col.get(seen as usize) } else { u32::MAX };
+                let code = if seen < all { o.col.get(seen as usize) } else { u32::MAX };
                 let same = warp::match_any(warp::FULL, code);
                 let rank = (same & below).count_ones();
                 let place = (code as usize).wrapping_mul(pairs).wrapping_add(pair);
@@ -158,7 +142,7 @@ pub fn fill_entries<T: Real>(
                 let first = warp::shuffle(warp::FULL, first, same.trailing_zeros());
                 if seen < all {
                     col.set((first + rank) as usize, next);
-                    weight.set((first + rank) as usize, there * o_prob.get(seen as usize));
+                    weight.set((first + rank) as usize, there * o.prob.get(seen as usize));
                 }
                 // The next round may have another lane go on with a place.
                 warp::sync_warp(warp::FULL);
@@ -198,21 +182,19 @@ pub(super) const PITCH: u32 = 33;
 /// *Thread mapping*: a block per group and [`DENSIFY_STATES`] states, a warp per four of its beliefs: it finds the first and the
 /// last entry of each with such a state, all at one time, then takes a lane per entry. *Shared memory*: states × beliefs, from
 /// where whole rows of beliefs are written. *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`] threads;
-/// the grid is ⌈B/32⌉·⌈S/128⌉; `belief_ptr` has B + 1 elements; states ascend in each belief; `dense` has
+/// the grid is ⌈B/32⌉·⌈S/128⌉; there are B = `count` beliefs, in each of which states ascend; `dense` has
 /// ⌈B/32⌉·S·w elements.
 #[kernel(T = [f32, f64])]
 pub fn densify<T: Real>(
     states: u32,
-    beliefs: u32,
-    belief_ptr: Global<u32>,
-    belief_state: Global<u32>,
-    belief_prob: Global<T>,
+    count: u32,
+    beliefs: Rows<T, u32>,
     dense: GlobalMut<T>,
 ) {
     let tile = shared_array!(densify_tile: T; 4224);
     let tiles = states.div_ceil(DENSIFY_STATES);
     let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * DENSIFY_STATES);
-    let (lane, first, side) = (warp::lane_id(), 4 * warp::warp_id(), side_by_side(beliefs));
+    let (lane, first, side) = (warp::lane_id(), 4 * warp::warp_id(), side_by_side(count));
     let mut place = thread::thread_idx_x();
     while place < tile.len() {
         tile.set(place, T::ZERO);
@@ -221,12 +203,12 @@ pub fn densify<T: Real>(
     // Lanes 0 to 3 find where the states begin, 4 to 7 where they end, and the others the same.
     let (j, bound) = ((group * SIDE + first + lane % 4) as usize, from + lane / 4 % 2 * DENSIFY_STATES);
     let (mut entry, mut end) = (0, 0);
-    if j < beliefs as usize {
-        (entry, end) = (belief_ptr.get(j), belief_ptr.get(j + 1));
+    if j < count as usize {
+        (entry, end) = (beliefs.ptr.get(j), beliefs.ptr.get(j + 1));
     }
     while entry < end {
         let middle = entry + (end - entry) / 2;
-        if belief_state.get(middle as usize) < bound {
+        if beliefs.col.get(middle as usize) < bound {
             entry = middle + 1;
         } else {
             end = middle;
@@ -240,7 +222,7 @@ pub fn densify<T: Real>(
         let found = entries.map(|(start, end)| {
             let entry = (start + passed) as usize;
             let here = start + passed < end;
-            if here { Some((belief_state.get(entry), belief_prob.get(entry))) } else { None }
+            if here { Some((beliefs.col.get(entry), beliefs.prob.get(entry))) } else { None }
         });
         for (k, &found) in found.iter().enumerate() {
             if let Some((state, prob)) = found {
@@ -260,28 +242,44 @@ pub fn densify<T: Real>(
     }
 }
 
+/// Rows of the dense product, all zeros before they are filled.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `stride` | 1 | elements, ≥ S |
+/// | `rows` | rows × `stride` | probability · [`BELIEF`](Factor::BELIEF) |
+/// | `steps` | 1 | steps of [`STEP`] words |
+/// | `used` | ⌈rows / [`TILE`]⌉ × `steps` | 1 or 0 |
+#[derive(Clone, Copy, Parameter)]
+pub struct DenseRows<E: Factor> {
+    /// From a row to the next.
+    pub stride: u32,
+    /// The elements.
+    pub rows: GlobalMut<E>,
+    /// Steps of a row.
+    pub steps: u32,
+    /// Whether a step of a tile of rows is not all zeros.
+    pub used: GlobalMut<u8>,
+}
+
 /// Beliefs `first…` as the rows of a product, and 1 for each step of a tile that is not all zeros.
 ///
-/// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: `belief_ptr` has B + 1 elements, and there are
-/// `first` beliefs more than blocks at least; `rows` has a row of `stride` ≥ S zeros per block; `used` is as in [`expand`].
+/// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: there are `first` beliefs
+/// more than blocks at least; `dense` has a row of zeros per block.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand_beliefs<T: Real, E: Factor>(
     first: u32,
-    belief_ptr: Global<u32>,
-    belief_state: Global<u32>,
-    belief_prob: Global<T>,
-    stride: u32,
-    rows: GlobalMut<E>,
-    steps: u32,
-    used: GlobalMut<u8>,
+    beliefs: Rows<T, u32>,
+    dense: DenseRows<E>,
 ) {
+    let DenseRows { stride, rows, steps, used } = dense;
     let row = thread::block_idx_x() as usize;
     let j = first as usize + row;
-    let end = belief_ptr.get(j + 1);
-    let mut k = belief_ptr.get(j) + thread::thread_idx_x();
+    let end = beliefs.ptr.get(j + 1);
+    let mut k = beliefs.ptr.get(j) + thread::thread_idx_x();
     while k < end {
-        let state = belief_state.get(k as usize) as usize;
-        let value = belief_prob.get(k as usize).to_f64();
+        let state = beliefs.col.get(k as usize) as usize;
+        let value = beliefs.prob.get(k as usize).to_f64();
         rows.set(row * stride as usize + state, E::of(E::BELIEF * value));
         let step = row / TILE * steps as usize + state / (E::PER_WORD * STEP);
         if used.get(step) == 0 {
@@ -297,22 +295,17 @@ pub fn expand_beliefs<T: Real, E: Factor>(
 /// stay in the cache; a thread per s' and four beliefs, so that eight threads read a predecessor's row of 128 bytes (f32). Then a
 /// warp per belief, a lane per s'; those that see the same observation write the same, if it is not there yet. *Shared memory*:
 /// beliefs × s', which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
-/// threads; the grid is ⌈B/32⌉·A·⌈S/32⌉; `dense` is that of [`densify`]; `c_ptr` has A·S + 1 elements, columns of T; `o_ptr`
-/// A·S + 1; `q` B·A·S; `flags` B·A·Ω zeros.
+/// threads; the grid is ⌈B/32⌉·A·⌈S/32⌉; `dense` is that of [`densify`]; `q` has B·A·S elements; `flags`
+/// B·A·Ω zeros.
 #[kernel(T = [f32, f64])]
 pub fn predict<T: Real>(
-    states: u32,
-    actions: u32,
+    model: Model<T>,
     beliefs: u32,
     dense: Global<T>,
-    c_ptr: Global<u64>,
-    c_row: Global<u32>,
-    c_prob: Global<T>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
     q: GlobalMut<T>,
     flags: GlobalMut<u32>,
 ) {
+    let Model { states, actions, predecessors: c, observations: o, .. } = model;
     let tile = shared_array!(predict_tile: T; 1056);
     let (tiles, block) = (states.div_ceil(SIDE_STATES), thread::block_idx_x());
     let (group, a, from) = (block / (actions * tiles), block / tiles % actions, block % tiles * SIDE_STATES);
@@ -320,10 +313,10 @@ pub fn predict<T: Real>(
     let column = |next: u32| a as usize * states as usize + next as usize;
     let mut sums = [0.0; 4];
     if from + own < states && four < fours {
-        let (mut entry, end) = (c_ptr.get(column(from + own)), c_ptr.get(column(from + own) + 1));
+        let (mut entry, end) = (c.ptr.get(column(from + own)), c.ptr.get(column(from + own) + 1));
         while entry < end {
-            let row = group as usize * states as usize + c_row.get(entry as usize) as usize;
-            let prob = c_prob.get(entry as usize).to_f64();
+            let row = group as usize * states as usize + c.col.get(entry as usize) as usize;
+            let prob = c.prob.get(entry as usize).to_f64();
             let here = dense.get4(row * fours as usize + four as usize);
             sums = [0, 1, 2, 3].map(|k| math::fma(prob, here[k].to_f64(), sums[k]));
             entry += 1;
@@ -335,14 +328,14 @@ pub fn predict<T: Real>(
     thread::sync_threads();
     let (lane, next) = (warp::lane_id(), from + warp::lane_id());
     if next < states {
-        let (start, end) = (o_ptr.get(column(next)), o_ptr.get(column(next) + 1));
+        let (start, end) = (o.ptr.get(column(next)), o.ptr.get(column(next) + 1));
         let mut own = warp::warp_id();
         while own < SIDE.min(beliefs - group * SIDE) {
             let (value, pair) = (tile.get(own * PITCH + lane), (group * SIDE + own) * actions + a);
             q.set(pair as usize * states as usize + next as usize, value);
             let mut seen = if value > T::ZERO { start } else { end };
             while seen < end {
-                let code = (o_col.get(seen as usize) * beliefs * actions + pair) as usize;
+                let code = (o.col.get(seen as usize) * beliefs * actions + pair) as usize;
                 if flags.get(code) == 0 {
                     flags.set(code, 1);
                 }
@@ -359,25 +352,19 @@ pub const TOGETHER: u32 = 4;
 /// Dense rows `first..first + count` of O(a, s', o) q(j, a, s'), and 1 for each step of a tile that is not all zeros.
 ///
 /// *Thread mapping*: a block per [`TOGETHER`] beliefs, action and as many s' as it has threads, group by group. *Safety*: the grid
-/// is ⌈B/4⌉·A·⌈S/threads⌉; `q` and `o_ptr` are those of [`predict`]; `ranks` are row numbers by code; `rows` has `count` rows of
-/// `stride` ≥ S elements, all 0; `used` has `steps` zeros for each tile of [`TILE`] rows, one per step of [`STEP`] words.
+/// is ⌈B/4⌉·A·⌈S/threads⌉; `q` is that of [`predict`]; `ranks` are row numbers by code; `dense` has `count` rows of zeros.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand<T: Real, E: Factor>(
-    states: u32,
-    actions: u32,
+    model: Model<T>,
     beliefs: u32,
     q: Global<T>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
     ranks: Global<u32>,
     first: u32,
     count: u32,
-    stride: u32,
-    rows: GlobalMut<E>,
-    steps: u32,
-    used: GlobalMut<u8>,
+    dense: DenseRows<E>,
 ) {
+    let Model { states, actions, observations: o, .. } = model;
+    let DenseRows { stride, rows, steps, used } = dense;
     let (block, tiles) = (thread::block_idx_x(), states.div_ceil(thread::block_dim_x()));
     let (group, a) = (block / (actions * tiles), block / tiles % actions);
     let next = block % tiles * thread::block_dim_x() + thread::thread_idx_x();
@@ -387,9 +374,9 @@ pub fn expand<T: Real, E: Factor>(
         let pair_of = [0, 1, 2, 3].map(|k| (group * TOGETHER + k).min(beliefs - 1) * actions + a);
         // Loads do not wait for each other.
         let here = pair_of.map(|pair| q.get(pair as usize * states as usize + next as usize));
-        let (mut seen, end) = (o_ptr.get(column), o_ptr.get(column + 1));
+        let (mut seen, end) = (o.ptr.get(column), o.ptr.get(column + 1));
         while seen < end {
-            let (o, chance) = (o_col.get(seen as usize), o_prob.get(seen as usize).to_f64());
+            let (o, chance) = (o.col.get(seen as usize), o.prob.get(seen as usize).to_f64());
             let rank_of = pair_of.map(|pair| ranks.get((o * beliefs * actions + pair) as usize));
             // `count` stands for none of these rows.
             let row_of =

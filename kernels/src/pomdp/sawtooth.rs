@@ -17,7 +17,8 @@
 //!
 //! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
 
-use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, math, thread, warp};
+use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, math, thread, warp};
+use crate::primitives::rows::Rows;
 use crate::shared_array;
 
 /// Entries of points, on average, from which on a warp looks at one of them together.
@@ -32,24 +33,55 @@ const EARLIER: f64 = 1.0 + 1.0 / (1_u64 << 40) as f64;
 /// One that came later has to say a little more: so no two give way to each other.
 const LATER: f64 = 1.0 - 1.0 / (1_u64 << 20) as f64;
 
-/// What V\* is at most: by Q, at s·A + a, and at `points` beliefs c. Kernels have parameters of the same names.
-#[derive(Clone, Copy)]
-struct Known<T> {
-    actions: u32,
-    informed: Global<f64>,
-    points: u32,
-    /// Where each begins, and where the last ends.
-    point_ptr: Global<u32>,
-    point_state: Global<u32>,
-    point_prob: Global<T>,
-    /// The likeliest state of each, and its probability.
-    peak_state: Global<u32>,
-    peak_prob: Global<T>,
+/// What V\* is at most: at corners, by Q, and at points.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `states`, `actions` | 1 | S, A |
+/// | `corners` | S | v(s), reward |
+/// | `informed` | S·A | Q(s, a), reward, at s·A + a |
+/// | `points` | points | beliefs c and their d |
+/// | `now` | 1 | uses of the bound |
+/// | `used` | points | uses of the bound |
+#[derive(Clone, Copy, Parameter)]
+pub struct UpperBound<T> {
+    /// S.
+    pub states: u32,
+    /// A.
+    pub actions: u32,
+    /// v.
+    pub corners: Global<f64>,
+    /// Q.
+    pub informed: Global<f64>,
+    /// Beliefs at which V\* is less.
+    pub points: Points<T>,
+    /// When it is.
+    pub now: u32,
+    /// When each point was last the best.
+    pub used: GlobalMut<u32>,
+}
+
+/// Beliefs cᵢ, and how far V\* is below the corners there.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `count` | 1 | points |
+/// | `rows` | points × S | c(s) > 0 |
+/// | `peak_state` | points | states |
+/// | `peak_prob` | points | probability |
+/// | `drop` | points | d < 0, reward |
+#[derive(Clone, Copy, Parameter)]
+pub struct Points<T> {
+    /// How many.
+    pub count: u32,
+    /// Their states and probabilities.
+    pub rows: Rows<T, u32>,
+    /// The likeliest state of each.
+    pub peak_state: Global<u32>,
+    /// Its probability.
+    pub peak_prob: Global<T>,
     /// d.
-    drop: Global<f64>,
-    /// When it is, and when each was last the best.
-    now: u32,
-    used: GlobalMut<u32>,
+    pub drop: Global<f64>,
 }
 
 /// The bound of a row and x·v, in every thread, and how many entries of points this thread looked at. The row is in x(s) = `x[first + s]`, and its states s are
@@ -60,12 +92,13 @@ struct Known<T> {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn bound_row<T: Real>(
-    known: Known<T>,
+    known: UpperBound<T>,
     (x, first): (GlobalMut<f64>, usize),
     (count, state_of): (u32, impl Fn(u32) -> u32),
     base: f64,
     without: u32,
 ) -> (f64, f64, u32) {
+    let Points { count: points, rows, peak_state, peak_prob, drop } = known.points;
     let common = shared_array!(sawtooth_known: f64; 2);
     let t = thread::thread_idx_x();
     // The row's elements are there for all, and nobody reads `common` any more.
@@ -92,7 +125,7 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
     // A point with many entries is looked at by a whole warp.
-    let together = known.points > 0 && known.point_ptr.get(known.points as usize) / known.points >= LONG;
+    let together = points > 0 && rows.ptr.get(points as usize) / points >= LONG;
     let (group, lane, groups) = if together {
         (warp::warp_id(), warp::lane_id(), thread::block_dim_x() / warp::SIZE)
     } else {
@@ -100,7 +133,7 @@ fn bound_row<T: Real>(
     };
     let mut looked_at = 0;
     let mut i = group;
-    while i < known.points {
+    while i < points {
         looked_at += 1;
         let weight = if without == NO_POINT {
             1.0
@@ -111,16 +144,14 @@ fn bound_row<T: Real>(
         } else {
             LATER
         };
-        let drop = weight * known.drop.get(i as usize);
+        let drop = weight * drop.get(i as usize);
         // What a point has to lower the bound by to say more than is known.
         let needed = base - best;
         let ratio_of = |entry: u32| {
-            x.get(first + known.point_state.get(entry as usize) as usize)
-                / known.point_prob.get(entry as usize).to_f64()
+            x.get(first + rows.col.get(entry as usize) as usize) / rows.prob.get(entry as usize).to_f64()
         };
-        let mut ratio =
-            x.get(first + known.peak_state.get(i as usize) as usize) / known.peak_prob.get(i as usize).to_f64();
-        let (mut entry, end) = (known.point_ptr.get(i as usize), known.point_ptr.get(i as usize + 1));
+        let mut ratio = x.get(first + peak_state.get(i as usize) as usize) / peak_prob.get(i as usize).to_f64();
+        let (mut entry, end) = (rows.ptr.get(i as usize), rows.ptr.get(i as usize + 1));
         if together {
             while entry < end && -drop * ratio > needed {
                 // Loads do not wait for each other.
@@ -157,43 +188,44 @@ fn bound_row<T: Real>(
     (least, base, looked_at)
 }
 
+/// The rows p(·, o | b, a) of some beliefs b.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `pairs` | 1 | B·A |
+/// | `codes` | 1 | B·A·Ω |
+/// | `q` | B·A·S | probability |
+/// | `flags` | B·A·Ω | 1 or 0 |
+#[derive(Clone, Copy, Parameter)]
+pub struct Successors<T> {
+    /// Pairs of belief and action.
+    pub pairs: u32,
+    /// Codes of rows.
+    pub codes: u32,
+    /// The predictions of [`predict`](super::project::predict).
+    pub q: Global<T>,
+    /// Whether there is a row of each code.
+    pub flags: Global<u32>,
+}
+
 /// The bound of each row p(·, o | b, a), at its code o·(B·A) + j·A + a, from the predictions and flags of
 /// [`predict`](super::project::predict); 0 where there is none. `work` grows by the states and entries that were looked at.
 ///
 /// *Thread mapping*: a block per code, and then one for as many further as there are blocks; a thread per state, then per point, or a warp where points are long.
 /// *Shared memory*: what a block's reduction and scan take, and two words. *Barriers*: several per row. *Deterministic*: yes.
-/// *Safety*: blocks have whole warps; `q` has B·A·S elements, `flags` and `scores` B·A·Ω; `o_ptr` has A·S + 1;
-/// `corners` has S, `informed` S·A, at s·A + a; points are of the model's states, `point_ptr` has one element more than there
-/// are; `x` has S zeros per block, and they are zeros after; `list` has S per block; `work` has one.
+/// *Safety*: blocks have whole warps; `scores` has B·A·Ω elements; points are of the model's states; `x` has S zeros per block, and they are zeros after; `list` has S per block; `work` has one.
 #[kernel(T = [f32, f64])]
 pub fn bound_successors<T: Real>(
-    states: u32,
-    actions: u32,
-    pairs: u32,
-    codes: u32,
-    q: Global<T>,
-    flags: Global<u32>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
-    corners: Global<f64>,
-    informed: Global<f64>,
-    points: u32,
-    point_ptr: Global<u32>,
-    point_state: Global<u32>,
-    point_prob: Global<T>,
-    peak_state: Global<u32>,
-    peak_prob: Global<T>,
-    drop: Global<f64>,
-    now: u32,
-    used: GlobalMut<u32>,
+    observations: Rows<T, u64>,
+    successors: Successors<T>,
+    known: UpperBound<T>,
     x: GlobalMut<f64>,
     list: GlobalMut<u32>,
     scores: GlobalMut<f64>,
     work: GlobalMut<u64>,
 ) {
-    let known =
-        Known { actions, informed, points, point_ptr, point_state, point_prob, peak_state, peak_prob, drop, now, used };
+    let UpperBound { states, actions, corners, .. } = known;
+    let Successors { pairs, codes, q, flags } = successors;
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut looked_at = 0;
     let mut code = thread::block_idx_x();
@@ -209,12 +241,12 @@ pub fn bound_successors<T: Real>(
                 let here = if s < states { q.get(row + s as usize).to_f64() } else { 0.0 };
                 let mut value = 0.0;
                 if here > 0.0 {
-                    let (mut entry, end) = (o_ptr.get(column + s as usize), o_ptr.get(column + s as usize + 1));
-                    while entry < end && o_col.get(entry as usize) != o {
+                    let (mut entry, end) = (observations.ptr.get(column + s as usize), observations.ptr.get(column + s as usize + 1));
+                    while entry < end && observations.col.get(entry as usize) != o {
                         entry += 1;
                     }
                     if entry < end {
-                        value = here * o_prob.get(entry as usize).to_f64();
+                        value = here * observations.prob.get(entry as usize).to_f64();
                     }
                 }
                 let (before, found) = block::exclusive_scan(u32::from(value > 0.0), 0, |a, b| a + b);
@@ -248,45 +280,29 @@ pub fn bound_successors<T: Real>(
     }
 }
 
-/// The bound of each of `rows` compressed rows, and x·v. If they are the points themselves, each is bounded without itself.
+/// The bound of each of `count` compressed rows, and x·v. If they are the points themselves, each is bounded without itself.
 ///
-/// *Thread mapping*, *Shared memory*, *Deterministic* and *Safety*: as in [`bound_successors`], with rows for codes; `row_ptr` has
-/// `rows + 1` elements.
+/// *Thread mapping*, *Shared memory*, *Deterministic* and *Safety*: as in [`bound_successors`], with rows for codes.
 #[kernel(T = [f32, f64])]
 pub fn bound_beliefs<T: Real>(
-    states: u32,
-    actions: u32,
-    rows: u32,
-    row_ptr: Global<u32>,
-    row_state: Global<u32>,
-    row_prob: Global<T>,
+    count: u32,
+    rows: Rows<T, u32>,
     themselves: u32,
-    corners: Global<f64>,
-    informed: Global<f64>,
-    points: u32,
-    point_ptr: Global<u32>,
-    point_state: Global<u32>,
-    point_prob: Global<T>,
-    peak_state: Global<u32>,
-    peak_prob: Global<T>,
-    drop: Global<f64>,
-    now: u32,
-    used: GlobalMut<u32>,
+    known: UpperBound<T>,
     x: GlobalMut<f64>,
     bounds: GlobalMut<f64>,
     bases: GlobalMut<f64>,
 ) {
-    let known =
-        Known { actions, informed, points, point_ptr, point_state, point_prob, peak_state, peak_prob, drop, now, used };
+    let UpperBound { states, corners, .. } = known;
     let (t, first) = (thread::thread_idx_x(), thread::block_idx_x() as usize * states as usize);
     let mut row = thread::block_idx_x();
-    while row < rows {
-        let (start, end) = (row_ptr.get(row as usize), row_ptr.get(row as usize + 1));
-        let state_of = |k: u32| row_state.get((start + k) as usize);
+    while row < count {
+        let (start, end) = (rows.ptr.get(row as usize), rows.ptr.get(row as usize + 1));
+        let state_of = |k: u32| rows.col.get((start + k) as usize);
         let mut base = 0.0;
         let mut k = t;
         while start + k < end {
-            let (s, value) = (state_of(k) as usize, row_prob.get((start + k) as usize).to_f64());
+            let (s, value) = (state_of(k) as usize, rows.prob.get((start + k) as usize).to_f64());
             x.set(first + s, value);
             base = math::fma(value, corners.get(s), base);
             k += thread::block_dim_x();
@@ -307,41 +323,71 @@ pub fn bound_beliefs<T: Real>(
     }
 }
 
+/// Rows that become points.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `picked` | new points | numbers of rows |
+/// | `starts` | new points | entries |
+/// | `drops` | new points | d < 0, reward |
+/// | `uses` | new points | uses of the bound |
+#[derive(Clone, Copy, Parameter)]
+pub struct NewPoints {
+    /// The row of each.
+    pub picked: Global<u32>,
+    /// Where its entries begin.
+    pub starts: Global<u32>,
+    /// Its d.
+    pub drops: Global<f64>,
+    /// When it was last the best.
+    pub uses: Global<u32>,
+}
+
+/// [`Points`] that a kernel adds to, and when each was last the best: the shapes are those of its fields.
+#[derive(Clone, Copy, Parameter)]
+pub struct PlacedPoints<T> {
+    /// Where each begins, and where the last ends.
+    pub ptr: GlobalMut<u32>,
+    /// States.
+    pub state: GlobalMut<u32>,
+    /// Probabilities.
+    pub prob: GlobalMut<T>,
+    /// The likeliest state of each.
+    pub peak_state: GlobalMut<u32>,
+    /// Its probability.
+    pub peak_prob: GlobalMut<T>,
+    /// d.
+    pub drop: GlobalMut<f64>,
+    /// When each was last the best.
+    pub used: GlobalMut<u32>,
+}
+
 /// Makes points of some rows: of row `picked(k)` the point `first + k`, with the drop `drops(k)`, last the best at `uses(k)`, and
 /// with entries from `starts(k)` on.
 ///
 /// *Thread mapping*: a block per point, a thread per entry. *Shared memory*: what a block's reduction takes, and a word.
-/// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have whole warps; `picked`, `starts`, `drops` and `uses` have an element
-/// per block; rows are not empty; there is room for all points and their entries.
+/// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have whole warps; `new` has an element per block; rows are
+/// not empty; there is room for all points and their entries.
 #[kernel(T = [f32, f64])]
 pub fn place_points<T: Real>(
     first: u32,
-    picked: Global<u32>,
-    starts: Global<u32>,
-    drops: Global<f64>,
-    uses: Global<u32>,
-    row_ptr: Global<u32>,
-    row_state: Global<u32>,
-    row_prob: Global<T>,
-    point_ptr: GlobalMut<u32>,
-    point_state: GlobalMut<u32>,
-    point_prob: GlobalMut<T>,
-    peak_state: GlobalMut<u32>,
-    peak_prob: GlobalMut<T>,
-    drop: GlobalMut<f64>,
-    used: GlobalMut<u32>,
+    new: NewPoints,
+    rows: Rows<T, u32>,
+    points: PlacedPoints<T>,
 ) {
+    let NewPoints { picked, starts, drops, uses } = new;
+    let PlacedPoints { ptr, state, prob: probs, peak_state, peak_prob, drop, used } = points;
     let largest = shared_array!(place_largest: f64; 1);
     let (k, t) = (thread::block_idx_x() as usize, thread::thread_idx_x());
     let (point, start) = (first as usize + k, starts.get(k));
     let row = picked.get(k) as usize;
-    let (from, end) = (row_ptr.get(row), row_ptr.get(row + 1));
+    let (from, end) = (rows.ptr.get(row), rows.ptr.get(row + 1));
     let (mut most, mut place) = (0.0, 0);
     let mut entry = from + t;
     while entry < end {
-        let prob = row_prob.get(entry as usize);
-        point_state.set((start + (entry - from)) as usize, row_state.get(entry as usize));
-        point_prob.set((start + (entry - from)) as usize, prob);
+        let prob = rows.prob.get(entry as usize);
+        state.set((start + (entry - from)) as usize, rows.col.get(entry as usize));
+        probs.set((start + (entry - from)) as usize, prob);
         if prob.to_f64() > most {
             (most, place) = (prob.to_f64(), entry);
         }
@@ -354,11 +400,11 @@ pub fn place_points<T: Real>(
     thread::sync_threads();
     let place = block::reduce(if most >= largest.get(0) { place } else { u32::MAX }, u32::MAX, u32::min);
     if t == 0 {
-        peak_state.set(point, row_state.get(place as usize));
-        peak_prob.set(point, row_prob.get(place as usize));
+        peak_state.set(point, rows.col.get(place as usize));
+        peak_prob.set(point, rows.prob.get(place as usize));
         drop.set(point, drops.get(k));
         used.set(point, uses.get(k));
-        point_ptr.set(point, start);
-        point_ptr.set(point + 1, start + (end - from));
+        ptr.set(point, start);
+        ptr.set(point + 1, start + (end - from));
     }
 }

@@ -11,6 +11,7 @@
 use crate::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::dot;
+use super::model::Sizes;
 
 /// Ĝ_AO from B and G_AO.
 ///
@@ -18,19 +19,15 @@ use super::dot;
 /// n|Ω||A||S|, `products` |B||Ω||A|n.
 #[kernel(T = [f32, f64])]
 pub fn scores<T: Real>(
-    states: u32,
-    actions: u32,
-    observations: u32,
-    vectors: u32,
-    beliefs: u32,
+    sizes: Sizes,
     belief: Global<T>,
     g_ao: Global<T>,
     products: GlobalMut<T>,
 ) {
-    let (states, actions, observations) = (states as usize, actions as usize, observations as usize);
-    let vectors = vectors as usize;
+    let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
+    let vectors = sizes.vectors as usize;
     let l = thread::index_1d() as usize;
-    if l < beliefs as usize * observations * actions * vectors {
+    if l < sizes.beliefs as usize * observations * actions * vectors {
         let j = l / (actions * vectors * observations);
         let rest = l - j * actions * vectors * observations;
         let o = rest / (actions * vectors);

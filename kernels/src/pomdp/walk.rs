@@ -11,9 +11,11 @@
 //! state is seen; stochastic simulation with greedy action (Pineau, Gordon and Thrun, 2006) the one that Γ has for the belief;
 //! heuristic search (Smith and Simmons, *UAI*, 2005) the one that looks best from above.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread};
+use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread};
 use crate::primitives::random;
 use crate::shared_array;
+
+use super::model::Model;
 
 /// Threads of a block of [`advance`] and [`compress`].
 pub const WALK_THREADS: u32 = 256;
@@ -36,61 +38,108 @@ fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
     entry as usize
 }
 
+/// Walks, all of which take steps together.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `count` | 1 | walks |
+/// | `state` | walks | states, or [`ANEW`] |
+/// | `action` | walks | actions, or [`ANEW`] |
+/// | `seen` | walks | observations |
+/// | `history` | walks | numbers of histories |
+#[derive(Clone, Copy, Parameter)]
+pub struct Walks {
+    /// How many.
+    pub count: u32,
+    /// Where each is.
+    pub state: GlobalMut<u32>,
+    /// Its last action.
+    pub action: GlobalMut<u32>,
+    /// What it observed last.
+    pub seen: GlobalMut<u32>,
+    /// What it did and observed so far.
+    pub history: GlobalMut<u64>,
+}
+
+/// Which actions walks take: `guided` of them, from `first` on, those that are best where the state is seen, the others those of
+/// their beliefs; each a random one with probability `explored`.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `first`, `guided` | 1 | walks |
+/// | `explored` | 1 | probability |
+/// | `best_in` | S | actions |
+/// | `best_of` | walks | actions |
+#[derive(Clone, Copy, Parameter)]
+pub struct Guide {
+    /// The first walk that is guided.
+    pub first: u32,
+    /// How many are.
+    pub guided: u32,
+    /// How often an action is random.
+    pub explored: f64,
+    /// The best action in each state.
+    pub best_in: Global<u32>,
+    /// The best action for the belief of each walk.
+    pub best_of: Global<u32>,
+}
+
+/// The belief that walks begin with, as the states in it.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `count` | 1 | states, ≥ 1 |
+/// | `state` | `count` | states |
+/// | `sum` | `count` | probability, ascending |
+#[derive(Clone, Copy, Parameter)]
+pub struct Start {
+    /// How many.
+    pub count: u32,
+    /// Which.
+    pub state: Global<u32>,
+    /// The sum of probabilities up to each.
+    pub sum: Global<f64>,
+}
+
 /// One action of each walk: the next state, what is seen there, and the history that this makes.
 ///
-/// `guided` walks from `first` on take the action that is best where the state is seen, the others that of their belief; each a
-/// random one with probability `explored`. A walk in the state [`ANEW`], or in one that no action leads out of, begins anew: with
+/// Each walk takes the action that its [`Guide`] says. A walk in the state [`ANEW`], or in one that no action leads out of, begins anew: with
 /// the action [`ANEW`], a state drawn from the start belief, and the history 0. The numbers drawn are those of `seed` from
 /// 4·`step` on, for each walk with a seed of its own.
 ///
-/// *Thread mapping*: one thread per walk. *Deterministic*: yes. *Safety*: `best_in` and `ends` have S elements; `best_of`,
-/// `state`, `action`, `seen` and `history` one per walk; actions are below A; `t_ptr` has S·A + 1 elements, `o_ptr` A·S + 1, no row
-/// of either is empty; the start belief has `starts` ≥ 1 states, and `start_sum` are the sums of its probabilities up to each.
+/// *Thread mapping*: one thread per walk. *Deterministic*: yes. *Safety*: `ends` has S elements, 1 for states that no action
+/// leads out of; no row of transitions or observations is empty.
 #[kernel(T = [f32, f64])]
 pub fn act<T: Real>(
-    states: u32,
-    actions: u32,
-    walks: u32,
-    first: u32,
-    guided: u32,
-    explored: f64,
+    model: Model<T>,
+    ends: Global<u8>,
+    start: Start,
+    guide: Guide,
     seed: u64,
     step: u32,
-    best_in: Global<u32>,
-    best_of: Global<u32>,
-    ends: Global<u8>,
-    t_ptr: Global<u64>,
-    t_col: Global<u32>,
-    t_prob: Global<T>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
-    starts: u32,
-    start_state: Global<u32>,
-    start_sum: Global<f64>,
-    state: GlobalMut<u32>,
-    action: GlobalMut<u32>,
-    seen: GlobalMut<u32>,
-    history: GlobalMut<u64>,
+    walks: Walks,
 ) {
+    let Model { states, actions, transitions: t, observations: o, .. } = model;
+    let Guide { first, guided, explored, best_in, best_of } = guide;
+    let Walks { count, state, action, seen, history } = walks;
     let w = thread::index_1d() as usize;
-    if w >= walks as usize {
+    if w >= count as usize {
         return;
     }
     let own = random::bits(seed, w as u64);
     let unit = |k: u64| random::unit(own, 4 * u64::from(step) + k);
     let s = state.get(w);
     if s == ANEW || ends.get(s as usize) > 0 {
-        let (mut low, mut high, u) = (0, starts - 1, unit(0));
+        let (mut low, mut high, u) = (0, start.count - 1, unit(0));
         while low < high {
             let middle = (low + high) / 2;
-            if u < start_sum.get(middle as usize) {
+            if u < start.sum.get(middle as usize) {
                 high = middle;
             } else {
                 low = middle + 1;
             }
         }
-        state.set(w, start_state.get(low as usize));
+        state.set(w, start.state.get(low as usize));
         action.set(w, ANEW);
         history.set(w, 0);
         return;
@@ -103,41 +152,35 @@ pub fn act<T: Real>(
         best_of.get(w)
     };
     let row = s as usize * actions as usize + a as usize;
-    let next = t_col.get(draw(t_prob, t_ptr.get(row), t_ptr.get(row + 1), unit(2)));
+    let next = t.col.get(draw(t.prob, t.ptr.get(row), t.ptr.get(row + 1), unit(2)));
     let row = a as usize * states as usize + next as usize;
-    let o = o_col.get(draw(o_prob, o_ptr.get(row), o_ptr.get(row + 1), unit(3)));
+    let observed = o.col.get(draw(o.prob, o.ptr.get(row), o.ptr.get(row + 1), unit(3)));
     state.set(w, next);
     action.set(w, a);
-    seen.set(w, o);
-    history.set(w, random::bits(history.get(w), u64::from(a) << 32 | u64::from(o)));
+    seen.set(w, observed);
+    history.set(w, random::bits(history.get(w), u64::from(a) << 32 | u64::from(observed)));
 }
 
 /// The beliefs after what [`act`] did, in `after`; of each the number of states, and of the ways on from them.
 ///
 /// *Thread mapping*: one block per walk, a thread per state. *Shared memory*: what a block's reduction takes, and a word.
 /// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have [`WALK_THREADS`] threads; `action` and `seen` are those of
-/// [`act`]; `c_ptr` has A·S + 1 elements, columns of T; `o_ptr` A·S + 1; `start` and `ways` have S, `before` and `after` S per walk;
-/// `sizes` has two elements per walk.
+/// [`act`]; `start` and `ways` have S elements, `before` and `after` S per walk; `sizes` has two elements per walk.
 #[kernel(T = [f32, f64])]
 pub fn advance<T: Real>(
-    states: u32,
+    model: Model<T>,
     action: Global<u32>,
     seen: Global<u32>,
-    c_ptr: Global<u64>,
-    c_row: Global<u32>,
-    c_prob: Global<T>,
-    o_ptr: Global<u64>,
-    o_col: Global<u32>,
-    o_prob: Global<T>,
     start: Global<T>,
     ways: Global<u32>,
     before: Global<T>,
     after: GlobalMut<T>,
     sizes: GlobalMut<u32>,
 ) {
+    let Model { states, predecessors: c, observations: o, .. } = model;
     let sum = shared_array!(advance_sum: f64; 1);
     let (w, t) = (thread::block_idx_x() as usize, thread::thread_idx_x());
-    let (a, o) = (action.get(w), seen.get(w));
+    let (a, observed) = (action.get(w), seen.get(w));
     let (first, column) = (w * states as usize, a.wrapping_mul(states) as usize);
     let mut total = 0.0;
     let mut s = t as usize;
@@ -146,16 +189,16 @@ pub fn advance<T: Real>(
         if a == ANEW {
             value = start.get(s).to_f64();
         } else {
-            let (mut entry, end) = (o_ptr.get(column + s), o_ptr.get(column + s + 1));
-            while entry < end && o_col.get(entry as usize) != o {
+            let (mut entry, end) = (o.ptr.get(column + s), o.ptr.get(column + s + 1));
+            while entry < end && o.col.get(entry as usize) != observed {
                 entry += 1;
             }
             if entry < end {
-                let chance = o_prob.get(entry as usize).to_f64();
-                let (mut entry, end) = (c_ptr.get(column + s), c_ptr.get(column + s + 1));
+                let chance = o.prob.get(entry as usize).to_f64();
+                let (mut entry, end) = (c.ptr.get(column + s), c.ptr.get(column + s + 1));
                 while entry < end {
-                    let from = before.get(first + c_row.get(entry as usize) as usize).to_f64();
-                    value = math::fma(c_prob.get(entry as usize).to_f64(), from, value);
+                    let from = before.get(first + c.col.get(entry as usize) as usize).to_f64();
+                    value = math::fma(c.prob.get(entry as usize).to_f64(), from, value);
                     entry += 1;
                 }
                 value *= chance;
