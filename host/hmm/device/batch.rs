@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
-use warpkov_kernels::hmm::maximise::{EMISSION_THREADS, maximise_emissions, maximise_transitions};
+use warpkov_kernels::hmm::maximise::{CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions};
 use warpkov_kernels::hmm::scan::{self, join_pieces};
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
@@ -523,6 +523,15 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Models { start: first, end: last, ends, transitions, transposed, table } = &mut set.models;
         let pairs = self.work.sums.get();
         let counts = if in_lists { self.work.listed.get() } else { pairs };
+        let counted = CountedArgs {
+            pairs_pitch: pairs_pitch as u64,
+            pairs,
+            counts_pitch: counts_pitch as u64,
+            first_start: start as u64,
+            first_final: end as u64,
+            first_symbol: symbols as u64,
+            counts,
+        };
         let shape = |x: u32, threads: u32| Shape::new(Dim3 { x, y: set.hosts.len() as u32, z: 1 }, threads);
         let threads = stride.next_multiple_of(32).min(256);
         // SAFETY: tables have the stride that counts have, and these lie in the places that are named.
@@ -534,17 +543,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 stride,
                 pseudocounts.start,
                 pseudocounts.transitions,
-                pairs_pitch as u64,
-                pairs,
-                counts_pitch as u64,
-                start as u64,
-                end as u64,
-                counts,
-                ends,
-                first,
-                transitions,
-                transposed,
-                last,
+                counted,
+                TablesArgs { ends, start: first, transitions, transposed, end: last },
             )?;
             maximise_emissions(
                 device,
@@ -552,9 +552,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 stride,
                 set.symbols,
                 pseudocounts.emissions,
-                counts_pitch as u64,
-                symbols as u64,
-                counts,
+                counted,
                 table,
             )?;
         }

@@ -2,7 +2,8 @@
 
 use std::f64::consts::TAU;
 
-use warpkov_kernels::hmm::gaussian::{THREADS, densities, moments, moments_len, sum_shifts};
+use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
+use warpkov_kernels::hmm::model::Split;
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 
 use crate::hmm::backend::Statistics;
@@ -116,13 +117,15 @@ impl<D: Device> Gaussians<D> {
             densities(
                 device,
                 shape(rows, THREADS),
-                stride as u32,
-                d as u32,
-                u32::from(full),
+                GaussiansArgs {
+                    stride: stride as u32,
+                    dimensions: d as u32,
+                    full: u32::from(full),
+                    mean: &this.mean,
+                    inverse: &this.inverse,
+                    constant: &this.constant,
+                },
                 x,
-                &this.mean,
-                &this.inverse,
-                &this.constant,
                 &mut tables.table,
                 &mut tables.log_table,
                 &mut this.shift,
@@ -133,9 +136,16 @@ impl<D: Device> Gaussians<D> {
         Ok(Some((this, tables)))
     }
 
-    /// μ, L⁻¹ and c, as [`densities`] wants them.
-    pub fn tables(&self) -> [&D::Buffer<f64>; 3] {
-        [&self.mean, &self.inverse, &self.constant]
+    /// Emissions as kernels want them.
+    pub fn args(&self, stride: usize) -> GaussiansArgs<'_, D> {
+        GaussiansArgs {
+            stride: stride as u32,
+            dimensions: self.dimensions as u32,
+            full: u32::from(self.full),
+            mean: &self.mean,
+            inverse: &self.inverse,
+            constant: &self.constant,
+        }
     }
 
     /// Moments of a state.
@@ -160,21 +170,17 @@ impl<D: Device> Gaussians<D> {
     ) -> Result<(), D::Error> {
         let blocks = (self.moments_len() * stride).div_ceil(256) as u32;
         let shape = Shape::new(Dim3 { x: blocks, y: models, z: splits }, 256);
+        let (rows, split) = (window.rows.len() as u32, capacity.div_ceil(splits));
+        let split = Split { rows, window: capacity, split, more: u32::from(more) };
         // SAFETY: the window's rows are among those of `x`, and there is a part for each split.
         unsafe {
             moments(
                 device,
                 shape,
-                stride as u32,
-                self.dimensions as u32,
-                u32::from(self.full),
+                self.args(stride),
                 window.rows.start,
-                window.rows.len() as u32,
-                capacity,
-                capacity.div_ceil(splits),
-                u32::from(more),
+                split,
                 x,
-                &self.mean,
                 gamma,
                 parts,
             )

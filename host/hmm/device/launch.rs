@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use warpkov_kernels::hmm::backward::{backward_block, backward_warp, want, warp_shared, warp_threads};
+use warpkov_kernels::hmm::backward::{CountsArgs, backward_block, backward_warp, want, warp_shared, warp_threads};
 use warpkov_kernels::hmm::counts::{PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_rows};
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
+use warpkov_kernels::hmm::model::{ForwardArgs, ModelArgs, SequencesArgs, Split, Step, Window as WindowArgs};
 use warpkov_kernels::hmm::step::{
     self, THREADS, backward_step, forward_end, forward_start, forward_step, level_rows, place_rows, viterbi_step,
 };
@@ -157,6 +158,12 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         self.count as usize * self.sequences as usize
     }
 
+    /// Sequences as kernels want them.
+    pub(super) fn sequences(&self) -> SequencesArgs<'_, D> {
+        let Self { sequences, rows, lengths, base, symbol, .. } = *self;
+        SequencesArgs { count: sequences, rows, lengths, base, symbol }
+    }
+
     fn groups(&self) -> u32 {
         self.sequences.div_ceil(8)
     }
@@ -175,10 +182,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         doubts: &mut D::Buffer<u32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
-        let Models { start, transitions, table, end, .. } = models;
+        let Self { device, sequences, symbols, models, .. } = self;
         let own = u32::from(starts.is_some());
-        let start = starts.unwrap_or(start);
+        let start = starts.unwrap_or(&models.start);
         let (way, shape) = match self.way {
             Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
             Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
@@ -186,6 +192,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 return self.forward_steps(steps, window, store, carry, alpha, exponents, doubts, likelihoods);
             }
         };
+        let (all, model) = (self.sequences(), ModelArgs { start, ..models.args(*symbols) });
+        let window = WindowArgs { from: steps.start, until: steps.end, capacity: window };
         // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
         unsafe {
             instance!((way, store);
@@ -194,8 +202,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
                 (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
                 (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
-                (*device, shape, *sequences, *symbols, steps.start, steps.end, window, *rows, own, lengths, base, symbol, start,
-                 transitions, table, end, carry, alpha, exponents, likelihoods))
+                (*device, shape, all, window, model, own, carry, alpha, exponents, likelihoods))
         }
     }
 
@@ -225,8 +232,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         doubts: &mut D::Buffer<u32>,
         likelihoods: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, base, symbol, models, .. } = *self;
-        let Models { start, transitions, table, end, .. } = models;
+        let Self { device, sequences, .. } = *self;
+        let (all, model) = (self.sequences(), self.models.args(self.symbols));
         let stride = self.stride as u32;
         let origin = self.packing.base[steps.start as usize];
         let place = |t: u32| if store { self.packing.base[t as usize] - origin } else { t % 2 * sequences };
@@ -239,55 +246,21 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             }
             for t in steps.clone() {
                 let (live, now) = (self.live(t), place(t));
+                let first = self.packing.base[t as usize];
+                let step = Step { first, live, stride, before: 0, now, window, plain: self.plain };
                 if t == 0 {
                     let shape = self.shape(live, STATE_THREADS);
-                    forward_start(
-                        device, shape, stride, symbols, now, window, rows, symbol, start, table, alpha, exponents,
-                        doubts,
-                    )?;
+                    forward_start(device, shape, all, model, step, alpha, exponents, doubts)?;
                 } else {
                     let before = if t == steps.start { carried } else { place(t - 1) };
-                    forward_step(
-                        device,
-                        self.tiles(live).overlapping(),
-                        self.packing.base[t as usize],
-                        live,
-                        stride,
-                        sequences,
-                        symbols,
-                        before,
-                        now,
-                        window,
-                        rows,
-                        self.plain,
-                        symbol,
-                        transitions,
-                        table,
-                        alpha,
-                        exponents,
-                        doubts,
-                    )?;
+                    let (shape, step) = (self.tiles(live).overlapping(), Step { before, ..step });
+                    forward_step(device, shape, all, model, step, alpha, exponents, doubts)?;
                 }
                 let on = self.live(t + 1);
                 if on < live {
                     let shape = self.shape(live - on, STATE_THREADS);
-                    forward_end(
-                        device,
-                        shape,
-                        t,
-                        stride,
-                        sequences,
-                        on,
-                        now,
-                        window,
-                        rows,
-                        base,
-                        end,
-                        alpha,
-                        exponents,
-                        doubts,
-                        likelihoods,
-                    )?;
+                    let step = Step { first: on, ..step };
+                    forward_end(device, shape, t, all, model, step, alpha, exponents, doubts, likelihoods)?;
                 }
             }
             let on = self.live(steps.end);
@@ -312,8 +285,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         gamma: &mut D::Buffer<T>,
         pairs: &mut D::Buffer<T>,
     ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, symbol, models, .. } = *self;
-        let Models { transposed, table, end, .. } = models;
+        let Self { device, sequences, .. } = *self;
+        let (all, model) = (self.sequences(), self.models.args(self.symbols));
         let (stride, carried) = (self.stride as u32, capacity - sequences);
         let (from, until) = (window.steps.start, window.steps.end);
         let place = |t: u32| self.packing.base[t as usize] - window.rows.start;
@@ -327,31 +300,18 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             for t in (from..until).rev() {
                 let (live, now) = (self.live(t), if t == from { carried } else { place(t - 1) });
                 let shape = self.tiles(live);
-                backward_step(
-                    device,
-                    if t + 1 < until { shape.overlapping() } else { shape },
-                    self.packing.base[t as usize],
+                let shape = if t + 1 < until { shape.overlapping() } else { shape };
+                let step = Step {
+                    first: self.packing.base[t as usize],
                     live,
-                    self.live(t + 1),
                     stride,
-                    sequences,
-                    symbols,
-                    place(t),
+                    before: place(t),
                     now,
-                    place(t),
-                    capacity,
-                    rows,
-                    self.plain,
-                    symbol,
-                    transposed,
-                    table,
-                    end,
-                    likelihoods,
-                    alpha,
-                    exponents,
-                    gamma,
-                    pairs,
-                )?;
+                    window: capacity,
+                    plain: self.plain,
+                };
+                let forward = ForwardArgs { alpha, exponents, likelihoods };
+                backward_step(device, shape, self.live(t + 1), place(t), all, model, step, forward, gamma, pairs)?;
             }
             if from > 0 {
                 let shape = self.shape(self.live(from), THREADS);
@@ -377,9 +337,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         pairs: &mut D::Buffer<T>,
         parts: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, lengths, base, symbol, models, .. } = self;
-        let Models { transitions, table, end, .. } = models;
-        let (from, until) = (window.steps.start, window.steps.end);
+        let Self { device, sequences, symbols, models, .. } = self;
+        let (all, model) = (self.sequences(), models.args(*symbols));
+        let steps = WindowArgs { from: window.steps.start, until: window.steps.end, capacity };
+        let forward = ForwardArgs { alpha, exponents, likelihoods };
         // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
         unsafe {
             match self.way {
@@ -388,12 +349,12 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     let shared = warp_shared(tiles, size_of::<T>(), slots as usize, wanted.want) as u32;
                     let shape =
                         self.shape(self.groups().min(PARTS), warp_threads(tiles, wanted.want)).with_shared(shared);
+                    let counts = CountsArgs { slots, more: u32::from(more), parts };
                     instance!((tiles, wanted.want);
                         (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
                         (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
                         (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
-                        (*device, shape, *sequences, *symbols, slots, from, until, capacity, *rows, u32::from(more), lengths,
-                         base, symbol, transitions, table, end, likelihoods, alpha, exponents, carry, gamma, parts))
+                        (*device, shape, all, steps, model, forward, carry, gamma, counts))
                 }
                 Way::Block { per } => {
                     let shape = self.shape(*sequences, 16 * per as u32);
@@ -401,8 +362,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     instance!((per, with_pairs);
                         (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,
                         (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
-                        (*device, shape, *sequences, *symbols, from, until, capacity, *rows, lengths, base, symbol,
-                         transitions, table, end, likelihoods, alpha, exponents, carry, gamma, pairs))
+                        (*device, shape, all, steps, model, forward, carry, gamma, pairs))
                 }
                 Way::Step => self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs),
             }
@@ -436,7 +396,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
                 let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
                 let scale = if self.way == Way::Step { 1.0 / step::LIFT } else { 1.0 };
-                pair_product(device, shape, stride, rows, capacity, split, more, scale, alpha, pairs, parts)?;
+                let split = Split { rows, window: capacity, split, more };
+                pair_product(device, shape, stride, split, scale, alpha, pairs, parts)?;
             }
             if lists.chunks > 0 {
                 let shape = self.shape(lists.chunks, threads);
@@ -455,8 +416,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         path: &mut D::Buffer<u32>,
         scores: &mut D::Buffer<f64>,
     ) -> Result<(), D::Error> {
-        let Self { device, sequences, symbols, rows, lengths, base, symbol, .. } = self;
-        let Models { start, transitions, transposed, table, end, .. } = logs;
+        let Self { device, sequences, symbols, rows, .. } = self;
+        let (all, logs) = (self.sequences(), logs.args(*symbols));
         // SAFETY: as in `forward`; δ and paths have room for all rows.
         unsafe {
             match self.way {
@@ -466,35 +427,22 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                     let shape = self.shape(sequences.div_ceil(together), 32).with_shared(shared);
                     return instance!(self.stride;
                         8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
-                        (*device, shape, *sequences, *symbols, *rows, lengths, base, symbol, start, transitions, table, end,
-                         pointers, path, scores));
+                        (*device, shape, all, logs, pointers, path, scores));
                 }
                 Way::Block { per } => {
                     let shape = self.shape(*sequences, 16 * per as u32);
                     instance!(per;
                         16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
-                        (*device, shape, *symbols, *rows, lengths, base, symbol, start, transitions, table, delta))?;
+                        (*device, shape, all, logs, delta))?;
                 }
                 Way::Step => {
                     let stride = self.stride as u32;
                     for t in self.packing.steps() {
                         let (live, first) = (self.live(t), self.packing.base[t as usize]);
                         let shape = if t > 0 { self.tiles(live).overlapping() } else { self.tiles(live) };
-                        viterbi_step(
-                            *device,
-                            shape,
-                            first,
-                            live,
-                            self.packing.base[t.saturating_sub(1) as usize],
-                            stride,
-                            *symbols,
-                            *rows,
-                            symbol,
-                            start,
-                            transitions,
-                            table,
-                            delta,
-                        )?;
+                        let before = self.packing.base[t.saturating_sub(1) as usize];
+                        let step = Step { first, live, stride, before, now: first, window: *rows, plain: 0 };
+                        viterbi_step(*device, shape, all, logs, step, delta)?;
                         if t % PERIOD == PERIOD - 1 {
                             level_rows(*device, self.shape(live, 32), stride, first, *rows, delta)?;
                         }
@@ -503,8 +451,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             }
             let (shape, stride) = (self.shape(*sequences, 32), self.stride as u32);
             instance!(usize::from(self.stride > 128); 0 => trace::<1>, 1 => trace::<4>;
-                (*device, shape, *sequences, stride, *symbols, *rows, 0, lengths, base, symbol, start, transposed, table, end,
-                 delta, path, scores))
+                (*device, shape, all, logs, stride, 0, delta, path, scores))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
 
+use warpkov_kernels::hmm::model::ModelArgs;
 use warpkov_kernels::hmm::{self, TILE, step};
 use warpkov_kernels::launch::{Buffer, Device};
 
@@ -61,6 +62,18 @@ pub struct Models<T: Precise, D: Device> {
 }
 
 impl<T: Precise, D: Device> Models<T, D> {
+    /// Models as kernels want them, of which an emission table has so many rows.
+    pub fn args(&self, symbols: u32) -> ModelArgs<'_, T, D> {
+        ModelArgs {
+            symbols,
+            start: &self.start,
+            transitions: &self.transitions,
+            transposed: &self.transposed,
+            table: &self.table,
+            end: &self.end,
+        }
+    }
+
     /// Probabilities. What is positive is large enough to [stay so](warpkov_kernels::hmm).
     pub fn probabilities(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
         Self::upload(device, models, stride, 0.0, |least, x| if x > 0.0 { x.max(hmm::power(least)) } else { 0.0 })

@@ -1,5 +1,6 @@
 //! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
 
+use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
 use crate::common::choice::choice;
 use warpkov_kernels::hmm::scan::{
     self, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators, piece_paths,
@@ -108,6 +109,12 @@ impl<D: Device> Pieces<D> {
         Ok((Self { steps, open, chain, link, on_device }, packing, told))
     }
 
+    /// Chains of pieces as kernels want them.
+    fn chains(&self) -> ChainsArgs<'_, D> {
+        let OnDevice { chain, link, .. } = &self.on_device;
+        ChainsArgs { pieces: self.chain.len() as u32, order: chain, link }
+    }
+
     /// M, of sequences.
     pub fn sequences(&self) -> usize {
         self.link.len() - 1
@@ -128,15 +135,15 @@ impl<D: Device> Pieces<D> {
 impl<T: Precise, D: Device> Launch<'_, T, D> {
     /// Operators of all pieces, and what each begins with; and likelihoods of sequences.
     pub(super) fn piece_starts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
-        let Self { device, count, states, stride, sequences, symbols, lengths, base, symbol, models, .. } = *self;
-        let Models { start, transitions, table, end, .. } = models;
+        let Self { device, count, states, stride, sequences, symbols, models, .. } = *self;
+        let (all, model) = (self.sequences(), models.args(symbols));
         let Work { operators, scales, starts, totals, .. } = work;
         let cells = self.cells() * stride;
         let (operators, scales) = (operators.of(device, cells * stride)?, scales.of(device, cells)?);
         let starts = starts.of(device, cells)?;
         let of_sequences = pieces.sequences();
         let totals = totals.of(device, 2 * count as usize * of_sequences)?;
-        let (chain, link) = (&pieces.on_device.chain, &pieces.on_device.link);
+        let chains = pieces.chains();
         let tiles = stride / 8;
         let blocks = (sequences * states.div_ceil(8)).div_ceil(scan::GROUPS);
         let shape = self.shape(blocks, scan::THREADS).with_shared(operators_shared(tiles));
@@ -144,37 +151,37 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         unsafe {
             instance!(tiles;
                 1 => piece_operators::<1>, 2 => piece_operators::<2>, 4 => piece_operators::<4>, 8 => piece_operators::<8>;
-                (device, shape, sequences, states, symbols, pieces.steps, lengths, base, symbol, transitions, table,
-                 operators, scales))?;
+                (device, shape, all, model, states, pieces.steps,
+                 NewOperatorsArgs { values: &mut *operators, scales: &mut *scales }))?;
+            let operators = OperatorsArgs { values: operators, scales };
             let shape = self.shape(of_sequences as u32, 4 * stride as u32);
             instance!(stride;
                 8 => piece_starts::<8>, 16 => piece_starts::<16>, 32 => piece_starts::<32>, 64 => piece_starts::<64>;
-                (device, shape, sequences, states, chain, link, start, end, operators, scales, starts, totals))
+                (device, shape, chains, model, states, operators, starts, totals))
         }
     }
 
     /// A sequence is in doubt as a whole, once the forward recursion has looked at its pieces.
     pub(super) fn share_doubts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
-        let (chain, link) = (&pieces.on_device.chain, &pieces.on_device.link);
         let (likelihoods, totals) = (work.likelihoods.get_mut(), work.totals.get_mut());
         let shape = self.shape(pieces.sequences() as u32, 32);
         // SAFETY: there are likelihoods of all pieces, and totals of all sequences.
-        unsafe { share_doubts(self.device, shape, self.sequences, chain, link, likelihoods, totals) }
+        unsafe { share_doubts(self.device, shape, pieces.chains(), likelihoods, totals) }
     }
 
     /// What is behind each piece, once [`piece_starts`](Self::piece_starts) has made the operators.
     pub(super) fn piece_ends(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
-        let Self { device, states, stride, sequences, models, .. } = *self;
+        let Self { device, states, stride, symbols, models, .. } = *self;
         let Work { operators, scales, starts, behind, .. } = work;
         let behind = behind.of(device, self.cells() * stride)?;
-        let (operators, scales, starts) = (operators.get(), scales.get(), starts.get());
-        let (chain, link, end) = (&pieces.on_device.chain, &pieces.on_device.link, &models.end);
+        let (operators, starts) = (OperatorsArgs { values: operators.get(), scales: scales.get() }, starts.get());
+        let (chains, model) = (pieces.chains(), models.args(symbols));
         let shape = self.shape(pieces.sequences() as u32, 4 * stride as u32);
         // SAFETY: as in `piece_starts`.
         unsafe {
             instance!(stride;
                 8 => piece_ends::<8>, 16 => piece_ends::<16>, 32 => piece_ends::<32>, 64 => piece_ends::<64>;
-                (device, shape, sequences, states, chain, link, end, operators, scales, starts, behind))
+                (device, shape, chains, model, states, operators, starts, behind))
         }
     }
 
@@ -185,8 +192,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         logs: &Models<T, D>,
         work: &mut Work<T, D>,
     ) -> Result<(), D::Error> {
-        let Self { device, count, states, stride, sequences, symbols, rows, lengths, base, symbol, .. } = *self;
-        let Models { start, transitions, transposed, table, end, .. } = logs;
+        let Self { device, count, states, stride, sequences, symbols, rows, lengths, .. } = *self;
+        let (told, logs) = (self.sequences(), logs.args(symbols));
         let Work { operators, scales, starts, behind, alpha, path, scores, lasts, firsts, bounds, .. } = work;
         let (cells, all) = (self.cells(), count as usize * rows as usize);
         let (operators, scales) = (operators.of(device, cells * stride * stride)?, scales.of(device, cells * stride)?);
@@ -194,7 +201,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
         let (bounds, scores) = (bounds.of(device, 2 * cells)?, scores.of(device, cells)?);
         let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
-        let (chain, link, own_lengths) = (&pieces.on_device.chain, &pieces.on_device.link, &pieces.on_device.lengths);
+        let (chains, own_lengths) = (pieces.chains(), &pieces.on_device.lengths);
         let (of_sequences, until, width) = (pieces.sequences() as u32, pieces.steps, stride as u32);
         // SAFETY: as in `piece_starts`; δ and paths have room for all rows.
         unsafe {
@@ -202,41 +209,26 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 let shape = self.shape(pieces.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
                 instance!(stride;
                     8 => piece_maxima::<8>, 16 => piece_maxima::<16>, 32 => piece_maxima::<32>, 64 => piece_maxima::<64>;
-                    (device, shape, sequences, states, symbols, until, base, symbol, transitions, table, operators, scales))?;
+                    (device, shape, told, logs, states, until,
+                     NewOperatorsArgs { values: &mut *operators, scales: &mut *scales }))?;
             }
+            let operators = OperatorsArgs { values: operators, scales };
             let shape = self.shape(of_sequences, 4 * width);
             instance!(stride;
                 8 => piece_scores::<8>, 16 => piece_scores::<16>, 32 => piece_scores::<32>, 64 => piece_scores::<64>;
-                (device, shape, sequences, states, chain, link, start, operators, scales, starts))?;
+                (device, shape, chains, logs, states, operators, &mut *starts))?;
             let threads = width.max(32);
             let shape = self.shape(sequences.div_ceil(threads / width), threads);
             instance!(stride;
                 8 => piece_paths::<8>, 16 => piece_paths::<16>, 32 => piece_paths::<32>, 64 => piece_paths::<64>;
-                (device, shape, sequences, symbols, until, rows, lengths, base, symbol, transitions, table, end, starts,
-                 delta, lasts, firsts))?;
+                (device, shape, told, logs, until, &*starts, &mut *delta, &mut *lasts, &mut *firsts))?;
             let shape = self.shape(of_sequences, 32);
-            link_pieces(device, shape, sequences, width, chain, link, lasts, firsts, bounds)?;
+            link_pieces(device, shape, chains, width, lasts, firsts, &mut *bounds)?;
             let shape = self.shape(sequences, 32);
-            pin_pieces(device, shape, width, until, lengths, bounds, start, transitions, end, starts, ends)?;
-            trace::<T, 1, D>(
-                device,
-                shape,
-                sequences,
-                width,
-                symbols,
-                rows,
-                1,
-                own_lengths,
-                base,
-                symbol,
-                starts,
-                transposed,
-                table,
-                ends,
-                delta,
-                path,
-                scores,
-            )
+            pin_pieces(device, shape, width, until, lengths, bounds, logs, &mut *starts, &mut *ends)?;
+            let told = SequencesArgs { lengths: own_lengths, ..told };
+            let pinned = ModelArgs { start: starts, end: ends, ..logs };
+            trace::<T, 1, D>(device, shape, told, pinned, width, 1, delta, path, scores)
         }
     }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use warpkov_kernels::hmm::counts::{sum_parts, sum_threads};
-use warpkov_kernels::hmm::gaussian::moments_len;
-use warpkov_kernels::hmm::wide::{self, PLACES, counts_len, pair, take_again, wanted, wide_shared};
+use warpkov_kernels::hmm::gaussian::{GaussiansArgs, moments_len};
+use warpkov_kernels::hmm::wide::{self, DoubtfulArgs, PLACES, TermsArgs, WideModelArgs, counts_len, pair, take_again, wanted, wide_shared};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 
 use crate::hmm::backend::{Expected, Statistics};
@@ -115,6 +115,13 @@ impl<D: Device> Sparse<D> {
     }
 }
 
+impl<D: Device> Sparse<D> {
+    /// The entries as kernels want them.
+    fn args(&self) -> TermsArgs<'_, D> {
+        TermsArgs { width: self.width as u32, index: &self.index, values: &self.values }
+    }
+}
+
 /// A sequence to be taken again.
 struct Item {
     /// Of the models that have such.
@@ -177,7 +184,9 @@ impl<D: Device> Again<'_, D> {
         let own = device.upload(&own)?;
         let (dimensions, full) = self.gaussians.map_or((0, false), |gaussians| (gaussians.dimensions, gaussians.full));
         // No kernel looks at what stands for Gaussians where there are none.
-        let [mean, inverse, constant] = self.gaussians.map_or([&start; 3], Gaussians::tables);
+        let nothing =
+            GaussiansArgs { stride: 0, dimensions: 0, full: 0, mean: &start, inverse: &start, constant: &start };
+        let normal = self.gaussians.map_or(nothing, |gaussians| gaussians.args(self.stride));
 
         let emitted = if dimensions > 0 { moments_len(dimensions, full) } else { symbols };
         let len = counts_len(n, onward.width, emitted);
@@ -205,31 +214,18 @@ impl<D: Device> Again<'_, D> {
                     take_again::<$wanted, D>(
                         device,
                         shape,
-                        n as u32,
-                        symbols as u32,
-                        until,
-                        first,
-                        &own,
-                        places,
-                        chain,
-                        self.base,
-                        self.symbol,
-                        &start,
-                        &end,
-                        &table,
-                        into.width as u32,
-                        &into.index,
-                        &into.values,
-                        onward.width as u32,
-                        &onward.index,
-                        &onward.values,
-                        self.stride as u32,
-                        dimensions as u32,
-                        u32::from(full),
+                        DoubtfulArgs { until, first, models: &own, places, chain, base: self.base, symbol: self.symbol },
+                        WideModelArgs {
+                            states: n as u32,
+                            symbols: symbols as u32,
+                            start: &start,
+                            end: &end,
+                            table: &table,
+                            into: into.args(),
+                            onward: onward.args(),
+                        },
+                        normal,
                         self.vectors,
-                        mean,
-                        inverse,
-                        constant,
                         alpha,
                         likelihoods,
                         gamma,

@@ -5,8 +5,9 @@
 //!
 //! *Bytes*, per row: NS elements of α̂ are read, 8 for symbol and exponent, and NS elements are written for each of γ and û.
 
-use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
+use crate::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 use crate::hmm::forward::{dot, factor, multiply, sixteenth};
+use crate::hmm::model::{Forward, Model, Sequences, Window};
 use crate::hmm::{Ahead, carried, high, part, set_part, stored};
 
 /// Rows of α̂ that are on their way to shared memory, or there.
@@ -73,10 +74,26 @@ pub const fn counts_len(states: usize, slots: usize) -> usize {
     states * (states + 2 + slots)
 }
 
+/// Expected counts in parts, one for each model and block.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `slots` | 1 | symbols, V or more; or 0 |
+/// | `more` | 1 | 1 or 0 |
+/// | `parts` | models × blocks × [`counts_len`] | expected counts |
+#[derive(Clone, Copy, Parameter)]
+pub struct Counts {
+    /// Symbols that are counted.
+    pub slots: u32,
+    /// Whether counts are added to what is there.
+    pub more: u32,
+    /// Where they go.
+    pub parts: GlobalMut<f64>,
+}
+
 /// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores; and what is counted of them by others.
 ///
-/// Results, as `WANT` asks: `gamma[row − base[from]]`; and `parts[block]`, the block's [part of the counts](counts_len), to which it is added
-/// where `more` is not 0.
+/// Results, as `WANT` asks: `gamma[row − base[from]]`; and the block's [part of the counts](Counts).
 ///
 /// A step waits for the one behind it, and sums wait for nothing: the first warp hands α̂, û and γ on, some steps at a time, and goes on
 /// while the others add up those before. Sums over sequences are products too, ξ += α̂ᵀ û, whose factors have sequences across. γ is added
@@ -84,32 +101,23 @@ pub const fn counts_len(states: usize, slots: usize) -> usize {
 ///
 /// *Thread mapping*: the first warp is that of [`forward_warp`](super::forward::forward_warp), the second has the same 8 sequences, the last a
 /// lane per state, in 4/`TILES` groups of sequences. *Shared memory*: [`warp_shared`], dynamic. *Barriers*: one per 4 steps, or 2 of four tiles, where
-/// counts are asked for. *Deterministic*: yes, for one grid. *Safety*: as there, but blocks have [`warp_threads`]; `gamma` has `window` rows
-/// for each model if it is asked for; `slots` is V or more, or 0 where counts of symbols are not asked for; `parts` has a part for each
-/// model and block.
+/// counts are asked for. *Deterministic*: yes, for one grid. *Safety*: as there, but blocks have [`warp_threads`]; `gamma` has the window's rows
+/// for each model if it is asked for.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4], WANT = [0, 1, 2])]
 pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
-    sequences: u32,
-    symbols: u32,
-    slots: u32,
-    from: u32,
-    until: u32,
-    window: u32,
-    rows: u32,
-    more: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    transitions: Global<T>,
-    table: Global<T>,
-    end: Global<T>,
-    likelihoods: Global<f64>,
-    alpha: Global<T>,
-    exponents: Global<i32>,
+    sequences: Sequences,
+    window: Window,
+    model: Model<T>,
+    forward: Forward<T>,
     carry: GlobalMut<T>,
     gamma: GlobalMut<T>,
-    parts: GlobalMut<f64>,
+    counts: Counts,
 ) {
+    let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
+    let Window { from, until, capacity: window } = window;
+    let Model { symbols, transitions, table, end, .. } = model;
+    let Forward { alpha, exponents, likelihoods } = forward;
+    let Counts { slots, more, parts } = counts;
     let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let (pitch, chunk, stages) = (pitch(TILES), chunk(TILES), stages(TILES));
@@ -388,25 +396,18 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
 /// rows for each model.
 #[kernel(T = [f32, f64], PER = [16, 32], PAIRS = [false, true])]
 pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
-    sequences: u32,
-    symbols: u32,
-    from: u32,
-    until: u32,
-    window: u32,
-    rows: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    transitions: Global<T>,
-    table: Global<T>,
-    end: Global<T>,
-    likelihoods: Global<f64>,
-    alpha: Global<T>,
-    exponents: Global<i32>,
+    sequences: Sequences,
+    window: Window,
+    model: Model<T>,
+    forward: Forward<T>,
     carry: GlobalMut<T>,
     gamma: GlobalMut<T>,
     pairs: GlobalMut<T>,
 ) {
+    let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
+    let Window { from, until, capacity: window } = window;
+    let Model { symbols, transitions, table, end, .. } = model;
+    let Forward { alpha, exponents, likelihoods } = forward;
     let memory = crate::shared_array!(backward_rows: f64; 256);
     let ring = crate::shared_array!(backward_ring: T; 1024);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);

@@ -4,6 +4,7 @@
 
 use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use crate::device::{Shared, Source};
+use crate::hmm::model::Split;
 
 /// Rows and columns of a tile of [`pair_product`].
 pub const TILE: usize = 64;
@@ -25,26 +26,24 @@ pub const fn product_shared(wide: bool) -> u32 {
     STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
 }
 
-/// Xᵀ Y in parts: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of split s, in f64; added to what is there, where `more` is not 0.
+/// Xᵀ Y in parts: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of part s, in f64.
 ///
 /// With α̂ and the û of the step behind, this times A element by element is Σ ξ.
 ///
-/// *Thread mapping*: the grid's x is the tile, its y the model, its z the split of `split` rows; a warp per 32 × 32 of the tile, on
+/// *Thread mapping*: the grid's x is the tile, its y the model, its z the part; a warp per 32 × 32 of the tile, on
 /// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes. *Safety*: blocks
-/// have [`PRODUCT_THREADS`] threads; X and Y have `window` ≥ `rows` rows of `stride` elements for each model; `stride` is a
-/// multiple of [`TILE`]; `parts` has a matrix for each model and split.
+/// have [`PRODUCT_THREADS`] threads; X and Y have `split.window` rows of `stride` elements for each model; `stride` is a
+/// multiple of [`TILE`]; `parts` has a matrix for each model and part.
 #[kernel(T = [f32, f64])]
 pub fn pair_product<T: Real>(
     stride: u32,
-    rows: u32,
-    window: u32,
-    split: u32,
-    more: u32,
+    split: Split,
     scale: f64,
     x: Global<T>,
     y: Global<T>,
     parts: GlobalMut<f64>,
 ) {
+    let Split { rows, window, split, more } = split;
     let memory = shared::dynamic_shared_mem::<T>();
     let (model, z) = (thread::block_idx_y() as usize, thread::block_idx_z());
     let pitch = pitch(T::WIDE);

@@ -7,6 +7,7 @@
 //! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
 
 use crate::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
+use crate::hmm::model::{Model, Sequences, Window};
 use crate::hmm::{
     Ahead, Doubt, Part, carried, ground_of, grounded, high, part, power, relied, scale, set_part, settled, stored, top,
 };
@@ -82,30 +83,22 @@ fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
 ///
 /// *Thread mapping*: lane 4g + t has states 2·`TILES`·t … of sequence g of its 8; one warp per block; a block takes every
 /// `grid_dim_x`-th 8 sequences. *Shared memory*: none. *Deterministic*: yes, and the bits of a sequence do not depend on the
-/// others. *Safety*: blocks have 32 threads; `lengths` descends, and has `sequences` elements; `base` has one more than
-/// `lengths[0]`; matrices have stride 8·`TILES`; `until` > `from`; `alpha` has `window` rows for each model, as many as lie in
-/// `from … until − 1` at least; `carry` has a row, and `likelihoods` two elements, for each model and sequence.
+/// others. *Safety*: blocks have 32 threads; the model has stride 8·`TILES`; `alpha` has as many rows for each model as the
+/// window's capacity, as many as lie in it at least; `carry` has a row, and `likelihoods` two elements, for each model and sequence.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4], STORE = [false, true])]
 pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
-    sequences: u32,
-    symbols: u32,
-    from: u32,
-    until: u32,
-    window: u32,
-    rows: u32,
+    sequences: Sequences,
+    window: Window,
+    model: Model<T>,
     own: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    start: Global<T>,
-    transitions: Global<T>,
-    table: Global<T>,
-    end: Global<T>,
     carry: GlobalMut<T>,
     alpha: GlobalMut<T>,
     exponents: GlobalMut<i32>,
     likelihoods: GlobalMut<f64>,
 ) {
+    let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
+    let Window { from, until, capacity: window } = window;
+    let Model { symbols, start, transitions, table, end, .. } = model;
     let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let a = factor::<T, TILES>(transitions, model * states * states, states, 1);
@@ -275,25 +268,18 @@ pub(super) fn sixteenth<T: Real, const PER: usize>(
 /// stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32], STORE = [false, true])]
 pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
-    sequences: u32,
-    symbols: u32,
-    from: u32,
-    until: u32,
-    window: u32,
-    rows: u32,
+    sequences: Sequences,
+    window: Window,
+    model: Model<T>,
     own: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    start: Global<T>,
-    transitions: Global<T>,
-    table: Global<T>,
-    end: Global<T>,
     carry: GlobalMut<T>,
     alpha: GlobalMut<T>,
     exponents: GlobalMut<i32>,
     likelihoods: GlobalMut<f64>,
 ) {
+    let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
+    let Window { from, until, capacity: window } = window;
+    let Model { symbols, start, transitions, table, end, .. } = model;
     let memory = crate::shared_array!(forward_rows: f64; 256);
     let tops = crate::shared_array!(forward_tops: u32; 32);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);

@@ -5,25 +5,59 @@
 //! is emitted by each row is a row of its own of the emission table, divided by its largest element: the recursions have
 //! numbers near 1, and ln P(O) = … + Σ ln of what rows were divided by.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, math, thread, warp};
+use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
+use crate::hmm::model::Split;
 use crate::hmm::{normal, power};
 
 /// Threads of a block of [`densities`].
 pub const THREADS: u32 = 128;
 
-/// Normal densities by several models, of what was observed.
-#[derive(Clone, Copy)]
-pub(super) struct Densities {
-    pub stride: usize,
-    pub dimensions: usize,
+/// The normal emissions of models, states side by side.
+///
+/// | field | shape, of a model | unit |
+/// | --- | --- | --- |
+/// | `stride` | 1 | states, with gaps |
+/// | `dimensions` | 1 | D; 0 where symbols are emitted |
+/// | `full` | 1 | 1 or 0 |
+/// | `mean` | D × stride | that of observations |
+/// | `inverse` | D × D, or D, × stride | 1 / that of observations |
+/// | `constant` | stride | logarithm; −∞ where there is no state |
+#[derive(Clone, Copy, Parameter)]
+pub struct Gaussians {
+    /// Elements of a row.
+    pub stride: u32,
+    /// D.
+    pub dimensions: u32,
+    /// Whether covariances are full, else diagonal.
     pub full: u32,
-    pub x: Global<f64>,
+    /// μ\[d\]\[j\].
     pub mean: Global<f64>,
+    /// L⁻¹\[d\]\[e\]\[j\], of which e ≤ d counts; or 1/σ\[d\]\[j\].
     pub inverse: Global<f64>,
+    /// c\[j\].
     pub constant: Global<f64>,
 }
 
+/// Normal densities by several models, of what was observed.
+#[derive(Clone, Copy)]
+pub(super) struct Densities {
+    stride: usize,
+    dimensions: usize,
+    full: u32,
+    x: Global<f64>,
+    mean: Global<f64>,
+    inverse: Global<f64>,
+    constant: Global<f64>,
+}
+
 impl Densities {
+    /// Of the rows of `x`.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    pub fn new(gaussians: Gaussians, x: Global<f64>) -> Self {
+        let Gaussians { stride, dimensions, full, mean, inverse, constant } = gaussians;
+        Self { stride: stride as usize, dimensions: dimensions as usize, full, x, mean, inverse, constant }
+    }
+
     /// Element k of x − μⱼ, x a row of what was observed.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -61,29 +95,21 @@ impl Densities {
 
 /// Densities of each row, divided by the largest, whose logarithm is `shift[row]`, and normal numbers; and their logarithms themselves.
 ///
-/// `inverse` is L⁻¹\[d\]\[e\]\[j\] where `full` is not 0, e ≤ d counts; otherwise 1/σ\[d\]\[j\].
-///
 /// *Thread mapping*: a block per row, the grid's y the model; a thread per state. *Shared memory*: 33 words, static. *Barriers*: three.
-/// *Deterministic*: yes. *Safety*: `x` has `rows` rows of D numbers; tables have `rows` rows of `stride` elements for each model; `mean`,
-/// `inverse` and `constant` have `stride` states, with a constant of −∞ where there is none; blocks have [`THREADS`] threads.
+/// *Deterministic*: yes. *Safety*: `x` has `rows` rows of D numbers; tables have as many rows for each model; blocks have [`THREADS`] threads.
 #[kernel(T = [f32, f64])]
 pub fn densities<T: Real>(
-    stride: u32,
-    dimensions: u32,
-    full: u32,
+    gaussians: Gaussians,
     x: Global<f64>,
-    mean: Global<f64>,
-    inverse: Global<f64>,
-    constant: Global<f64>,
     table: GlobalMut<T>,
     log_table: GlobalMut<T>,
     shift: GlobalMut<f64>,
 ) {
     let all = crate::shared_array!(density_largest: f64; 1);
     let (row, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
-    let n = stride as usize;
+    let n = gaussians.stride as usize;
     let place = model * thread::grid_dim_x() as usize + row;
-    let densities = Densities { stride: n, dimensions: dimensions as usize, full, x, mean, inverse, constant };
+    let densities = Densities::new(gaussians, x);
     let of = |j: usize| densities.log(model, row, j);
     let mut largest = f64::NEG_INFINITY;
     let mut j = thread::thread_idx_x() as usize;
@@ -150,26 +176,24 @@ pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: 
     }
 }
 
-/// Moments in parts: of the rows `split`·z … of a window, `parts[z][f][j]`, to which it is added where `more` is not 0.
+/// Moments in parts, [split] by rows of a window: `parts[z][f][j]`.
+///
+/// [split]: Split
 ///
 /// *Thread mapping*: the grid's x is a piece of the moments of all states, a thread each; its y the model, its z the part.
-/// *Deterministic*: yes. *Safety*: the window's first row is row `first` of `x`; `gamma` has `window` rows of `stride` elements for each
-/// model, of which `rows` count; the rest as [`densities`].
+/// *Deterministic*: yes. *Safety*: the window's first row is row `first` of `x`; `gamma` has the window's rows for each model; the
+/// rest as [`densities`].
 #[kernel(T = [f32, f64])]
 pub fn moments<T: Real>(
-    stride: u32,
-    dimensions: u32,
-    full: u32,
+    gaussians: Gaussians,
     first: u32,
-    rows: u32,
-    window: u32,
-    split: u32,
-    more: u32,
+    split: Split,
     x: Global<f64>,
-    mean: Global<f64>,
     gamma: Global<T>,
     parts: GlobalMut<f64>,
 ) {
+    let Gaussians { stride, dimensions, full, mean, .. } = gaussians;
+    let Split { rows, window, split, more } = split;
     let (model, z) = (thread::block_idx_y() as usize, thread::block_idx_z());
     let (n, d) = (stride as usize, dimensions as usize);
     let len = moments_len(d, full != 0) * n;

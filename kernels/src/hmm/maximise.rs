@@ -6,7 +6,7 @@
 //! positive is [large enough](super) to stay so. The next
 //! E step takes the tables from here: nothing leaves the device.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, thread, warp};
+use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, thread, warp};
 use crate::hmm::{entry, normal, raised};
 use crate::shared_array;
 
@@ -19,6 +19,53 @@ const WARPS: u32 = 8;
 /// Threads of a block of [`maximise_emissions`].
 pub const EMISSION_THREADS: u32 = 32 * WARPS;
 
+/// Expected counts, of one model behind the other.
+///
+/// | field | shape, of a model | unit |
+/// | --- | --- | --- |
+/// | `pairs_pitch`, `counts_pitch` | 1 | elements, from a model to the next |
+/// | `pairs` | stride × stride | Σ α̂ᵀ û: expected counts / A |
+/// | `first_start`, `first_final`, `first_symbol` | 1 | elements of `counts` |
+/// | `counts` | starts, ends: stride; symbols: V × stride | expected counts |
+#[derive(Clone, Copy, Parameter)]
+pub struct Counted {
+    /// Between the `pairs` of models.
+    pub pairs_pitch: u64,
+    /// Σ α̂ᵀ û, which are Σ ξ once A is applied element by element.
+    pub pairs: Global<f64>,
+    /// Between the `counts` of models.
+    pub counts_pitch: u64,
+    /// Where those of starts begin.
+    pub first_start: u64,
+    /// Where those of ends begin.
+    pub first_final: u64,
+    /// Where those of symbols begin.
+    pub first_symbol: u64,
+    /// All other counts.
+    pub counts: Global<f64>,
+}
+
+/// The tables of models, which a kernel goes on with; those of [`Model`](super::model::Model) but the emissions.
+///
+/// | field | shape, of a model | unit |
+/// | --- | --- | --- |
+/// | `ends` | 1 | 1 where states end, or 0 |
+/// | `start`, `end` | stride | probability |
+/// | `transitions`, `transposed` | stride × stride | probability |
+#[derive(Clone, Copy, Parameter)]
+pub struct Tables<T> {
+    /// Whether states of a model end.
+    pub ends: Global<u32>,
+    /// π.
+    pub start: GlobalMut<T>,
+    /// A.
+    pub transitions: GlobalMut<T>,
+    /// Aᵀ.
+    pub transposed: GlobalMut<T>,
+    /// What comes after the last step.
+    pub end: GlobalMut<T>,
+}
+
 /// What p ∝ count + c is in proportion to: nothing, where p is 0.
 #[inline(always)]
 fn weight(prob: f64, count: f64, pseudocount: f64) -> f64 {
@@ -29,28 +76,19 @@ fn weight(prob: f64, count: f64, pseudocount: f64) -> f64 {
 /// and ends.
 ///
 /// *Thread mapping*: a block per state, and one for π; the grid's y is the model; a thread per state. *Shared memory*: 33 words, static.
-/// *Barriers*: three. *Deterministic*: yes. *Safety*: blocks have whole warps and the grid `states + 1` of them; tables have `stride` states for
-/// each model; of each model `pairs` has `stride` rows of as many and lies `pairs_pitch` elements from that of the next one; of `counts`,
-/// which lie `counts_pitch` apart, those of starts and ends have `stride` elements from `first_start` and `first_final` on; `ends` says of each
-/// model whether states end.
+/// *Barriers*: three. *Deterministic*: yes. *Safety*: blocks have whole warps and the grid `states + 1` of them; tables and counts have
+/// `stride` states for each model.
 #[kernel(T = [f32, f64])]
 pub fn maximise_transitions<T: Real>(
     states: u32,
     stride: u32,
     pseudocount_start: f64,
     pseudocount: f64,
-    pairs_pitch: u64,
-    pairs: Global<f64>,
-    counts_pitch: u64,
-    first_start: u64,
-    first_final: u64,
-    counts: Global<f64>,
-    ends: Global<u32>,
-    start: GlobalMut<T>,
-    transitions: GlobalMut<T>,
-    transposed: GlobalMut<T>,
-    end: GlobalMut<T>,
+    counted: Counted,
+    tables: Tables<T>,
 ) {
+    let Counted { pairs_pitch, pairs, counts_pitch, first_start, first_final, counts, .. } = counted;
+    let Tables { ends, start, transitions, transposed, end } = tables;
     let whole = shared_array!(maximise_total: f64; 1);
     let (i, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
     let (n, width, t) = (states as usize, stride as usize, thread::thread_idx_x());
@@ -100,21 +138,20 @@ pub fn maximise_transitions<T: Real>(
     }
 }
 
-/// B, of the counts of symbols: rows of `stride` states from `first` on, one for each symbol, as in the table.
+/// B, of the counts of symbols.
 ///
 /// *Thread mapping*: a block per 32 states, the grid's y the model; a lane per state, and of 8 warps warp w takes the symbols w, w + 8, ….
 /// *Shared memory*: 256 words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`EMISSION_THREADS`] threads; `table` and
-/// `counts` have `symbols` rows of `stride` elements for each model, and counts lie `counts_pitch` apart.
+/// the counts of symbols have `symbols` rows of `stride` elements for each model.
 #[kernel(T = [f32, f64])]
 pub fn maximise_emissions<T: Real>(
     stride: u32,
     symbols: u32,
     pseudocount: f64,
-    counts_pitch: u64,
-    first: u64,
-    counts: Global<f64>,
+    counted: Counted,
     table: GlobalMut<T>,
 ) {
+    let Counted { counts_pitch, first_symbol: first, counts, .. } = counted;
     let sums = shared_array!(emission_sums: f64; 256);
     let (lane, id, model) = (warp::lane_id(), warp::warp_id(), thread::block_idx_y() as usize);
     let j = 32 * thread::block_idx_x() + lane;

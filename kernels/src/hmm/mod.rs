@@ -87,6 +87,7 @@ pub mod counts;
 pub mod forward;
 pub mod gaussian;
 pub mod maximise;
+pub mod model;
 pub mod scan;
 pub mod slices;
 pub mod step;

@@ -24,6 +24,7 @@
 //! Á. F. García-Fernández, "Temporal Parallelization of Inference in Hidden Markov Models", 2021.
 
 use crate::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
+use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::viterbi::{NO_STATE, PERIOD, larger};
 use crate::hmm::{Ahead, Doubt, ground, grounded, high, normal, power, relied, scale, top};
 
@@ -84,18 +85,15 @@ fn times_power(x: f64, k: i32) -> f64 {
 /// `states`; matrices have stride 8·`TILES`; `symbol` has a row for every step of every piece.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4, 8])]
 pub fn piece_operators<T: Real, const TILES: usize>(
-    pieces: u32,
+    sequences: Sequences,
+    model: Model<T>,
     states: u32,
-    symbols: u32,
     until: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    transitions: Global<T>,
-    table: Global<T>,
-    operators: GlobalMut<f64>,
-    exponents: GlobalMut<f64>,
+    operators: NewOperators,
 ) {
+    let Sequences { count: pieces, lengths, base, symbol, .. } = sequences;
+    let Model { symbols, transitions, table, .. } = model;
+    let NewOperators { values: operators, scales: exponents } = operators;
     let (stride, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
     let tiles = shared::dynamic_shared_mem::<f64>();
@@ -210,17 +208,16 @@ pub fn piece_operators<T: Real, const TILES: usize>(
 /// have stride `STATES`; operators are those of all pieces.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn piece_starts<T: Real, const STATES: usize>(
-    pieces: u32,
+    chains: Chains,
+    model: Model<T>,
     states: u32,
-    chain: Global<u32>,
-    link: Global<u32>,
-    start: Global<T>,
-    end: Global<T>,
-    operators: Global<f64>,
-    exponents: Global<f64>,
+    operators: Operators,
     starts: GlobalMut<T>,
     likelihoods: GlobalMut<f64>,
 ) {
+    let Chains { pieces, order: chain, link } = chains;
+    let Model { start, end, .. } = model;
+    let Operators { values: operators, scales: exponents } = operators;
     let weights = crate::shared_array!(start_weights: f64; 64);
     let parts = crate::shared_array!(start_parts: f64; 256);
     let tops = crate::shared_array!(start_tops: u32; 16);
@@ -303,16 +300,15 @@ pub fn piece_starts<T: Real, const STATES: usize>(
 /// *Deterministic*: yes. *Safety*: as [`piece_starts`], which has made `starts`.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn piece_ends<T: Real, const STATES: usize>(
-    pieces: u32,
+    chains: Chains,
+    model: Model<T>,
     states: u32,
-    chain: Global<u32>,
-    link: Global<u32>,
-    end: Global<T>,
-    operators: Global<f64>,
-    exponents: Global<f64>,
+    operators: Operators,
     starts: Global<T>,
     behind: GlobalMut<T>,
 ) {
+    let (Chains { pieces, order: chain, link }, end) = (chains, model.end);
+    let Operators { values: operators, scales: exponents } = operators;
     let column = crate::shared_array!(end_column: f64; 64);
     let tops = crate::shared_array!(end_tops: u32; 8);
     let sums = crate::shared_array!(end_sums: f64; 8);
@@ -384,13 +380,8 @@ pub fn piece_ends<T: Real, const STATES: usize>(
 /// *Thread mapping*: a warp for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
 /// there are likelihoods of all pieces, and totals of all sequences.
 #[kernel]
-pub fn share_doubts(
-    pieces: u32,
-    chain: Global<u32>,
-    link: Global<u32>,
-    likelihoods: GlobalMut<f64>,
-    totals: GlobalMut<f64>,
-) {
+pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalMut<f64>) {
+    let Chains { pieces, order: chain, link } = chains;
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let total = 2 * (model * thread::grid_dim_x() as usize + sequence);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
@@ -460,17 +451,15 @@ pub fn join_pieces<T: Real>(
 /// `STATES`, and −∞ where there is no state.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn piece_maxima<T: Real, const STATES: usize>(
-    pieces: u32,
+    sequences: Sequences,
+    logs: Model<T>,
     states: u32,
-    symbols: u32,
     until: u32,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    log_transitions: Global<T>,
-    log_table: Global<T>,
-    operators: GlobalMut<f64>,
-    offsets: GlobalMut<f64>,
+    operators: NewOperators,
 ) {
+    let Sequences { count: pieces, base, symbol, .. } = sequences;
+    let Model { symbols, transitions: log_transitions, table: log_table, .. } = logs;
+    let NewOperators { values: operators, scales: offsets } = operators;
     let (model, m) = (thread::block_idx_y() as usize, thread::block_idx_x());
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() / STATES as u32);
     let n = STATES as u32;
@@ -549,15 +538,14 @@ pub fn piece_maxima<T: Real, const STATES: usize>(
 /// four per piece. *Deterministic*: yes, and the bits of a sequence do not depend on the others.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn piece_scores<T: Real, const STATES: usize>(
-    pieces: u32,
+    chains: Chains,
+    logs: Model<T>,
     states: u32,
-    chain: Global<u32>,
-    link: Global<u32>,
-    log_start: Global<T>,
-    operators: Global<f64>,
-    offsets: Global<f64>,
+    operators: Operators,
     starts: GlobalMut<T>,
 ) {
+    let (Chains { pieces, order: chain, link }, log_start) = (chains, logs.start);
+    let Operators { values: operators, scales: offsets } = operators;
     let weights = crate::shared_array!(score_weights: f64; 64);
     let parts = crate::shared_array!(score_parts: f64; 256);
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
@@ -639,21 +627,16 @@ fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn
 /// for each model.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn piece_paths<T: Real, const STATES: usize>(
-    pieces: u32,
-    symbols: u32,
+    sequences: Sequences,
+    logs: Model<T>,
     until: u32,
-    rows: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    log_transitions: Global<T>,
-    log_table: Global<T>,
-    log_end: Global<T>,
     starts: Global<T>,
     delta: GlobalMut<T>,
     lasts: GlobalMut<u32>,
     firsts: GlobalMut<u32>,
 ) {
+    let Sequences { count: pieces, rows, lengths, base, symbol } = sequences;
+    let Model { symbols, transitions: log_transitions, table: log_table, end: log_end, .. } = logs;
     let deltas = crate::shared_array!(path_deltas: T; 128);
     let origins = crate::shared_array!(path_origins: u32; 128);
     let (model, n) = (thread::block_idx_y() as usize, STATES as u32);
@@ -729,14 +712,13 @@ pub fn piece_paths<T: Real, const STATES: usize>(
 /// `firsts` are those of all pieces.
 #[kernel]
 pub fn link_pieces(
-    pieces: u32,
+    chains: Chains,
     stride: u32,
-    chain: Global<u32>,
-    link: Global<u32>,
     lasts: Global<u32>,
     firsts: Global<u32>,
     bounds: GlobalMut<u32>,
 ) {
+    let Chains { pieces, order: chain, link } = chains;
     if thread::thread_idx_x() > 0 {
         return;
     }
@@ -775,12 +757,11 @@ pub fn pin_pieces<T: Real>(
     until: u32,
     lengths: Global<u32>,
     bounds: Global<u32>,
-    log_start: Global<T>,
-    log_transitions: Global<T>,
-    log_end: Global<T>,
+    logs: Model<T>,
     starts: GlobalMut<T>,
     ends: GlobalMut<T>,
 ) {
+    let Model { start: log_start, transitions: log_transitions, end: log_end, .. } = logs;
     let (model, m, n) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize, stride as usize);
     let piece = model * thread::grid_dim_x() as usize + m;
     let (before, last) = (bounds.get(2 * piece), bounds.get(2 * piece + 1));

@@ -11,6 +11,7 @@ use crate::device::mma::Multiply;
 use crate::device::{
     Global, GlobalMut, Real, Shared, Source, Word, atomic, block, copy, grid, kernel, shared, thread, warp,
 };
+use crate::hmm::model::{Forward, Model, Sequences, Step};
 use crate::hmm::{Doubt, grounded, high, power, relied, scale, top};
 
 /// Columns of a tile.
@@ -243,11 +244,10 @@ fn place() -> (u32, u32, u32, u32) {
     (16 * (id / 2), 32 * (id % 2), lane / 4, lane % 4)
 }
 
-/// α̂ of step `step`, for all sequences that have it, from α̂ of the step before.
+/// α̂ of a step, for all sequences that have it, from α̂ of the step before.
 ///
-/// `live` sequences have the step, and its rows begin with row `first`; rows of α̂ lie from row `before` and row `now` of
-/// `alpha` on, of a model `window` rows further. `exponents[row]` becomes eₜ, and `doubts[m]` not 0 where sequence m is in doubt, of
-/// `sequences` for each model. Where `plain` is not 0, f32 counts with 11 bits.
+/// Rows of α̂ lie from row `step.before` and row `step.now` of `alpha` on. `exponents[row]` becomes eₜ, and `doubts[m]` not 0 where
+/// sequence m is in doubt.
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the
 /// states, and then of the columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32
@@ -255,23 +255,16 @@ fn place() -> (u32, u32, u32, u32) {
 /// `stride` is a multiple of [`COLUMNS`]; `live` > 0.
 #[kernel(T = [f32, f64])]
 pub fn forward_step<T: Multiply>(
-    first: u32,
-    live: u32,
-    stride: u32,
-    sequences: u32,
-    symbols: u32,
-    before: u32,
-    now: u32,
-    window: u32,
-    rows: u32,
-    plain: u32,
-    symbol: Global<u32>,
-    transitions: Global<T>,
-    table: Global<T>,
+    sequences: Sequences,
+    model: Model<T>,
+    step: Step,
     alpha: GlobalMut<T>,
     exponents: GlobalMut<i32>,
     doubts: GlobalMut<u32>,
 ) {
+    let Sequences { count: sequences, rows, symbol, .. } = sequences;
+    let Model { symbols, transitions, table, .. } = model;
+    let Step { first, live, stride, before, now, window, plain } = step;
     let row_tops = crate::shared_array!(step_tops: u32; 128);
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
@@ -322,18 +315,16 @@ pub fn forward_step<T: Multiply>(
 /// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state. *Deterministic*: yes. *Safety*: as there.
 #[kernel(T = [f32, f64])]
 pub fn forward_start<T: Real>(
-    stride: u32,
-    symbols: u32,
-    now: u32,
-    window: u32,
-    rows: u32,
-    symbol: Global<u32>,
-    start: Global<T>,
-    table: Global<T>,
+    sequences: Sequences,
+    model: Model<T>,
+    step: Step,
     alpha: GlobalMut<T>,
     exponents: GlobalMut<i32>,
     doubts: GlobalMut<u32>,
 ) {
+    let Sequences { rows, symbol, .. } = sequences;
+    let Model { symbols, start, table, .. } = model;
+    let Step { stride, now, window, .. } = step;
     let (m, model, n) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize, stride as usize);
     let v = model * symbols as usize + symbol.get(m) as usize;
     let mut j = thread::thread_idx_x() as usize;
@@ -349,27 +340,24 @@ pub fn forward_start<T: Real>(
     }
 }
 
-/// P̂, NaN in doubt, and Σ eₜ of the sequences whose last step is `step`: those from `first` on, `count` of them; rows of α̂ of the step lie
-/// from row `now` on.
+/// P̂, NaN in doubt, and Σ eₜ of the sequences whose last step is `last`: those from number `step.first` on.
 ///
 /// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state, or step. *Shared memory*: 64 words, static.
 /// *Barriers*: four. *Deterministic*: yes. *Safety*: as there; blocks have whole warps.
 #[kernel(T = [f32, f64])]
 pub fn forward_end<T: Real>(
-    step: u32,
-    stride: u32,
-    sequences: u32,
-    first: u32,
-    now: u32,
-    window: u32,
-    rows: u32,
-    base: Global<u32>,
-    end: Global<T>,
+    last: u32,
+    sequences: Sequences,
+    model: Model<T>,
+    step: Step,
     alpha: Global<T>,
     exponents: Global<i32>,
     doubts: Global<u32>,
     likelihoods: GlobalMut<f64>,
 ) {
+    let Sequences { count: sequences, rows, base, .. } = sequences;
+    let Model { end, .. } = model;
+    let Step { first, stride, now, window, .. } = step;
     let (m, model, n) = ((first + thread::block_idx_x()) as usize, thread::block_idx_y() as usize, stride as usize);
     let (mut sum, mut total) = (0.0, 0.0);
     let mut j = thread::thread_idx_x() as usize;
@@ -379,7 +367,7 @@ pub fn forward_end<T: Real>(
         j += thread::block_dim_x() as usize;
     }
     let mut t = thread::thread_idx_x();
-    while t <= step {
+    while t <= last {
         total += f64::from(exponents.get(model * rows as usize + base.get(t as usize) as usize + m));
         t += thread::block_dim_x();
     }
@@ -392,39 +380,28 @@ pub fn forward_end<T: Real>(
     }
 }
 
-/// β̂, γ and û of step `step`, from û of the step behind.
+/// β̂, γ and û of a step, from û of the step behind.
 ///
-/// `live` sequences have the step, and its rows begin with row `first`; `on` of them go on behind it. `pairs` has û of the
-/// step behind from row `behind` on, and gets û of this one from row `now` on, all times [`LIFT`]; α̂ and γ of this step lie from row
-/// `here` on.
-/// Where `plain` is not 0, f32 counts with 11 bits.
+/// `on` sequences go on behind it. `pairs` has û of the step behind from row `step.before` on, and gets û of this one from row
+/// `step.now` on, all times [`LIFT`]; α̂ and γ of this step lie from row `here` on.
 ///
 /// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Overlapping*: û of the step behind alone
 /// may be of the launch before. *Safety*: as there.
 #[kernel(T = [f32, f64])]
 pub fn backward_step<T: Multiply>(
-    first: u32,
-    live: u32,
     on: u32,
-    stride: u32,
-    sequences: u32,
-    symbols: u32,
-    behind: u32,
-    now: u32,
     here: u32,
-    window: u32,
-    rows: u32,
-    plain: u32,
-    symbol: Global<u32>,
-    transposed: Global<T>,
-    table: Global<T>,
-    end: Global<T>,
-    likelihoods: Global<f64>,
-    alpha: Global<T>,
-    exponents: Global<i32>,
+    sequences: Sequences,
+    model: Model<T>,
+    step: Step,
+    forward: Forward<T>,
     gamma: GlobalMut<T>,
     pairs: GlobalMut<T>,
 ) {
+    let Sequences { count: sequences, rows, symbol, .. } = sequences;
+    let Model { symbols, transposed, table, end, .. } = model;
+    let Step { first, live, stride, before: behind, now, window, plain } = step;
+    let Forward { alpha, exponents, likelihoods } = forward;
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
     let n = stride as usize;
@@ -471,26 +448,22 @@ pub fn backward_step<T: Multiply>(
     });
 }
 
-/// δ of a step, from δ of the step before: both are rows of `delta`, `rows` for each model, from row `first` and row `before` on.
+/// δ of a step, from δ of the step before: both are rows of `delta`, from row `step.first` and row `step.before` on.
 ///
 /// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it and a quarter of the
 /// states, and then per 4 columns. *Shared memory*: [`step_shared`], dynamic. *Barriers*: one per 32 states, and two.
 /// *Deterministic*: yes. *Overlapping*: δ of the step before alone may be of the launch before; where `first` is 0 it may not. *Safety*: as
-/// [`forward_step`]; where `first` is 0 nothing is before.
+/// [`forward_step`]; where the first row is 0 nothing is before.
 #[kernel(T = [f32, f64])]
 pub fn viterbi_step<T: Real>(
-    first: u32,
-    live: u32,
-    before: u32,
-    stride: u32,
-    symbols: u32,
-    rows: u32,
-    symbol: Global<u32>,
-    log_start: Global<T>,
-    log_transitions: Global<T>,
-    log_table: Global<T>,
+    sequences: Sequences,
+    logs: Model<T>,
+    step: Step,
     delta: GlobalMut<T>,
 ) {
+    let Sequences { rows, symbol, .. } = sequences;
+    let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;
+    let Step { first, live, stride, before, .. } = step;
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
     let n = stride as usize;

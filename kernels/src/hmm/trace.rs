@@ -3,6 +3,7 @@
 //! *Bytes*: N elements of δ and of ln Aᵀ are read for each row.
 
 use crate::device::{Global, GlobalMut, Real, kernel, thread, warp};
+use crate::hmm::model::{Model, Sequences};
 use crate::hmm::viterbi::NO_STATE;
 
 /// States that the lanes of a warp take together, four each.
@@ -42,22 +43,16 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
 /// `stride` elements, a multiple of 4, and −∞ where there is no state.
 #[kernel(T = [f32, f64], EARLY = [1, 4])]
 pub fn trace<T: Real, const EARLY: usize>(
-    sequences: u32,
+    sequences: Sequences,
+    logs: Model<T>,
     stride: u32,
-    symbols: u32,
-    rows: u32,
     own: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    log_start: Global<T>,
-    log_transposed: Global<T>,
-    log_table: Global<T>,
-    log_end: Global<T>,
     delta: Global<T>,
     path: GlobalMut<u32>,
     scores: GlobalMut<f64>,
 ) {
+    let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
+    let Model { symbols, start: log_start, transposed: log_transposed, table: log_table, end: log_end, .. } = logs;
     let (m, model) = (thread::block_idx_x(), thread::block_idx_y() as usize);
     let lane = warp::lane_id();
     let (n, length) = (stride as usize, lengths.get(m as usize));

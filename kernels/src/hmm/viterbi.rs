@@ -7,9 +7,10 @@
 //!
 //! *Bytes*, per row: NS elements are written and read; for up to 32 states NS bytes.
 
-use crate::device::{Global, GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
+use crate::device::{GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
 use crate::hmm::Ahead;
 use crate::hmm::forward::scattered;
+use crate::hmm::model::{Model, Sequences};
 
 /// Steps from one subtraction of the largest δ to the next: blocks of four.
 pub const PERIOD: u32 = 32;
@@ -49,25 +50,18 @@ fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
 ///
 /// *Thread mapping*: a lane per state, with its column of ln A in registers; a warp per block. *Shared memory*: [`warp_shared`], dynamic; 256
 /// words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the bits of a sequence do not depend on the others. *Safety*:
-/// blocks have 32 threads, the grid has one for 32 / `STATES` sequences; `lengths` descends, and has `sequences` elements; `base` has one more
-/// than `lengths[0]`; matrices have stride `STATES`, and −∞ where there is no state; `pointers` has `rows` rows of a word per lane for each
+/// blocks have 32 threads, the grid has one for 32 / `STATES` sequences; the model has stride `STATES`; `pointers` has as many rows of a word per lane for each
 /// model, `path` an element for each.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32])]
 pub fn viterbi_warp<T: Real, const STATES: usize>(
-    sequences: u32,
-    symbols: u32,
-    rows: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    log_start: Global<T>,
-    log_transitions: Global<T>,
-    log_table: Global<T>,
-    log_end: Global<T>,
+    sequences: Sequences,
+    logs: Model<T>,
     pointers: GlobalMut<u32>,
     path: GlobalMut<u32>,
     scores: GlobalMut<f64>,
 ) {
+    let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
+    let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, end: log_end, .. } = logs;
     let model = thread::block_idx_y() as usize;
     let lanes = STATES as u32;
     let (lane, group, own) = (warp::lane_id(), warp::lane_id() / lanes, warp::lane_id() % lanes);
@@ -237,16 +231,12 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
 /// have 16·`PER` threads, the grid a block for each sequence; otherwise as [`viterbi_warp`], with matrices of stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32])]
 pub fn viterbi_block<T: Real, const PER: usize>(
-    symbols: u32,
-    rows: u32,
-    lengths: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    log_start: Global<T>,
-    log_transitions: Global<T>,
-    log_table: Global<T>,
+    sequences: Sequences,
+    logs: Model<T>,
     delta: GlobalMut<T>,
 ) {
+    let Sequences { rows, lengths, base, symbol, .. } = sequences;
+    let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;
     let memory = crate::shared_array!(viterbi_rows: T; 256);
     let all = crate::shared_array!(viterbi_largest: T; 1);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);

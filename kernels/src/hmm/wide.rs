@@ -10,8 +10,8 @@
 //!
 //! A model's matrix is one of its entries that are not 0: a left-right model has two of them a state, and a step takes no more.
 
-use crate::device::{Global, GlobalMut, Real, Shared, kernel, math, shared, thread, warp};
-use crate::hmm::gaussian::{Densities, moment, moments_len};
+use crate::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
+use crate::hmm::gaussian::{Densities, Gaussians, moment, moments_len};
 use crate::hmm::{Ahead, power};
 
 /// States at most: what a block's shared memory holds.
@@ -210,6 +210,79 @@ impl Number {
 
 /// The entries of a matrix that a sum over a row or a column is made of: `width` for each, the k-th ones of all side by side; those that are
 /// missing are 0.
+///
+/// | field | shape, of a model | unit |
+/// | --- | --- | --- |
+/// | `width` | 1 | entries of a sum |
+/// | `index` | `width` × N | states |
+/// | `values` | `width` × N × 2 | probability, as m and e |
+#[derive(Clone, Copy, Parameter)]
+pub struct Terms {
+    /// Entries of a sum.
+    pub width: u32,
+    /// The other state of each.
+    pub index: Global<u32>,
+    /// Its value.
+    pub values: Global<f64>,
+}
+
+/// Models in numbers without limits, pairs m and e.
+///
+/// | field | shape, of a model | unit |
+/// | --- | --- | --- |
+/// | `states`, `symbols` | 1 | N, V |
+/// | `start`, `end` | N × 2 | probability |
+/// | `table` | V × N × 2 | probability |
+/// | `into` | N | the i with Aᵢⱼ > 0 for each j |
+/// | `onward` | N | the j with Aᵢⱼ > 0 for each i |
+#[derive(Clone, Copy, Parameter)]
+pub struct WideModel {
+    /// N.
+    pub states: u32,
+    /// Rows of the emission table.
+    pub symbols: u32,
+    /// π.
+    pub start: Global<f64>,
+    /// What comes after the last step.
+    pub end: Global<f64>,
+    /// bⱼ(v).
+    pub table: Global<f64>,
+    /// A by columns.
+    pub into: Terms,
+    /// A by rows; none where nothing but P(O) is wanted.
+    pub onward: Terms,
+}
+
+/// Sequences in doubt, and where what they observed lies.
+///
+/// | field | shape | unit |
+/// | --- | --- | --- |
+/// | `until` | 1 | steps of a piece |
+/// | `first` | models + 1 | sequences |
+/// | `models` | models | models of normal densities |
+/// | `places` | sequences × [`PLACES`] | see [`take_again`] |
+/// | `chain` | pieces | pieces |
+/// | `base` | steps + 1 | rows |
+/// | `symbol` | rows | rows of the emission table, or of x |
+#[derive(Clone, Copy, Parameter)]
+pub struct Doubtful {
+    /// Steps of a piece.
+    pub until: u32,
+    /// The first sequence of each model, and the end of the last.
+    pub first: Global<u32>,
+    /// Which normal densities each model has.
+    pub models: Global<u32>,
+    /// Where each sequence is.
+    pub places: Global<u32>,
+    /// The pieces of one sequence after the other.
+    pub chain: Global<u32>,
+    /// First row of each step.
+    pub base: Global<u32>,
+    /// What is observed in each row.
+    pub symbol: Global<u32>,
+}
+
+/// [`Terms`] of one model.
 #[derive(Clone, Copy)]
 struct Sparse {
     /// The first of this model.
@@ -262,8 +335,6 @@ impl Sparse {
 /// α is kept of the steps of one stretch; behind them, of the last step of every stretch but the last. From these it is computed again,
 /// stretch by stretch, with the same bits. Where nothing but P(O) is wanted no α is kept, and a stretch is all of T.
 ///
-/// `into` has the i with Aᵢⱼ > 0 for each j, `onward` the j for each i.
-///
 /// *Thread mapping*: a block for every `grid_dim_x`-th sequence of a model, the grid's y; a thread for every `block_dim_x`-th state.
 /// *Shared memory*: [`wide_shared`], dynamic, and 64 words. *Barriers*: one for each step and direction, one for each stretch, one for the
 /// moments of each step; in blocks of several warps two more for each step back. *Deterministic*: yes, and the bits of P(O) and γ of a
@@ -271,53 +342,34 @@ impl Sparse {
 /// and names rows of `table` or of `x`; indices are below `states`; `alpha`, `gamma` and `parts` have room for what is wanted.
 #[kernel(WANTED = [0, 1, 2])]
 pub fn take_again<const WANTED: u32>(
-    states: u32,
-    symbols: u32,
-    until: u32,
-    first: Global<u32>,
-    models: Global<u32>,
-    places: Global<u32>,
-    chain: Global<u32>,
-    base: Global<u32>,
-    symbol: Global<u32>,
-    start: Global<f64>,
-    end: Global<f64>,
-    table: Global<f64>,
-    into_width: u32,
-    into_index: Global<u32>,
-    into_values: Global<f64>,
-    onward_width: u32,
-    onward_index: Global<u32>,
-    onward_values: Global<f64>,
-    stride: u32,
-    dimensions: u32,
-    full: u32,
+    doubtful: Doubtful,
+    model: WideModel,
+    gaussians: Gaussians,
     x: Global<f64>,
-    mean: Global<f64>,
-    inverse: Global<f64>,
-    constant: Global<f64>,
     alpha: GlobalMut<f64>,
     likelihoods: GlobalMut<f64>,
     gamma: GlobalMut<f64>,
     parts: GlobalMut<f64>,
 ) {
+    let Doubtful { until, first, models, places, chain, base, symbol } = doubtful;
+    let WideModel { states, symbols, start, end, table, into, onward } = model;
+    let (dimensions, full) = (gaussians.dimensions, gaussians.full);
+    let (onward_width, onward_index, onward_values) = (onward.width, onward.index, onward.values);
     let memory = shared::dynamic_shared_mem::<f64>();
     let row = |r: u32| memory.split(r * 2 * states).1.split(2 * states).0;
     let shown = row(4);
     let (n, model) = (states as usize, thread::block_idx_y() as usize);
     let (thread, threads) = (thread::thread_idx_x(), thread::block_dim_x());
-    let matrix = |width: u32, index: Global<u32>, values: Global<f64>| Sparse {
-        first: model * width as usize * n,
+    let matrix = |terms: Terms| Sparse {
+        first: model * terms.width as usize * n,
         states: n,
-        width,
-        index,
-        values,
+        width: terms.width,
+        index: terms.index,
+        values: terms.values,
     };
-    let into = matrix(into_width, into_index, into_values);
-    let onward = matrix(onward_width, onward_index, onward_values);
+    let (into, onward) = (matrix(into), matrix(onward));
     let own = models.get(model) as usize;
-    let densities =
-        Densities { stride: stride as usize, dimensions: dimensions as usize, full, x, mean, inverse, constant };
+    let densities = Densities::new(gaussians, x);
     let emit = |v: u32, j: u32| {
         if dimensions > 0 {
             Number::exp(densities.log(own, v as usize, j as usize))
