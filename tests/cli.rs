@@ -760,9 +760,7 @@ fn devices_pipes_and_links_stay_what_they_are() {
     }
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     assert!(!Path::new("/dev/null.policy.npy").exists());
-    assert!(
-        stdout(&solved(&["/dev/stdout", "--to", "csv"])).starts_with(std::str::from_utf8(&expected).unwrap())
-    );
+    assert!(stdout(&solved(&["/dev/stdout", "--to", "csv"])).starts_with(std::str::from_utf8(&expected).unwrap()));
     for format in ["prism", "petsc"] {
         let convert = ["mdp", "convert", "grid.json", "/dev/null", "--to", format];
         assert_eq!(code(&run(folder.path(), &convert)), Some(2), "{format}");

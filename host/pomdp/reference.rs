@@ -375,7 +375,18 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
             unsafe {
                 match &inverse {
                     Some(inverse) => {
-                        next_belief_inverse(device, shape, states, actions, a, o, inverse, &observation, &b, &mut next)?;
+                        next_belief_inverse(
+                            device,
+                            shape,
+                            states,
+                            actions,
+                            a,
+                            o,
+                            inverse,
+                            &observation,
+                            &b,
+                            &mut next,
+                        )?;
                     }
                     None => {
                         let predecessors = RowsArgs { ptr: &col_ptr, col: &row, prob: &prob };

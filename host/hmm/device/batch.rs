@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
-use warpkov_kernels::hmm::maximise::{CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions};
+use warpkov_kernels::hmm::maximise::{
+    CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions,
+};
 use warpkov_kernels::hmm::scan::{self, join_pieces};
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::launch::{Device, Dim3, Shape};

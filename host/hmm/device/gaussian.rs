@@ -173,18 +173,7 @@ impl<D: Device> Gaussians<D> {
         let (rows, split) = (window.rows.len() as u32, capacity.div_ceil(splits));
         let split = Split { rows, window: capacity, split, more: u32::from(more) };
         // SAFETY: the window's rows are among those of `x`, and there is a part for each split.
-        unsafe {
-            moments(
-                device,
-                shape,
-                self.args(stride),
-                window.rows.start,
-                split,
-                x,
-                gamma,
-                parts,
-            )
-        }
+        unsafe { moments(device, shape, self.args(stride), window.rows.start, split, x, gamma, parts) }
     }
 
     /// The moments of a model's n states, which lie `stride` apart.

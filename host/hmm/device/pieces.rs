@@ -1,7 +1,7 @@
 //! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
 
-use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
 use crate::common::choice::choice;
+use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
 use warpkov_kernels::hmm::scan::{
     self, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators, piece_paths,
     piece_scores, piece_starts, pin_pieces, share_doubts,

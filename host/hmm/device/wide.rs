@@ -7,7 +7,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 use warpkov_kernels::hmm::counts::{sum_parts, sum_threads};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, moments_len};
-use warpkov_kernels::hmm::wide::{self, DoubtfulArgs, PLACES, TermsArgs, WideModelArgs, counts_len, pair, take_again, wanted, wide_shared};
+use warpkov_kernels::hmm::wide::{
+    self, DoubtfulArgs, PLACES, TermsArgs, WideModelArgs, counts_len, pair, take_again, wanted, wide_shared,
+};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 
 use crate::hmm::backend::{Expected, Statistics};
@@ -214,7 +216,15 @@ impl<D: Device> Again<'_, D> {
                     take_again::<$wanted, D>(
                         device,
                         shape,
-                        DoubtfulArgs { until, first, models: &own, places, chain, base: self.base, symbol: self.symbol },
+                        DoubtfulArgs {
+                            until,
+                            first,
+                            models: &own,
+                            places,
+                            chain,
+                            base: self.base,
+                            symbol: self.symbol,
+                        },
                         WideModelArgs {
                             states: n as u32,
                             symbols: symbols as u32,

@@ -11,8 +11,8 @@ use warpkov_kernels::pomdp::product::{
     note_winners,
 };
 use warpkov_kernels::pomdp::project::{
-    DENSIFY_STATES, DenseRowsArgs, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify, expand,
-    expand_beliefs, fill_entries, flag_rows, predict, side_by_side,
+    DENSIFY_STATES, DenseRowsArgs, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify,
+    expand, expand_beliefs, fill_entries, flag_rows, predict, side_by_side,
 };
 use warpkov_kernels::primitives::rows::RowsArgs;
 

@@ -10,8 +10,8 @@ use warpkov_kernels::pomdp::product::{ColumnsArgs, Factor, STEP, TILE, pick_vect
 use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::mdp::model::Csr;
-use crate::runtime::Precise;
 use crate::pomdp::model::{Pomdp, by_columns};
+use crate::runtime::Precise;
 
 /// A sparse matrix.
 pub struct Matrix<T: Precise, D: Device> {

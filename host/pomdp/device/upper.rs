@@ -7,7 +7,8 @@ use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::belief_values;
 use warpkov_kernels::pomdp::sawtooth::{
-    NewPointsArgs, PlacedPointsArgs, PointsArgs, SuccessorsArgs, UpperBoundArgs, bound_beliefs, bound_successors, place_points,
+    NewPointsArgs, PlacedPointsArgs, PointsArgs, SuccessorsArgs, UpperBoundArgs, bound_beliefs, bound_successors,
+    place_points,
 };
 use warpkov_kernels::primitives::rows::RowsArgs;
 
@@ -354,17 +355,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let (themselves, rows) = (u32::from(rows.is_none()), rows.unwrap_or(known.points.rows));
         // SAFETY: rows and points are of the model's states, and the memory of blocks is zeros between uses.
         unsafe {
-            bound_beliefs(
-                device,
-                shape,
-                count as u32,
-                rows,
-                themselves,
-                known,
-                &mut self.row,
-                bounds,
-                bases,
-            )?;
+            bound_beliefs(device, shape, count as u32, rows, themselves, known, &mut self.row, bounds, bases)?;
         }
         let (mut found, mut without) = (vec![0.0; count], vec![0.0; count]);
         device.download(bounds, &mut found)?;

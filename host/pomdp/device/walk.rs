@@ -169,11 +169,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 Shape::cover(count as u64, THREADS),
                 model,
                 &self.ends,
-                StartArgs {
-                    count: self.start.0.states.len() as u32,
-                    state: &self.start.1,
-                    sum: &self.start.2,
-                },
+                StartArgs { count: self.start.0.states.len() as u32, state: &self.start.1, sum: &self.start.2 },
                 GuideArgs {
                     first: walks.hopeful,
                     guided: walks.guided,

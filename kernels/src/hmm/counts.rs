@@ -35,14 +35,7 @@ pub const fn product_shared(wide: bool) -> u32 {
 /// have [`PRODUCT_THREADS`] threads; X and Y have `split.window` rows of `stride` elements for each model; `stride` is a
 /// multiple of [`TILE`]; `parts` has a matrix for each model and part.
 #[kernel(T = [f32, f64])]
-pub fn pair_product<T: Real>(
-    stride: u32,
-    split: Split,
-    scale: f64,
-    x: Global<T>,
-    y: Global<T>,
-    parts: GlobalMut<f64>,
-) {
+pub fn pair_product<T: Real>(stride: u32, split: Split, scale: f64, x: Global<T>, y: Global<T>, parts: GlobalMut<f64>) {
     let Split { rows, window, split, more } = split;
     let memory = shared::dynamic_shared_mem::<T>();
     let (model, z) = (thread::block_idx_y() as usize, thread::block_idx_z());

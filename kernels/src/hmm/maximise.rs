@@ -144,13 +144,7 @@ pub fn maximise_transitions<T: Real>(
 /// *Shared memory*: 256 words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`EMISSION_THREADS`] threads; `table` and
 /// the counts of symbols have `symbols` rows of `stride` elements for each model.
 #[kernel(T = [f32, f64])]
-pub fn maximise_emissions<T: Real>(
-    stride: u32,
-    symbols: u32,
-    pseudocount: f64,
-    counted: Counted,
-    table: GlobalMut<T>,
-) {
+pub fn maximise_emissions<T: Real>(stride: u32, symbols: u32, pseudocount: f64, counted: Counted, table: GlobalMut<T>) {
     let Counted { counts_pitch, first_symbol: first, counts, .. } = counted;
     let sums = shared_array!(emission_sums: f64; 256);
     let (lane, id, model) = (warp::lane_id(), warp::warp_id(), thread::block_idx_y() as usize);

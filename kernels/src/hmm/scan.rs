@@ -711,13 +711,7 @@ pub fn piece_paths<T: Real, const STATES: usize>(
 /// *Thread mapping*: a thread for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `lasts` and
 /// `firsts` are those of all pieces.
 #[kernel]
-pub fn link_pieces(
-    chains: Chains,
-    stride: u32,
-    lasts: Global<u32>,
-    firsts: Global<u32>,
-    bounds: GlobalMut<u32>,
-) {
+pub fn link_pieces(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Global<u32>, bounds: GlobalMut<u32>) {
     let Chains { pieces, order: chain, link } = chains;
     if thread::thread_idx_x() > 0 {
         return;

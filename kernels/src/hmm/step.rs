@@ -455,12 +455,7 @@ pub fn backward_step<T: Multiply>(
 /// *Deterministic*: yes. *Overlapping*: δ of the step before alone may be of the launch before; where `first` is 0 it may not. *Safety*: as
 /// [`forward_step`]; where the first row is 0 nothing is before.
 #[kernel(T = [f32, f64])]
-pub fn viterbi_step<T: Real>(
-    sequences: Sequences,
-    logs: Model<T>,
-    step: Step,
-    delta: GlobalMut<T>,
-) {
+pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, delta: GlobalMut<T>) {
     let Sequences { rows, symbol, .. } = sequences;
     let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;
     let Step { first, live, stride, before, .. } = step;

@@ -230,11 +230,7 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
 /// block per sequence. *Shared memory*: two rows, static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks
 /// have 16·`PER` threads, the grid a block for each sequence; otherwise as [`viterbi_warp`], with matrices of stride 4·`PER`.
 #[kernel(T = [f32, f64], PER = [16, 32])]
-pub fn viterbi_block<T: Real, const PER: usize>(
-    sequences: Sequences,
-    logs: Model<T>,
-    delta: GlobalMut<T>,
-) {
+pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Model<T>, delta: GlobalMut<T>) {
     let Sequences { rows, lengths, base, symbol, .. } = sequences;
     let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;
     let memory = crate::shared_array!(viterbi_rows: T; 256);

@@ -15,12 +15,7 @@ use super::model::Sizes;
 /// *Thread mapping*: one thread per element, which sums over states. *Safety*: `belief` has |B||S| elements, `g_ab` |B||A||S|,
 /// `scores` |B||A|.
 #[kernel(T = [f32, f64])]
-pub fn action_scores<T: Real>(
-    sizes: Sizes,
-    belief: Global<T>,
-    g_ab: Global<T>,
-    scores: GlobalMut<T>,
-) {
+pub fn action_scores<T: Real>(sizes: Sizes, belief: Global<T>, g_ab: Global<T>, scores: GlobalMut<T>) {
     let (states, actions) = (sizes.states as usize, sizes.actions as usize);
     let l = thread::index_1d() as usize;
     if l < sizes.beliefs as usize * actions {

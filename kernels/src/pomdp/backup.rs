@@ -13,12 +13,7 @@ use super::model::Sizes;
 ///
 /// *Thread mapping*: one thread per element. *Safety*: `chosen` has |B| elements below |A|, `g_ab` |B||A||S|, `b_kp` |B||S|.
 #[kernel(T = [f32, f64])]
-pub fn backup<T: Real>(
-    sizes: Sizes,
-    chosen: Global<u32>,
-    g_ab: Global<T>,
-    b_kp: GlobalMut<T>,
-) {
+pub fn backup<T: Real>(sizes: Sizes, chosen: Global<u32>, g_ab: Global<T>, b_kp: GlobalMut<T>) {
     let (states, actions) = (sizes.states as usize, sizes.actions as usize);
     let l = thread::index_1d() as usize;
     if l < sizes.beliefs as usize * states {

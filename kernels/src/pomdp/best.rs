@@ -17,12 +17,9 @@ use super::model::Sizes;
 ///
 /// *Thread mapping*: one thread per element, which compares n. *Safety*: `scores` has |B||Ω||A|n elements, `winners` |B||A||Ω|.
 #[kernel(T = [f32, f64])]
-pub fn best<T: Real>(
-    sizes: Sizes,
-    scores: Global<T>,
-    winners: GlobalMut<u32>,
-) {
-    let (actions, observations, vectors) = (sizes.actions as usize, sizes.observations as usize, sizes.vectors as usize);
+pub fn best<T: Real>(sizes: Sizes, scores: Global<T>, winners: GlobalMut<u32>) {
+    let (actions, observations, vectors) =
+        (sizes.actions as usize, sizes.observations as usize, sizes.vectors as usize);
     let l = thread::index_1d() as usize;
     if l < sizes.beliefs as usize * actions * observations {
         let j = l / (actions * observations);

@@ -175,12 +175,7 @@ pub fn expect<T: Real>(
 /// memory*: s × beliefs, which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
 /// threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; actions are below A; `expected` is that of [`expect`]; `out` has `count`·S elements.
 #[kernel(T = [f32, f64])]
-pub fn gather<T: Real>(
-    model: Model<T>,
-    picks: Picks,
-    expected: Global<T>,
-    out: GlobalMut<T>,
-) {
+pub fn gather<T: Real>(model: Model<T>, picks: Picks, expected: Global<T>, out: GlobalMut<T>) {
     let Model { states, actions, gamma, transitions: t, reward, .. } = model;
     let Picks { count, picked, chosen } = picks;
     let tile = shared_array!(gather_tile: T; 1056);

@@ -185,12 +185,7 @@ pub(super) const PITCH: u32 = 33;
 /// the grid is ⌈B/32⌉·⌈S/128⌉; there are B = `count` beliefs, in each of which states ascend; `dense` has
 /// ⌈B/32⌉·S·w elements.
 #[kernel(T = [f32, f64])]
-pub fn densify<T: Real>(
-    states: u32,
-    count: u32,
-    beliefs: Rows<T, u32>,
-    dense: GlobalMut<T>,
-) {
+pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: GlobalMut<T>) {
     let tile = shared_array!(densify_tile: T; 4224);
     let tiles = states.div_ceil(DENSIFY_STATES);
     let (group, from) = (thread::block_idx_x() / tiles, thread::block_idx_x() % tiles * DENSIFY_STATES);
@@ -267,11 +262,7 @@ pub struct DenseRows<E: Factor> {
 /// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: there are `first` beliefs
 /// more than blocks at least; `dense` has a row of zeros per block.
 #[kernel(T = [f32, f64], E = [f32, u16])]
-pub fn expand_beliefs<T: Real, E: Factor>(
-    first: u32,
-    beliefs: Rows<T, u32>,
-    dense: DenseRows<E>,
-) {
+pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, dense: DenseRows<E>) {
     let DenseRows { stride, rows, steps, used } = dense;
     let row = thread::block_idx_x() as usize;
     let j = first as usize + row;
@@ -298,13 +289,7 @@ pub fn expand_beliefs<T: Real, E: Factor>(
 /// threads; the grid is ⌈B/32⌉·A·⌈S/32⌉; `dense` is that of [`densify`]; `q` has B·A·S elements; `flags`
 /// B·A·Ω zeros.
 #[kernel(T = [f32, f64])]
-pub fn predict<T: Real>(
-    model: Model<T>,
-    beliefs: u32,
-    dense: Global<T>,
-    q: GlobalMut<T>,
-    flags: GlobalMut<u32>,
-) {
+pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: GlobalMut<T>, flags: GlobalMut<u32>) {
     let Model { states, actions, predecessors: c, observations: o, .. } = model;
     let tile = shared_array!(predict_tile: T; 1056);
     let (tiles, block) = (states.div_ceil(SIDE_STATES), thread::block_idx_x());

@@ -147,9 +147,8 @@ fn bound_row<T: Real>(
         let drop = weight * drop.get(i as usize);
         // What a point has to lower the bound by to say more than is known.
         let needed = base - best;
-        let ratio_of = |entry: u32| {
-            x.get(first + rows.col.get(entry as usize) as usize) / rows.prob.get(entry as usize).to_f64()
-        };
+        let ratio_of =
+            |entry: u32| x.get(first + rows.col.get(entry as usize) as usize) / rows.prob.get(entry as usize).to_f64();
         let mut ratio = x.get(first + peak_state.get(i as usize) as usize) / peak_prob.get(i as usize).to_f64();
         let (mut entry, end) = (rows.ptr.get(i as usize), rows.ptr.get(i as usize + 1));
         if together {
@@ -241,7 +240,8 @@ pub fn bound_successors<T: Real>(
                 let here = if s < states { q.get(row + s as usize).to_f64() } else { 0.0 };
                 let mut value = 0.0;
                 if here > 0.0 {
-                    let (mut entry, end) = (observations.ptr.get(column + s as usize), observations.ptr.get(column + s as usize + 1));
+                    let (mut entry, end) =
+                        (observations.ptr.get(column + s as usize), observations.ptr.get(column + s as usize + 1));
                     while entry < end && observations.col.get(entry as usize) != o {
                         entry += 1;
                     }
@@ -369,12 +369,7 @@ pub struct PlacedPoints<T> {
 /// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have whole warps; `new` has an element per block; rows are
 /// not empty; there is room for all points and their entries.
 #[kernel(T = [f32, f64])]
-pub fn place_points<T: Real>(
-    first: u32,
-    new: NewPoints,
-    rows: Rows<T, u32>,
-    points: PlacedPoints<T>,
-) {
+pub fn place_points<T: Real>(first: u32, new: NewPoints, rows: Rows<T, u32>, points: PlacedPoints<T>) {
     let NewPoints { picked, starts, drops, uses } = new;
     let PlacedPoints { ptr, state, prob: probs, peak_state, peak_prob, drop, used } = points;
     let largest = shared_array!(place_largest: f64; 1);

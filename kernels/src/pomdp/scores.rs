@@ -18,12 +18,7 @@ use super::model::Sizes;
 /// *Thread mapping*: one thread per element, which sums over states. *Safety*: `belief` has |B||S| elements, `g_ao`
 /// n|Ω||A||S|, `products` |B||Ω||A|n.
 #[kernel(T = [f32, f64])]
-pub fn scores<T: Real>(
-    sizes: Sizes,
-    belief: Global<T>,
-    g_ao: Global<T>,
-    products: GlobalMut<T>,
-) {
+pub fn scores<T: Real>(sizes: Sizes, belief: Global<T>, g_ao: Global<T>, products: GlobalMut<T>) {
     let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let vectors = sizes.vectors as usize;
     let l = thread::index_1d() as usize;

@@ -110,15 +110,7 @@ pub struct Start {
 /// *Thread mapping*: one thread per walk. *Deterministic*: yes. *Safety*: `ends` has S elements, 1 for states that no action
 /// leads out of; no row of transitions or observations is empty.
 #[kernel(T = [f32, f64])]
-pub fn act<T: Real>(
-    model: Model<T>,
-    ends: Global<u8>,
-    start: Start,
-    guide: Guide,
-    seed: u64,
-    step: u32,
-    walks: Walks,
-) {
+pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guide, seed: u64, step: u32, walks: Walks) {
     let Model { states, actions, transitions: t, observations: o, .. } = model;
     let Guide { first, guided, explored, best_in, best_of } = guide;
     let Walks { count, state, action, seen, history } = walks;
