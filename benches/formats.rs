@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let model = grid.generate()?;
     formats::write(&json, &model)?;
-    println!("{side} × {side} cells, {} transitions", model.transitions.nnz());
+    println!("{side} × {side} cells, {} transitions", model.transitions().nnz());
     println!("{:<28} {:>9} {:>9} {:>9}", "", "ms", "MB/s", "of a copy");
 
     let bytes = fs::metadata(&json)?.len();

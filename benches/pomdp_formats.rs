@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::Format;
-use warpkov::pomdp::model::{Names, Pomdp};
+use warpkov::pomdp::model::{Names, Pomdp, PomdpParts};
 
 const ACTIONS: u32 = 6;
 const OBSERVATIONS: u32 = 5;
@@ -27,8 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let numbered = generate(states)?;
     let list = |prefix: &str, count: u32| (0..count).map(|i| format!("{prefix}{i}")).collect();
     let names = Names { states: list("s", states), actions: list("a", ACTIONS), observations: list("o", OBSERVATIONS) };
-    let named = Pomdp { names, ..numbered.clone() };
-    println!("{states} states, {} transitions", numbered.process.transitions.nnz());
+    let named = PomdpParts { names, ..numbered.clone().into_parts() }.validated()?;
+    println!("{states} states, {} transitions", numbered.process().transitions().nnz());
     println!("{:<28} {:>9} {:>9} {:>9}", "", "MB", "ms", "MB/s");
     for (name, format, model) in [
         (".pomdp, numbers", Format::Pomdp, &numbered),
@@ -69,17 +69,18 @@ fn generate(states: u32) -> Result<Pomdp, Box<dyn Error>> {
         observations.push(distribution(vec![first, first + 1]));
     }
     let action_rewards = (0..states * ACTIONS).map(|_| f64::from(draw(100)) - 50.0).collect::<Vec<_>>();
-    let process = Mdp {
+    let process = MdpParts {
         states,
         choices: Choices::Uniform(ACTIONS),
         gamma: 0.95,
         transitions: csr(&transitions),
         action_rewards: action_rewards.into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     };
     let start = Belief::uniform((0..states).collect());
     let observations = csr(&observations);
-    Ok(Pomdp { process, observation_count: OBSERVATIONS, observations, start, ..Pomdp::default() }.validated()?)
+    Ok(PomdpParts { process, observation_count: OBSERVATIONS, observations, start, ..PomdpParts::default() }
+        .validated()?)
 }
 
 fn csr(rows: &[Vec<(u32, f64)>]) -> Csr {
@@ -89,7 +90,7 @@ fn csr(rows: &[Vec<(u32, f64)>]) -> Csr {
         Some(*end)
     }));
     let (col, val): (Vec<_>, Vec<_>) = rows.iter().flatten().copied().unzip();
-    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    Csr::new(row_ptr, col, val).unwrap()
 }
 
 /// Measures and prints.

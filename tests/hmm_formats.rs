@@ -6,7 +6,7 @@ use std::path::Path;
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
 use warpkov::hmm::io::sequences::{self, Header, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::io::{self, Format};
-use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences};
 
@@ -17,9 +17,10 @@ fn of_json(text: &str) -> Result<Hmm, String> {
 }
 
 fn dna() -> Hmm {
-    let mut model = Uniform { states: 2, kind: Kind::Symbols(4), ends: false, seed: 1 }.generate().unwrap();
-    model.names.symbols = ["A", "C", "G", "T"].map(str::to_owned).to_vec();
-    model
+    let model = Uniform { states: 2, kind: Kind::Symbols(4), ends: false, seed: 1 }.generate().unwrap();
+    let mut parts = model.into_parts();
+    parts.names.symbols = ["A", "C", "G", "T"].map(str::to_owned).to_vec();
+    parts.validated().unwrap()
 }
 
 fn models() -> Vec<Hmm> {
@@ -42,7 +43,7 @@ fn models_are_read_back_bit_for_bit() {
             assert_eq!(io::read(&path, None).unwrap(), model);
         }
     }
-    let plain = Hmm { names: Names::default(), ..dna() };
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
     let path = folder.path().join("model.hmm");
     io::write(&path, Format::Umdhmm, &plain).unwrap();
     assert_eq!(io::read(&path, None).unwrap(), plain);
@@ -60,7 +61,7 @@ fn umdhmm_is_read_as_its_programs_write_it() {
     let error = io::read_from(text.as_bytes(), "test.hmm", None).unwrap_err().to_string();
     assert_eq!(error, "test.hmm: pi sums to 0.9990000000000001, expected 1");
     let model = io::read_from(text.replace("0.333", "0.333333").as_bytes(), "test.hmm", None).unwrap();
-    assert_eq!((model.states(), model.start[0]), (3, 1.0 / 3.0));
+    assert_eq!((model.states(), model.start()[0]), (3, 1.0 / 3.0));
     let read = |text: &str| io::read_from(text.as_bytes(), "m", Some(Format::Umdhmm)).unwrap_err().to_string();
     assert_eq!(read(""), "m:1: the file ends, expected M=");
     assert_eq!(read("M= 0"), "m:1: found \"0\", expected a number from 1");
@@ -72,11 +73,11 @@ fn umdhmm_is_read_as_its_programs_write_it() {
 #[test]
 fn folders_of_arrays_are_read_as_archives_are() {
     let folder = tempfile::tempdir().unwrap();
-    let model = Hmm { names: Names::default(), ..dna() };
-    let Emissions::Categorical { probs, .. } = &model.emissions else { panic!("symbols") };
+    let model = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
+    let Emissions::Categorical { probs, .. } = model.emissions() else { panic!("symbols") };
     for (name, shape, numbers) in [
-        ("startprob_", "(2,)", &model.start),
-        ("transmat_", "(2, 2)", &model.transitions),
+        ("startprob_", "(2,)", model.start()),
+        ("transmat_", "(2, 2)", model.transitions()),
         ("emissionprob_", "(2, 4)", probs),
     ] {
         let header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
@@ -129,8 +130,8 @@ fn sequences_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     for model in models() {
         let drawn = sample(&model, 5, Some(9), 3).unwrap().sequences;
-        let vectors = matches!(model.emissions, Emissions::Gaussian { .. });
-        let letters = model.names.symbols.iter().any(|name| name == "A");
+        let vectors = matches!(model.emissions(), Emissions::Gaussian { .. });
+        let letters = model.names().symbols.iter().any(|name| name == "A");
         for format in
             [sequences::Format::Npy, sequences::Format::Lines, sequences::Format::Csv, sequences::Format::Fasta]
         {
@@ -150,7 +151,7 @@ fn sequences_are_read_back() {
             }
         }
     }
-    let plain = Hmm { names: Names::default(), ..dna() };
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
     let one = sample(&plain, 1, Some(30), 1).unwrap().sequences;
     let path = folder.path().join("one.seq");
     sequences::write(&path, None, sequences::Format::Umdhmm, &one, &plain).unwrap();
@@ -172,7 +173,7 @@ fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
 #[test]
 fn what_are_no_sequences_is_named() {
     use sequences::Format::{Csv, Fasta, Lines, Npy, Umdhmm};
-    let (dna, plain) = (dna(), Hmm { names: Names::default(), ..dna() });
+    let (dna, plain) = (dna(), HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap());
     let numbers = Uniform { states: 2, kind: Kind::Vectors { dimensions: 1, full: false }, ends: false, seed: 1 };
     let numbers = numbers.generate().unwrap();
     let expected = "expected one of the symbols A, C, G and T";
@@ -232,9 +233,11 @@ fn table(model: &Hmm, text: &str, table: &Table, missing: Missing) -> Result<Rec
 #[track_caller]
 fn values(model: &Hmm, text: &str, asked: &Table) -> (Vec<f64>, Vec<u64>) {
     let sequences = table(model, text, asked, Missing::Refuse).unwrap().sequences;
-    match sequences.observations {
-        Observations::Vectors { values, .. } => (values, sequences.offsets),
-        Observations::Symbols(symbols) => (symbols.into_iter().map(f64::from).collect(), sequences.offsets),
+    match sequences.observations() {
+        Observations::Vectors { values, .. } => (values.clone(), sequences.offsets().to_vec()),
+        Observations::Symbols(symbols) => {
+            (symbols.iter().copied().map(f64::from).collect(), sequences.offsets().to_vec())
+        }
     }
 }
 
@@ -286,7 +289,7 @@ fn tables_are_read_as_people_have_them() {
     assert_eq!(values(&two, text, &columns(&["4", "2"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
     // Rows of an id are one sequence, in the order in which ids appear.
     let records = table(&one, text, &columns(&["volume"], Some("station")), Missing::Refuse).unwrap();
-    assert_eq!((records.sequences.offsets, records.names), (vec![0, 2, 3], vec!["b".to_owned(), "a".to_owned()]));
+    assert_eq!((records.sequences.offsets(), records.names), (&[0, 2, 3][..], vec!["b".to_owned(), "a".to_owned()]));
     assert_eq!(values(&one, text, &columns(&["volume"], Some("5"))).0, [10.0, 30.0, 20.0]);
     assert_eq!(values(&one, "sequence,x\na,1\nb,2\na,3\n", &Table::default()), (vec![1.0, 3.0, 2.0], vec![0, 2, 3]));
     let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
@@ -331,28 +334,29 @@ fn what_is_missing_is_split_skipped_or_summed_over() {
     let text = "sequence,x,y\na,1,2\nb,5,6\na,NA,3\na,4,5\nb,,\n";
     let split = table(&two, text, &Table::default(), Missing::Split).unwrap();
     assert_eq!(
-        (&split.sequences.offsets, &split.names, &split.starts),
-        (&vec![0, 1, 2, 3], &["a", "a", "b"].map(str::to_owned).to_vec(), &vec![0, 2, 0])
+        (split.sequences.offsets(), &split.names, &split.starts),
+        (&[0, 1, 2, 3][..], &["a", "a", "b"].map(str::to_owned).to_vec(), &vec![0, 2, 0])
     );
     assert_eq!(split.notes, ["d: 2 missing observations split 2 sequences into 3"]);
     let skip = table(&two, text, &Table::default(), Missing::Skip).unwrap();
-    assert_eq!((&skip.sequences.offsets, skip.skipped), (&vec![0, 2, 3], true));
+    assert_eq!((skip.sequences.offsets(), skip.skipped), (&[0, 2, 3][..], true));
     for records in [split, skip] {
-        let Observations::Vectors { values, .. } = records.sequences.observations else { panic!("vectors") };
-        assert_eq!(values, [1.0, 2.0, 4.0, 5.0, 5.0, 6.0]);
+        let Observations::Vectors { values, .. } = records.sequences.observations() else { panic!("vectors") };
+        assert_eq!(values[..], [1.0, 2.0, 4.0, 5.0, 5.0, 6.0]);
     }
     let refused = table(&two, text, &Table::default(), Missing::Marginalise).unwrap_err();
     assert_eq!(refused, "d: only symbols are marginalised, and the model emits numbers");
     assert_eq!(table(&two, "x,y\nNA,1\n", &Table::default(), Missing::Skip).unwrap_err(), "d: there is no sequence");
     let summed = table(&dna, "A\nNA\nT\n", &Table::default(), Missing::Marginalise).unwrap();
     assert_eq!(
-        (&summed.sequences.observations, &summed.sets),
+        (summed.sequences.observations(), &summed.sets),
         (&Observations::Symbols(vec![0, 4, 3]), &vec![vec![0, 1, 2, 3]])
     );
-    let Emissions::Categorical { symbols: 5, probs } = &summed.extended(&dna).emissions else { panic!("symbols") };
+    let extended = summed.extended(&dna);
+    let Emissions::Categorical { symbols: 5, probs } = extended.emissions() else { panic!("symbols") };
     assert_eq!((probs[4], probs[9]), (1.0, 1.0));
     // Numbers are no sets, whatever they are.
-    let plain = Hmm { names: Names::default(), ..dna.clone() };
+    let plain = HmmParts { names: Names::default(), ..dna.clone().into_parts() }.validated().unwrap();
     let error = table(&plain, "0\nNA\n4\n", &Table::default(), Missing::Marginalise).unwrap_err();
     assert_eq!(error, "d:3: column 1: found \"4\", expected the number of a symbol, below 4");
     // NumPy has NaN.
@@ -361,9 +365,9 @@ fn what_is_missing_is_split_skipped_or_summed_over() {
     fs::write(&path, npy("<f8", "(5,)", &[1.0, f64::NAN, f64::NAN, 2.0, 0.0].map(f64::to_le_bytes).concat())).unwrap();
     let options = |missing| ReadOptions { missing, ..ReadOptions::default() };
     let parts = sequences::read_with(&path, &options(Missing::Split), &plain).unwrap();
-    assert_eq!((parts.sequences.offsets, parts.starts), (vec![0, 1, 3], vec![0, 3]));
+    assert_eq!((parts.sequences.offsets(), parts.starts), (&[0, 1, 3][..], vec![0, 3]));
     let parts = sequences::read_with(&path, &options(Missing::Split), &numbers(1)).unwrap();
-    assert_eq!(parts.sequences.offsets, [0, 1, 3]);
+    assert_eq!(parts.sequences.offsets(), [0, 1, 3]);
 }
 
 #[test]
@@ -376,11 +380,11 @@ fn fasta_has_more_than_four_letters() {
     let text = ">chr1 a description\nACgt\n; a comment\nnnR-U\n>\nT T\n";
     let records = read(text, Missing::Marginalise).unwrap();
     assert_eq!(records.names, ["chr1", "2"]);
-    assert_eq!(records.sequences.observations, Observations::Symbols(vec![0, 1, 2, 3, 4, 4, 5, 4, 3, 3, 3]));
+    assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![0, 1, 2, 3, 4, 4, 5, 4, 3, 3, 3]));
     assert_eq!(records.sets, [vec![0, 1, 2, 3], vec![0, 2]]);
     let extended = records.extended(&dna);
     let (Emissions::Categorical { probs: all, .. }, Emissions::Categorical { probs, .. }) =
-        (&extended.emissions, &dna.emissions)
+        (extended.emissions(), dna.emissions())
     else {
         panic!("symbols")
     };
@@ -394,19 +398,22 @@ fn fasta_has_more_than_four_letters() {
     assert_eq!(error(">x\nAZ\n"), format!("d:2: record x, position 2: found \"Z\", {expected}"));
     assert!(read(">x\nAZ\n", Missing::Split).is_err());
     // Amino acids have codes of their own, and N among them.
-    let mut protein = Uniform { states: 2, kind: Kind::Symbols(20), ends: false, seed: 1 }.generate().unwrap();
+    let protein = Uniform { states: 2, kind: Kind::Symbols(20), ends: false, seed: 1 }.generate().unwrap();
+    let mut protein = protein.into_parts();
     protein.names.symbols = "ACDEFGHIKLMNPQRSTVWY".chars().map(String::from).collect();
+    let protein = protein.validated().unwrap();
     let options =
         ReadOptions { format: Some(sequences::Format::Fasta), missing: Missing::Marginalise, ..ReadOptions::default() };
     let records = sequences::read_from_with(&b">p\nNRbx\n"[..], "d", &options, &protein).unwrap();
-    assert_eq!(records.sequences.observations, Observations::Symbols(vec![11, 14, 20, 21]));
+    assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![11, 14, 20, 21]));
     assert_eq!((&records.sets[0], records.sets[1].len()), (&vec![2, 11], 20));
 }
 
 #[test]
 fn names_with_separators_are_read_back() {
-    let mut model = dna();
-    model.names.symbols = ["a,b", "two words", "a \"quote\"", "plain"].map(str::to_owned).to_vec();
+    let mut parts = dna().into_parts();
+    parts.names.symbols = ["a,b", "two words", "a \"quote\"", "plain"].map(str::to_owned).to_vec();
+    let model = parts.validated().unwrap();
     let drawn = sample(&model, 4, Some(20), 1).unwrap().sequences;
     for format in [sequences::Format::Csv, sequences::Format::Lines] {
         let mut text = Vec::new();
@@ -437,8 +444,8 @@ fn covariances_are_of_the_type_that_the_arrays_have() {
         (0..18).map(|at| if at / 3 % 3 == at % 3 { variances[at / 9 * 3 + at % 3] } else { 0.0 }).collect()
     };
     let variances = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-    let read = || match io::read(folder.path(), None) {
-        Ok(Hmm { emissions: Emissions::Gaussian { covariances, .. }, .. }) => Ok(covariances),
+    let read = || match io::read(folder.path(), None).map(|model| model.emissions().clone()) {
+        Ok(Emissions::Gaussian { covariances, .. }) => Ok(covariances),
         Ok(_) => panic!("symbols"),
         Err(error) => Err(error.to_string().rsplit(": ").next().unwrap().to_owned()),
     };
@@ -464,8 +471,8 @@ fn covariances_are_of_the_type_that_the_arrays_have() {
     // Written and read back, full ones stay full, whatever is in them.
     let emissions =
         Emissions::Gaussian { dimensions: 3, means: vec![0.0; 6], covariances: Covariances::Full(matrices(variances)) };
-    let model =
-        Hmm { emissions, ..Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap() };
+    let model = Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap();
+    let model = HmmParts { emissions, ..model.into_parts() }.validated().unwrap();
     for format in [Format::Json, Format::Npz] {
         let path = folder.path().join(format!("model.{format}"));
         io::write(&path, format, &model).unwrap();
@@ -475,7 +482,7 @@ fn covariances_are_of_the_type_that_the_arrays_have() {
 
 #[test]
 fn arrays_of_floats_hold_symbols_if_they_are_whole() {
-    let plain = Hmm { names: Names::default(), ..dna() };
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("d.npy");
     let read = |descr: &str, data: &[u8], count: usize| {
@@ -485,7 +492,7 @@ fn arrays_of_floats_hold_symbols_if_they_are_whole() {
     };
     let doubles = [0.0, 3.0, 1.0].map(f64::to_le_bytes).concat();
     let records = read("<f8", &doubles, 3).unwrap();
-    assert_eq!(records.sequences.observations, Observations::Symbols(vec![0, 3, 1]));
+    assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![0, 3, 1]));
     assert_eq!(records.notes.len(), 1);
     assert!(records.notes[0].ends_with(": floating-point numbers are read as the numbers of symbols"));
     assert!(read("<f4", &[2.0f32, 0.0].map(f32::to_le_bytes).concat(), 2).is_ok());
@@ -501,7 +508,7 @@ fn arrays_of_floats_hold_symbols_if_they_are_whole() {
 #[test]
 fn arrays_and_lengths_must_fit() {
     let folder = tempfile::tempdir().unwrap();
-    let plain = Hmm { names: Names::default(), ..dna() };
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
     let [data, lengths] = ["data.npy", "lengths.npy"].map(|name| folder.path().join(name));
     let drawn = sample(&plain, 3, Some(4), 1).unwrap().sequences;
     sequences::write(&data, Some(&lengths), sequences::Format::Npy, &drawn, &plain).unwrap();
@@ -513,7 +520,7 @@ fn arrays_and_lengths_must_fit() {
     let error = sequences::write(&data, None, sequences::Format::Npy, &drawn, &plain).unwrap_err().to_string();
     assert!(error.ends_with("several sequences in one array need a file of lengths"), "{error}");
     // One sequence, without lengths.
-    assert_eq!(sequences::read(&data, None, None, &plain).unwrap().offsets, [0, 12]);
+    assert_eq!(sequences::read(&data, None, None, &plain).unwrap().offsets(), [0, 12]);
     let small = Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap();
     let error = sequences::read(&data, Some(&lengths), None, &small).unwrap_err().to_string();
     assert!(error.contains("expected one below 1"), "{error}");
@@ -521,7 +528,7 @@ fn arrays_and_lengths_must_fit() {
     let error = sequences::read(&data, Some(&lengths), None, &vectors.generate().unwrap()).unwrap_err().to_string();
     assert!(error.ends_with("is of shape [12, 1], expected n × 2"), "{error}");
     let symbols = Observations::Vectors { dimensions: 1, values: vec![1.0] };
-    let error = Sequences { offsets: vec![0, 1], observations: symbols }.check(&plain).unwrap_err().to_string();
+    let error = Sequences::new(vec![0, 1], symbols).unwrap().check(&plain).unwrap_err().to_string();
     assert_eq!(error, "the sequences are of numbers, expected symbols as the model emits");
 }
 

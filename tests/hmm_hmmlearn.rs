@@ -11,7 +11,7 @@ use warpkov::hmm::backend::Recursions;
 use warpkov::hmm::cpu::Batch;
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::io::{self, sequences};
-use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::options::Options;
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
@@ -42,18 +42,18 @@ fn model(value: &Value) -> Hmm {
         },
     };
     let (start, transitions) = (numbers(&value["startprob_"]), numbers(&value["transmat_"]));
-    Hmm { start, transitions, end: None, emissions, names: Names::default() }
+    HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
 }
 
 fn observed(case: &Value, model: &Hmm) -> Sequences {
     let lengths = numbers(&case["lengths"]);
     let values = numbers(&case["observations"]);
-    let observations = match model.emissions {
+    let observations = match model.emissions() {
         Emissions::Categorical { .. } => Observations::Symbols(values.iter().map(|&symbol| symbol as u32).collect()),
-        Emissions::Gaussian { dimensions, .. } => Observations::Vectors { dimensions, values },
+        Emissions::Gaussian { dimensions, .. } => Observations::Vectors { dimensions: *dimensions, values },
     };
     let offsets = offsets(lengths.iter().map(|&length| length as usize));
-    Sequences { offsets, observations }.validated().unwrap()
+    Sequences::new(offsets, observations).unwrap()
 }
 
 #[track_caller]
@@ -66,7 +66,7 @@ fn close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 fn agrees(case: &Value) {
-    let hmm = model(&case["model"]).validated().unwrap();
+    let hmm = model(&case["model"]);
     let sequences = observed(case, &hmm);
     let mut batch = Batch::<f64>::new(&sequences);
     let Ok(()) = batch.set_models(std::slice::from_ref(&hmm));
@@ -82,9 +82,9 @@ fn agrees(case: &Value) {
     let step = Options { iterations: 1, tolerance: 0.0, floor: f64::MIN_POSITIVE, ..Options::default() };
     let trained = train(&mut batch, vec![hmm], &step, &mut |_| ControlFlow::Continue(())).unwrap();
     let (found, expected) = (&trained.best().model, model(&case["trained"]));
-    close("π", &found.start, &expected.start, 1e-12);
-    close("A", &found.transitions, &expected.transitions, 1e-12);
-    match (&found.emissions, &expected.emissions) {
+    close("π", found.start(), expected.start(), 1e-12);
+    close("A", found.transitions(), expected.transitions(), 1e-12);
+    match (found.emissions(), expected.emissions()) {
         (Emissions::Categorical { probs, .. }, Emissions::Categorical { probs: expected, .. }) => {
             close("B", probs, expected, 1e-12);
         }

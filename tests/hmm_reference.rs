@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
 use warpkov::hmm::cpu::{Batch, Exact};
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
-use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::options::{FLOOR, Options, Pseudocounts};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
@@ -27,7 +27,7 @@ fn diary() -> Sequences {
 fn categorical(start: &[f64], transitions: &[f64], symbols: u32, probs: &[f64]) -> Hmm {
     let emissions = Emissions::Categorical { symbols, probs: probs.to_vec() };
     let (start, transitions) = (start.to_vec(), transitions.to_vec());
-    Hmm { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
+    HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
 }
 
 /// What all recursions say of a model.
@@ -99,7 +99,8 @@ fn eisners_ice_cream_has_the_published_likelihood() {
     close(&all.logs, &[-41.537_817_821_1], 1e-11);
     close(&[all.logs[0].exp() * 1e19], &[9.127_565], 1e-6);
     // α without the ends: .1 .1; .009 .063; .00135 .03591.
-    let endless = Hmm { end: None, transitions: vec![0.8, 0.1, 0.1, 0.8], ..model };
+    let endless =
+        HmmParts { end: None, transitions: vec![0.8, 0.1, 0.1, 0.8], ..model.into_parts() }.validated().unwrap();
     let mut batch = Batch::<f64>::new(SEQUENCES_OF_THREE.get_or_init(three));
     one(batch.set_models(std::slice::from_ref(&endless)).map(|()| vec![()]));
     close(&one(batch.log_likelihoods()), &[0.2f64.ln(), 0.072f64.ln(), 0.03726f64.ln()], 1e-14);
@@ -127,16 +128,19 @@ fn eisners_ice_cream_learns_as_published() {
     let model = IceCream.generate().unwrap();
     let step = Options { iterations: 1, tolerance: 0.0, ..Options::default() };
     let run = trained(&model, &diary(), &step).runs.remove(0).model;
-    close(&run.transitions, &[0.8757410, 0.1089602, 0.0925170, 0.8651580], 1e-7);
-    close(run.end.as_ref().unwrap(), &[0.0152988, 0.0423250], 1e-7);
-    let Emissions::Categorical { probs, .. } = &run.emissions else { panic!("symbols") };
+    close(run.transitions(), &[0.8757410, 0.1089602, 0.0925170, 0.8651580], 1e-7);
+    close(run.end().unwrap(), &[0.0152988, 0.0423250], 1e-7);
+    let Emissions::Categorical { probs, .. } = run.emissions() else { panic!("symbols") };
     close(probs, &[0.6765024, 0.2188194, 0.1046782, 0.0583723, 0.4250865, 0.5165412], 1e-7);
     // From π = .3 .7, after ten steps (published).
     let ten = Options { iterations: 10, ..step };
-    let run = trained(&Hmm { start: vec![0.3, 0.7], ..model }, &diary(), &ten).runs.remove(0).model;
-    close(&run.transitions, &[0.9337, 0.0663, 0.0718, 0.8650], 1e-4);
-    close(run.end.as_ref().unwrap(), &[0.0, 0.0632], 1e-4);
-    let Emissions::Categorical { probs, .. } = &run.emissions else { panic!("symbols") };
+    let run = trained(&HmmParts { start: vec![0.3, 0.7], ..model.into_parts() }.validated().unwrap(), &diary(), &ten)
+        .runs
+        .remove(0)
+        .model;
+    close(run.transitions(), &[0.9337, 0.0663, 0.0718, 0.8650], 1e-4);
+    close(run.end().unwrap(), &[0.0, 0.0632], 1e-4);
+    let Emissions::Categorical { probs, .. } = run.emissions() else { panic!("symbols") };
     close(probs, &[0.6407, 0.1481, 0.2112, 1.5e-4, 0.5341, 0.4657], 1e-4);
 }
 
@@ -199,17 +203,17 @@ fn huangs_market() {
 
 /// Every path of a sequence, with P(O, q): in the order in which its states are numbers, the last the leading digit.
 fn paths(model: &Hmm, symbols: &[u32]) -> Vec<(Vec<u32>, f64)> {
-    let Emissions::Categorical { symbols: v, probs } = &model.emissions else { panic!("symbols") };
+    let Emissions::Categorical { symbols: v, probs } = model.emissions() else { panic!("symbols") };
     let n = model.states();
     let prob = |path: &[u32]| {
-        let mut product = model.start[path[0] as usize];
+        let mut product = model.start()[path[0] as usize];
         for (t, &state) in path.iter().enumerate() {
             if t > 0 {
                 product *= model.row(path[t - 1] as usize)[state as usize];
             }
             product *= probs[(state * v + symbols[t]) as usize];
         }
-        product * model.end.as_ref().map_or(1.0, |end| end[path[path.len() - 1] as usize])
+        product * model.end().map_or(1.0, |end| end[path[path.len() - 1] as usize])
     };
     (0..n.pow(symbols.len() as u32))
         .map(|number| {
@@ -233,7 +237,7 @@ fn small_models_are_those_of_brute_force() {
         let model = model.unwrap();
         let drawn = sample(&Uniform { states: 2, kind, ends: false, seed }.generate().unwrap(), 6, Some(5), seed);
         let drawn = drawn.unwrap().sequences;
-        let Observations::Symbols(seen) = &drawn.observations else { panic!("symbols") };
+        let Observations::Symbols(seen) = drawn.observations() else { panic!("symbols") };
         // Of lengths 1 to 5 and 5 again.
         let cut: Vec<&[u32]> = (0..6).map(|m| &seen[5 * m..][..5.min(m + 1)]).collect();
         let sequences = Sequences::of_symbols(&cut).unwrap();
@@ -316,12 +320,12 @@ fn ragged(model: &Hmm, seed: u64) -> Sequences {
     let parts: Vec<Sequences> =
         (0..45).map(|m| sample(model, 1, Some(1 + (m * 37 + 11) % 70), seed + m as u64).unwrap().sequences).collect();
     let offsets = offsets(parts.iter().map(Sequences::steps));
-    let observations = match &model.emissions {
+    let observations = match model.emissions() {
         Emissions::Categorical { .. } => Observations::Symbols(
             parts
                 .into_iter()
-                .flat_map(|part| match part.observations {
-                    Observations::Symbols(symbols) => symbols,
+                .flat_map(|part| match part.observations() {
+                    Observations::Symbols(symbols) => symbols.clone(),
                     Observations::Vectors { .. } => Vec::new(),
                 })
                 .collect(),
@@ -330,27 +334,27 @@ fn ragged(model: &Hmm, seed: u64) -> Sequences {
             dimensions: *dimensions,
             values: parts
                 .into_iter()
-                .flat_map(|part| match part.observations {
-                    Observations::Vectors { values, .. } => values,
+                .flat_map(|part| match part.observations() {
+                    Observations::Vectors { values, .. } => values.clone(),
                     Observations::Symbols(_) => Vec::new(),
                 })
                 .collect(),
         },
     };
-    Sequences { offsets, observations }.validated().unwrap()
+    Sequences::new(offsets, observations).unwrap()
 }
 
 /// One of several sequences.
 fn alone(sequences: &Sequences, sequence: usize) -> Sequences {
     let range = sequences.range(sequence);
-    let observations = match &sequences.observations {
+    let observations = match sequences.observations() {
         Observations::Symbols(symbols) => Observations::Symbols(symbols[range.clone()].to_vec()),
         Observations::Vectors { dimensions, values } => {
             let d = *dimensions as usize;
             Observations::Vectors { dimensions: *dimensions, values: values[range.start * d..range.end * d].to_vec() }
         }
     };
-    Sequences { offsets: vec![0, range.len() as u64], observations }
+    Sequences::new(vec![0, range.len() as u64], observations).unwrap()
 }
 
 fn models() -> Vec<Hmm> {
@@ -366,7 +370,7 @@ fn models() -> Vec<Hmm> {
 
 fn ragged_is_one_by_one<T: Precise>() {
     for model in models() {
-        let sequences = ragged(&Hmm { end: None, ..without_ends(&model) }, 5);
+        let sequences = ragged(&without_ends(&model), 5);
         let together = all_in::<T>(&model, &sequences);
         let n = model.states() as usize;
         for sequence in 0..sequences.len() {
@@ -383,7 +387,7 @@ fn ragged_is_one_by_one<T: Precise>() {
 
 /// The same model, which never ends.
 fn without_ends(model: &Hmm) -> Hmm {
-    let mut model = model.clone();
+    let mut model = model.clone().into_parts();
     if model.end.take().is_some() {
         let n = model.start.len();
         for row in model.transitions.chunks_exact_mut(n) {
@@ -391,7 +395,7 @@ fn without_ends(model: &Hmm) -> Hmm {
             row.iter_mut().for_each(|p| *p /= sum);
         }
     }
-    model
+    model.validated().unwrap()
 }
 
 #[test]
@@ -493,7 +497,7 @@ fn likelihood_rises_in_every_step_of_500_random_models() {
             let rounding = if matches!(kind, Kind::Vectors { full: true, .. }) { f64::EPSILON / FLOOR } else { 1e-9 };
             assert!(pair[1] >= pair[0] - rounding * pair[0].abs(), "seed {seed}: {pair:?}");
         }
-        run.model.clone().validated().unwrap();
+        run.model.clone().into_parts().validated().unwrap();
     }
 }
 
@@ -509,9 +513,9 @@ fn zeros_stay_zero_and_restarts_find_more() {
     assert_eq!((trained.runs.len(), trained.status), (6, Status::Converged));
     for run in &trained.runs {
         assert!(run.objective() <= trained.best().objective());
-        let zeros = |model: &Hmm| model.transitions.iter().map(|p| *p == 0.0).collect::<Vec<_>>();
+        let zeros = |model: &Hmm| model.transitions().iter().map(|p| *p == 0.0).collect::<Vec<_>>();
         assert!(zeros(&run.model).iter().zip(zeros(&source)).all(|(own, source)| *own || !source));
-        assert_eq!(run.model.start, [1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(run.model.start(), [1.0, 0.0, 0.0, 0.0]);
     }
     let best = trained.best();
     assert!(best.log_likelihood() > all(&source, &sequences).logs.iter().sum::<f64>());
@@ -526,10 +530,12 @@ fn gaussian_densities_are_those_of_the_formula() {
     // One state: ln 𝒩((1, 2); (0, 0), Σ) with Σ = ((2, 1), (1, 2)): |Σ| = 3, xᵀ Σ⁻¹ x = (2 − 4 + 8) / 3 = 2.
     let model = |covariances| {
         let emissions = Emissions::Gaussian { dimensions: 2, means: vec![0.0, 0.0], covariances };
-        Hmm { start: vec![1.0], transitions: vec![1.0], end: None, emissions, names: Names::default() }
+        HmmParts { start: vec![1.0], transitions: vec![1.0], end: None, emissions, names: Names::default() }
+            .validated()
+            .unwrap()
     };
     let observations = Observations::Vectors { dimensions: 2, values: vec![1.0, 2.0] };
-    let sequences = Sequences { offsets: vec![0, 1], observations };
+    let sequences = Sequences::new(vec![0, 1], observations).unwrap();
     let log_two_pi = std::f64::consts::TAU.ln();
     let full = all(&model(Covariances::Full(vec![2.0, 1.0, 1.0, 2.0])), &sequences);
     close(&full.logs, &[-log_two_pi - 0.5 * 3f64.ln() - 1.0], 1e-15);
@@ -547,23 +553,23 @@ fn gaussian_training_finds_means_far_from_zero() {
         values.push(1e8 + [-3.0, 3.0][k % 2] + spread);
     }
     let observations = Observations::Vectors { dimensions: 1, values };
-    let sequences = Sequences { offsets: vec![0, 400], observations };
+    let sequences = Sequences::new(vec![0, 400], observations).unwrap();
     let emissions = Emissions::Gaussian {
         dimensions: 1,
         means: vec![1e8 - 1.0, 1e8 + 1.0],
         covariances: Covariances::Diagonal(vec![1.0, 1.0]),
     };
     let (start, transitions) = (vec![0.5, 0.5], vec![0.5; 4]);
-    let model = Hmm { start, transitions, end: None, emissions, names: Names::default() };
+    let model = HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap();
     let trained = trained(&model, &sequences, &Options { tolerance: 1e-12, ..Options::default() });
     let Emissions::Gaussian { means, covariances: Covariances::Diagonal(variances), .. } =
-        &trained.best().model.emissions
+        trained.best().model.emissions()
     else {
         panic!("diagonal")
     };
     close(&[means[0] - 1e8, means[1] - 1e8], &[-3.0, 3.0], 1e-4);
     close(variances, &[1.0, 1.0], 1e-3);
-    close(&trained.best().model.transitions, &[0.0, 1.0, 1.0, 0.0], 1e-4);
+    close(trained.best().model.transitions(), &[0.0, 1.0, 1.0, 0.0], 1e-4);
 }
 
 #[test]
@@ -574,10 +580,10 @@ fn samples_are_as_likely_as_the_model_says() {
     let count = |state: u32| drawn.states.iter().filter(|&&s| s == state).count() as f64;
     // Every visit of a state ends with the same probability: a binomial count, whose deviation is four at most in 10⁴ such tests.
     let last = |state: u32| {
-        drawn.sequences.offsets[1..].iter().filter(|end| drawn.states[**end as usize - 1] == state).count()
+        drawn.sequences.offsets()[1..].iter().filter(|end| drawn.states[**end as usize - 1] == state).count()
     };
     for state in 0..3 {
-        let (visits, p) = (count(state), model.end.as_ref().unwrap()[state as usize]);
+        let (visits, p) = (count(state), model.end().unwrap()[state as usize]);
         let deviation = (last(state) as f64 - visits * p) / (visits * p * (1.0 - p)).sqrt();
         assert!(deviation.abs() < 4.0, "state {state}: {deviation}");
     }
@@ -590,7 +596,7 @@ fn samples_are_as_likely_as_the_model_says() {
 fn exactly(model: &Hmm, sequences: &Sequences) -> All {
     let exact = Exact::new(model);
     let which: Vec<u32> = (0..sequences.len() as u32).collect();
-    let mut posteriors = vec![0.0; sequences.steps() * model.start.len()];
+    let mut posteriors = vec![0.0; sequences.steps() * model.start().len()];
     let logs = exact.posteriors(sequences, &which, &mut posteriors);
     assert_eq!(logs, exact.log_likelihoods(sequences, &which));
     let expected = exact.expect(sequences, &which);
@@ -600,7 +606,7 @@ fn exactly(model: &Hmm, sequences: &Sequences) -> All {
 
 /// Compares with what is true; `unit` is the roundoff.
 fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64) {
-    let n = model.start.len();
+    let n = model.start().len();
     let mut pairs = vec![0.0; n * n];
     let (mut loosest, mut least): (f64, f64) = (0.0, f64::INFINITY);
     for sequence in 0..sequences.len() {
@@ -663,14 +669,14 @@ fn exact_recursions_are_right_over_all_orders_of_magnitude() {
 /// Numbers, one dimension, as sequences.
 fn numbers(sequences: &[&[f64]]) -> Sequences {
     let observations = Observations::Vectors { dimensions: 1, values: sequences.concat() };
-    Sequences { offsets: offsets(sequences.iter().map(|x| x.len())), observations }.validated().unwrap()
+    Sequences::new(offsets(sequences.iter().map(|x| x.len())), observations).unwrap()
 }
 
 fn gaussian(start: &[f64], transitions: &[f64], means: &[f64], variances: &[f64]) -> Hmm {
     let covariances = Covariances::Diagonal(variances.to_vec());
     let emissions = Emissions::Gaussian { dimensions: 1, means: means.to_vec(), covariances };
     let (start, transitions) = (start.to_vec(), transitions.to_vec());
-    Hmm { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
+    HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
 }
 
 /// What both precisions say of a model is true.
@@ -726,8 +732,8 @@ fn subnormal_probabilities_count() {
     right_in_both(&model, &seen);
     // Ends.
     for end in [1e-310, 5e-324, 1e-30] {
-        let mut model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[0.5, 0.5, 0.1, 0.9]);
-        model.end = Some(vec![end, 0.0]);
+        let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[0.5, 0.5, 0.1, 0.9]);
+        let model = HmmParts { end: Some(vec![end, 0.0]), ..model.into_parts() }.validated().unwrap();
         right_in_both(&model, &seen);
     }
 }

@@ -19,7 +19,7 @@ use warpkov::mdp::criterion::{
 };
 use warpkov::mdp::generate::{Consensus, Csma, Firewire, Gambler, Zeroconf};
 use warpkov::mdp::io::read;
-use warpkov::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
+use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 use warpkov::mdp::solution::{Round, Status};
 use warpkov::runtime::choose::DeviceChoice;
 
@@ -40,15 +40,15 @@ fn model(objective: Objective, states: &[Vec<Row>]) -> Mdp {
         }
         choices.push(action_rewards.len() as u64);
     }
-    Mdp {
+    MdpParts {
         states: states.len() as u32,
         choices: Choices::Ragged(choices.into()),
         gamma: 1.0,
         objective,
-        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        transitions: Csr::new(row_ptr, col, val).unwrap(),
         ends: ends.into(),
         action_rewards: action_rewards.into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     }
     .validated()
     .unwrap()
@@ -98,8 +98,9 @@ fn gambler(n: u32) -> Mdp {
 fn slow_chains_are_not_left_early() {
     let n = 1000;
     let mdp = gambler(n);
-    let mut hasty = Mdp { choices: Choices::Uniform(1), ..mdp.clone() };
+    let mut hasty = MdpParts { choices: Choices::Uniform(1), ..mdp.clone().into_parts() };
     hasty.action_rewards = (0..=n).map(|i| if i == n - 1 { 0.5 } else { 0.0 }).collect::<Vec<_>>().into();
+    let hasty = hasty.validated().unwrap();
     let mut backend = Serial::<f64>::new(&hasty);
     let last = backend.backup(Stop::Change(1e-6), u32::MAX).unwrap();
     let off = (backend.values().unwrap()[500] - 0.5).abs();
@@ -134,7 +135,7 @@ fn end_components_promise_nothing() {
     let found = solved(&mdp, &Criterion::Reach { goal: vec![2] }, 1e-12);
     [0.5, 0.5, 1.0, 0.0].into_iter().enumerate().for_each(|(s, exact)| assert_holds(&found, s, exact));
     assert_eq!(found.policy, [0, 1, 0, 0], "the policy leaves");
-    let least = solved(&Mdp { objective: Objective::Minimize, ..mdp }, &Criterion::Reach { goal: vec![2] }, 1e-12);
+    let least = solved(&mdp.with_objective(Objective::Minimize), &Criterion::Reach { goal: vec![2] }, 1e-12);
     assert_eq!((least.lower, least.upper), (vec![0.0, 0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0, 0.0]));
     assert_eq!(least.policy[..2], [0, 0], "the policy stays");
 }
@@ -170,7 +171,7 @@ fn waiting_for_nothing_is_not_arriving() {
     let found = solved(&mdp, &goal, 1e-9);
     [3.0, 3.0, 0.0].into_iter().enumerate().for_each(|(s, exact)| assert_holds(&found, s, exact));
     assert_eq!(found.policy, [0, 1, 0]);
-    let most = solved(&Mdp { objective: Objective::Maximize, ..mdp }, &goal, 1e-9);
+    let most = solved(&mdp.with_objective(Objective::Maximize), &goal, 1e-9);
     assert_eq!(most.lower, [f64::INFINITY, f64::INFINITY, 0.0], "as PRISM has it: the goal may be missed");
 }
 
@@ -233,7 +234,7 @@ fn periodic_gains() {
 /// A step at a time: V_0 = (1 − γᵀ)/(1 − γ) of a reward of 1 a step; and a policy that changes with time.
 #[test]
 fn horizons() {
-    let forever = Mdp { gamma: 0.5, ..model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0)]]) };
+    let forever = model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0)]]).with_gamma(0.5).unwrap();
     assert_holds(&solved(&forever, &Criterion::Horizon(10), 1e-13), 0, 2.0 * (1.0 - 0.5_f64.powi(10)));
     // To wait one step for 3, or take 1 at every step: near the end it does not pay.
     let mdp =
@@ -280,11 +281,11 @@ fn what_is_not_defined_is_refused() {
 }
 
 fn with(objective: Objective, mdp: &Mdp) -> Mdp {
-    Mdp { objective, ..mdp.clone() }
+    mdp.clone().with_objective(objective)
 }
 
 fn start(mdp: &Mdp) -> usize {
-    mdp.labels["init"][0] as usize
+    mdp.labels()["init"][0] as usize
 }
 
 /// Quantitative Verification Benchmark Set, `consensus`: c2, disagree, steps_max, steps_min. Of K = 16 the sweeps of a solver
@@ -295,15 +296,15 @@ fn consensus() {
     for (processes, bound, probabilities, most, least) in cases {
         let mdp = Consensus { processes, bound }.generate().unwrap();
         let init = start(&mdp);
-        let finished = Criterion::TotalReward { goal: Some(mdp.labels["finished"].clone()) };
+        let finished = Criterion::TotalReward { goal: Some(mdp.labels()["finished"].clone()) };
         let epsilon = 1e-6;
         let found = solved(&with(Objective::Maximize, &mdp), &finished, epsilon);
         assert_holds(&found, init, most);
         let found = solved(&with(Objective::Minimize, &mdp), &finished, epsilon);
         assert_holds(&found, init, least);
         let Some((heads, disagree)) = probabilities else { continue };
-        let holds = |label: &str, state: &u32| mdp.labels[label].binary_search(state).is_ok();
-        let all = || mdp.labels["finished"].iter().copied();
+        let holds = |label: &str, state: &u32| mdp.labels()[label].binary_search(state).is_ok();
+        let all = || mdp.labels()["finished"].iter().copied();
         let goal = all().filter(|state| holds("all_coins_equal_1", state)).collect();
         assert_holds(&solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9), init, heads);
         let goal = all().filter(|state| !holds("agree", state)).collect();
@@ -315,12 +316,12 @@ fn consensus() {
 #[test]
 fn consensus_of_four() {
     let mdp = Consensus { processes: 4, bound: 2 }.generate().unwrap();
-    let finished = Criterion::TotalReward { goal: Some(mdp.labels["finished"].clone()) };
+    let finished = Criterion::TotalReward { goal: Some(mdp.labels()["finished"].clone()) };
     for (objective, exact) in [(Objective::Maximize, 363.0), (Objective::Minimize, 192.0)] {
         assert_holds(&solved(&with(objective, &mdp), &finished, 1e-6), start(&mdp), exact);
     }
-    let heads = |state: &u32| mdp.labels["all_coins_equal_1"].binary_search(state).is_ok();
-    let goal = mdp.labels["finished"].iter().copied().filter(heads).collect();
+    let heads = |state: &u32| mdp.labels()["all_coins_equal_1"].binary_search(state).is_ok();
+    let goal = mdp.labels()["finished"].iter().copied().filter(heads).collect();
     let found = solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9);
     assert_holds(&found, start(&mdp), 325.0 / 1024.0);
 }
@@ -330,11 +331,11 @@ fn consensus_of_four() {
 #[test]
 fn csma_before_the_longest_wait() {
     let mdp = Csma::default().generate().unwrap();
-    let late = &mdp.labels["collision_max_backoff"];
+    let late = &mdp.labels()["collision_max_backoff"];
     let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
-    for state in 0..mdp.states {
-        for row in mdp.choices.rows(state as usize) {
-            let (cols, probs) = mdp.transitions.row(row);
+    for state in 0..mdp.states() {
+        for row in mdp.choices().rows(state as usize) {
+            let (cols, probs) = mdp.transitions().row(row);
             match late.binary_search(&state) {
                 Ok(_) => {
                     col.push(state);
@@ -348,11 +349,12 @@ fn csma_before_the_longest_wait() {
             row_ptr.push(col.len() as u64);
         }
     }
-    let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
-    let Mdp { states, choices, labels, .. } = mdp.clone();
-    let stuck = Mdp { states, choices, gamma: 1.0, transitions, labels, ..Mdp::default() }.validated().unwrap();
+    let transitions = Csr::new(row_ptr, col, val).unwrap();
+    let MdpParts { states, choices, labels, .. } = mdp.clone().into_parts();
+    let stuck =
+        MdpParts { states, choices, gamma: 1.0, transitions, labels, ..MdpParts::default() }.validated().unwrap();
     let goal =
-        stuck.labels["all_delivered"].iter().copied().filter(|state| late.binary_search(state).is_err()).collect();
+        stuck.labels()["all_delivered"].iter().copied().filter(|state| late.binary_search(state).is_err()).collect();
     assert_holds(&solved(&stuck, &Criterion::Reach { goal }, 1e-9), start(&mdp), 7.0 / 8.0);
 }
 
@@ -375,14 +377,14 @@ fn textbook_models_undiscounted() {
     for device in devices {
         for (heads, expected) in [(0.4, [0.16, 0.4, 0.64]), (0.25, [1.0 / 16.0, 0.25, 7.0 / 16.0])] {
             let mdp = Gambler { heads, ..Gambler::default() }.generate().unwrap();
-            let goal = Criterion::Reach { goal: mdp.labels["goal"].clone() };
+            let goal = Criterion::Reach { goal: mdp.labels()["goal"].clone() };
             for criterion in [goal, Criterion::TotalReward { goal: None }] {
                 let found = solved_on(device, &mdp, &criterion);
                 [25, 50, 75].into_iter().zip(expected).for_each(|(state, exact)| assert_near(&found, state, exact));
             }
         }
         let coin = with(Objective::Minimize, &Consensus { processes: 2, bound: 2 }.generate().unwrap());
-        let finished = Criterion::TotalReward { goal: Some(coin.labels["finished"].clone()) };
+        let finished = Criterion::TotalReward { goal: Some(coin.labels()["finished"].clone()) };
         assert_holds(&solved_on(device, &coin, &finished), start(&coin), 48.0);
     }
     let lake = |name| read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)).unwrap();
@@ -396,16 +398,16 @@ fn textbook_models_undiscounted() {
 #[test]
 fn protocols() {
     let mdp = Csma::default().generate().unwrap();
-    let goal = mdp.labels["early"].clone();
+    let goal = mdp.labels()["early"].clone();
     assert_holds(&solved(&with(Objective::Minimize, &mdp), &Criterion::Reach { goal }, 1e-9), start(&mdp), 0.5);
 
     let mdp = Firewire::default().generate().unwrap();
-    let elected = Criterion::TotalReward { goal: Some(mdp.labels["elected"].clone()) };
+    let elected = Criterion::TotalReward { goal: Some(mdp.labels()["elected"].clone()) };
     assert_holds(&solved(&with(Objective::Maximize, &mdp), &elected, 1e-6), start(&mdp), 299.0);
     assert_holds(&solved(&with(Objective::Minimize, &mdp), &elected, 1e-6), start(&mdp), 553.0 / 4.0);
 
     let mdp = with(Objective::Maximize, &Zeroconf::default().generate().unwrap());
-    let collision = Criterion::Reach { goal: mdp.labels["collision"].clone() };
+    let collision = Criterion::Reach { goal: mdp.labels()["collision"].clone() };
     let found = run(&mdp, &collision, &Options { epsilon: 1e-6, relative: true, ..Options::default() }).unwrap();
     let (init, exact) = (start(&mdp), 65_341.0 / 3_250_265_341.0);
     assert_eq!(found.status, Status::Solved);
@@ -457,9 +459,9 @@ fn compare(mdp: &Mdp, criterion: &Criterion, value: impl Fn(&[u32]) -> Vec<Value
     for (epsilon, relative) in [(1e-7, false), (1e-6, true)] {
         let found = run(mdp, criterion, &Options { epsilon, relative, ..Options::default() }).unwrap();
         let attained = value(&found.policy);
-        let name = format!("case {case}, {criterion:?}, {:?}, relative {relative}", mdp.objective);
+        let name = format!("case {case}, {criterion:?}, {:?}, relative {relative}", mdp.objective());
         assert_eq!(found.status, Status::Solved, "{name}");
-        for s in 0..mdp.states as usize {
+        for s in 0..mdp.states() as usize {
             let (lower, upper, middle) = (found.lower[s], found.upper[s], found.values()[s]);
             assert!(best[s].is_within(lower, upper), "{name}: {:?} not in [{lower}, {upper}]", best[s]);
             let (absolute, relative) = if relative { (0.0, epsilon) } else { (epsilon, 0.0) };
@@ -495,7 +497,7 @@ fn random_models_agree_with_enumeration() {
             let reach = |policy: &[u32]| Chain::new(&mdp, policy, &goal).reach(&goal);
             compare(&mdp, &Criterion::Reach { goal: vec![last] }, reach, case);
             // Who misses the goal has earned or paid without end.
-            let idle = (0..rewards.len()).all(|row| rewards[row] == 0.0 || mdp.choices.state_of(row) == n - 1);
+            let idle = (0..rewards.len()).all(|row| rewards[row] == 0.0 || mdp.choices().state_of(row) == n - 1);
             let missed = if idle { f64::INFINITY } else { f64::INFINITY.copysign(sign) };
             let total = |policy: &[u32]| Chain::new(&mdp, policy, &goal).total(&goal, missed);
             compare(&mdp, &Criterion::TotalReward { goal: Some(vec![last]) }, total, case);

@@ -11,7 +11,7 @@ use warpkov::mdp::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State
 use warpkov::mdp::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::krylov::Krylov;
-use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Method, SolveOptions, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
@@ -62,22 +62,24 @@ fn toroid(states: u32, gamma: f64) -> Mdp {
         }
     }
     let row_ptr: Vec<u64> = (0..=2 * u64::from(states)).map(|row| 2 * row).collect();
-    let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+    let transitions = Csr::new(row_ptr, col, val).unwrap();
     let choices = Choices::Uniform(2);
-    Mdp { states, choices, gamma, transitions, action_rewards: cost.into(), ..Mdp::default() }.validated().unwrap()
+    MdpParts { states, choices, gamma, transitions, action_rewards: cost.into(), ..MdpParts::default() }
+        .validated()
+        .unwrap()
 }
 
 /// Only state 0 has an action: it stays with probability ½, else it comes to the last state, which is terminal.
 fn almost_over(states: u32) -> Mdp {
     let mut offsets = vec![1; states as usize + 1];
     offsets[0] = 0;
-    Mdp {
+    MdpParts {
         states,
         choices: Choices::Ragged(offsets.into()),
         gamma: 0.9,
-        transitions: Csr { row_ptr: vec![0, 2].into(), col: vec![0, states - 1].into(), val: vec![0.5; 2].into() },
+        transitions: Csr::new(vec![0, 2], vec![0, states - 1], vec![0.5; 2]).unwrap(),
         action_rewards: vec![1.0].into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     }
     .validated()
     .unwrap()
@@ -204,7 +206,7 @@ fn krylov_policies_take_few_products_where_values_travel_far() {
         ragged: true,
         ..Garnet { states: 8000, window: Some(20), ..Garnet::default() }
     };
-    let ended = Mdp { gamma: 0.9999, ..ended.generate().unwrap() };
+    let ended = ended.generate().unwrap().with_gamma(0.9999).unwrap();
     for (model, most) in [(ring, 800), (ended, 1000)] {
         let options = SolveOptions {
             method: Some(Method::Krylov),
@@ -376,9 +378,9 @@ fn queue(capacity: u32, gamma: f64) -> Mdp {
             reward.push(-f64::from(customers) - cost);
         }
     }
-    let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+    let transitions = Csr::new(row_ptr, col, val).unwrap();
     let choices = Choices::Uniform(2);
-    Mdp { states: capacity + 1, choices, gamma, transitions, action_rewards: reward.into(), ..Mdp::default() }
+    MdpParts { states: capacity + 1, choices, gamma, transitions, action_rewards: reward.into(), ..MdpParts::default() }
         .validated()
         .unwrap()
 }

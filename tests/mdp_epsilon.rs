@@ -11,7 +11,7 @@ use exact::{distance, linear};
 use random::Random;
 use rayon::prelude::*;
 use warpkov::mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
-use warpkov::mdp::model::{Csr, Mdp, Objective};
+use warpkov::mdp::model::{Mdp, MdpParts, Objective};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use warpkov::mdp::solution::Solution;
 use warpkov::mdp::solve_with;
@@ -68,7 +68,7 @@ fn solve(mdp: &Mdp, (method, precision): (Option<Method>, Precision), device: De
         target: Target::Epsilon(epsilon),
         max_sweeps: if patient { 2_000_000 } else { 5_000 },
         max_policies: if patient { 1_000 } else { 20 },
-        tie: 1e-3 * epsilon * (1.0 - mdp.gamma),
+        tie: 1e-3 * epsilon * (1.0 - mdp.gamma()),
     };
     let options = SolveOptions { method, device, precision, limits, ..SolveOptions::default() };
     solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
@@ -81,35 +81,35 @@ fn norm(values: &[f64]) -> f64 {
 /// V* by policy iteration with exact evaluation, and how far it may be off: the residuals of LU factorisation with
 /// pivoting are a few roundings, which 1/(1 − γ) magnifies.
 fn exact(mdp: &Mdp) -> (Vec<f64>, f64) {
-    let states = mdp.states as usize;
-    let (rewards, sign) = (mdp.expected_rewards(), mdp.objective.sign());
+    let states = mdp.states() as usize;
+    let (rewards, sign) = (mdp.expected_rewards(), mdp.objective().sign());
     let q = |values: &[f64], row: usize| {
-        let (successors, probs) = mdp.transitions.row(row);
+        let (successors, probs) = mdp.transitions().row(row);
         let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * values[s as usize]).sum();
-        sign * (rewards[row] + mdp.gamma * next)
+        sign * (rewards[row] + mdp.gamma() * next)
     };
-    let mut policy: Vec<Option<usize>> = (0..states).map(|state| mdp.choices.rows(state).next()).collect();
+    let mut policy: Vec<Option<usize>> = (0..states).map(|state| mdp.choices().rows(state).next()).collect();
     for _ in 0..1000 {
         let (mut a, mut b) = (vec![vec![0.0; states]; states], vec![0.0; states]);
         for state in 0..states {
             a[state][state] = 1.0;
             if let Some(row) = policy[state] {
-                let (successors, probs) = mdp.transitions.row(row);
-                successors.iter().zip(probs).for_each(|(&s, p)| a[state][s as usize] -= mdp.gamma * p);
+                let (successors, probs) = mdp.transitions().row(row);
+                successors.iter().zip(probs).for_each(|(&s, p)| a[state][s as usize] -= mdp.gamma() * p);
                 b[state] = rewards[row];
             }
         }
         let values = linear(a, b);
         let (mut stable, tie) = (true, 4e-15 * norm(&values));
         for (state, own) in policy.iter_mut().enumerate() {
-            for row in mdp.choices.rows(state) {
+            for row in mdp.choices().rows(state) {
                 if own.is_some_and(|own| q(&values, row) > q(&values, own) + tie) {
                     (*own, stable) = (Some(row), false);
                 }
             }
         }
         if stable {
-            let error = 2e-14 * norm(&values) / (1.0 - mdp.gamma);
+            let error = 2e-14 * norm(&values) / (1.0 - mdp.gamma());
             return (values, error);
         }
     }
@@ -131,13 +131,13 @@ fn model(number: u64) -> (Mdp, f64) {
     let mut scaled = |numbers: &[f64]| -> Vec<f64> {
         numbers.iter().map(|x| scale * x * 10_f64.powi(-(random.below(4) as i32))).collect()
     };
-    let (action_rewards, rewards) = (scaled(&mdp.action_rewards), scaled(&mdp.rewards.val));
+    let (action_rewards, rewards) = (scaled(mdp.action_rewards()), scaled(mdp.rewards().val()));
     let objective = if number.is_multiple_of(3) { Objective::Minimize } else { Objective::Maximize };
-    let mdp = Mdp {
+    let mdp = MdpParts {
         objective,
         action_rewards: action_rewards.into(),
-        rewards: Csr { val: rewards.into(), ..mdp.rewards.clone() },
-        ..mdp
+        rewards: mdp.rewards().clone().with_values(rewards).unwrap(),
+        ..mdp.into_parts()
     };
     let relative = 10_f64.powf(-3.0 - 6.0 * random.unit());
     (mdp.validated().unwrap(), relative)
@@ -150,7 +150,7 @@ fn honoured(number: u64, mdp: &Mdp, how: (Option<Method>, Precision), device: De
     let size = norm(&values);
     let epsilon = relative * if size == 0.0 { 1e3 } else { size };
     let solution = solve(mdp, how, device, epsilon);
-    let what = format!("model {number}, γ = {}, {how:?} on {device}, ε = {epsilon:e}", mdp.gamma);
+    let what = format!("model {number}, γ = {}, {how:?} on {device}, ε = {epsilon:e}", mdp.gamma());
     let off = distance(&solution.values, &values);
     let bound = solution.certificate.bound.unwrap_or_else(|| panic!("{what}: nothing is certain"));
     assert!(off <= bound + error, "{what}: off by {off:e}, not {bound:e}; {:?}", solution.run.status);
@@ -169,7 +169,7 @@ fn epsilon_is_honoured() {
     let count = ON_CPU.len() as u64;
     let of_model = |number: u64| {
         let (mdp, relative) = model(number);
-        let all = mdp.gamma <= ALL_BELOW;
+        let all = mdp.gamma() <= ALL_BELOW;
         let turn = |place: u64| all || (place + number).is_multiple_of(5);
         let turns = (0..count).filter(|&place| turn(place)).map(|place| ON_CPU[place as usize]);
         let reached = turns.map(|how| (how.1 == F32, honoured(number, &mdp, how, Cpu, relative)));
@@ -182,7 +182,7 @@ fn epsilon_is_honoured() {
 
 #[test]
 fn epsilon_is_honoured_on_devices() {
-    let models: Vec<u64> = (0..MODELS).filter(|&number| model(number).0.gamma < 0.9).step_by(12).collect();
+    let models: Vec<u64> = (0..MODELS).filter(|&number| model(number).0.gamma() < 0.9).step_by(12).collect();
     models.into_par_iter().for_each(|number| {
         let (mdp, relative) = model(number);
         for how in ON_DEVICE.into_iter().filter(|how| how.0 != Some(Method::BlockDivided)) {
@@ -225,8 +225,8 @@ fn all_methods_agree_on_all_families() {
 #[test]
 fn the_order_of_states_does_not_matter() {
     let grid = SlipGrid { width: 300, height: 300, ..SlipGrid::default() }.generate().unwrap();
-    let states = u64::from(grid.states);
-    let order = warpkov::mdp::analysis::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect());
+    let states = u64::from(grid.states());
+    let order = warpkov::mdp::analysis::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect()).unwrap();
     let shuffled = order.apply(&grid);
     let solve = |mdp: &Mdp, reorder| {
         let options = SolveOptions { method: Some(Method::Values), device: Cpu, reorder, ..SolveOptions::default() };

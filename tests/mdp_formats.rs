@@ -29,22 +29,22 @@ fn listing_grid() -> SlipGrid {
 
 /// Σ P·(R + γV) of a row, with R looked up entry by entry.
 fn q(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
-    let ((successors, probs), (ends, rewards)) = (mdp.transitions.row(row), mdp.rewards.row(row));
+    let ((successors, probs), (ends, rewards)) = (mdp.transitions().row(row), mdp.rewards().row(row));
     let reward = |s: u32| ends.iter().position(|&end| end == s).map_or(0.0, |i| rewards[i]);
-    successors.iter().zip(probs).map(|(&s, p)| p * (reward(s) + mdp.gamma * values[s as usize])).sum()
+    successors.iter().zip(probs).map(|(&s, p)| p * (reward(s) + mdp.gamma() * values[s as usize])).sum()
 }
 
 /// V* by policy iteration with exact evaluation.
 fn exact(mdp: &Mdp) -> Vec<f64> {
-    let (states, actions) = (mdp.states as usize, mdp.choices.max() as usize);
+    let (states, actions) = (mdp.states() as usize, mdp.choices().max() as usize);
     let mut policy = vec![0; states];
     loop {
         let mut a = vec![vec![0.0; states]; states];
         for s in 0..states {
             a[s][s] = 1.0;
-            let (successors, probs) = mdp.transitions.row(s * actions + policy[s]);
+            let (successors, probs) = mdp.transitions().row(s * actions + policy[s]);
             for (&successor, p) in successors.iter().zip(probs) {
-                a[s][successor as usize] -= mdp.gamma * p;
+                a[s][successor as usize] -= mdp.gamma() * p;
             }
         }
         let zero = vec![0.0; states];
@@ -71,12 +71,15 @@ fn solved<B: Evaluate<Error = std::convert::Infallible>>(mut backend: B, theta: 
 }
 
 fn same(a: &Mdp, b: &Mdp) {
-    let bits = |matrix: &Csr| matrix.val.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!((a.states, a.choices.max(), a.gamma.to_bits()), (b.states, b.choices.max(), b.gamma.to_bits()));
-    for (a, b) in [(&a.transitions, &b.transitions), (&a.rewards, &b.rewards)] {
-        assert_eq!((&a.row_ptr[..], &a.col[..], bits(a)), (&b.row_ptr[..], &b.col[..], bits(b)));
+    let bits = |matrix: &Csr| matrix.val().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(
+        (a.states(), a.choices().max(), a.gamma().to_bits()),
+        (b.states(), b.choices().max(), b.gamma().to_bits())
+    );
+    for (a, b) in [(a.transitions(), b.transitions()), (a.rewards(), b.rewards())] {
+        assert_eq!((&a.row_ptr()[..], &a.col()[..], bits(a)), (&b.row_ptr()[..], &b.col()[..], bits(b)));
     }
-    assert_eq!(a.grid, b.grid);
+    assert_eq!(a.grid(), b.grid());
 }
 
 /// A model whose P and R have patterns of their own.
@@ -99,7 +102,7 @@ fn random(seed: u64) -> Mdp {
             val.extend(values.iter().map(|x| x / sum));
             row_ptr.push(col.len() as u64);
         }
-        Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+        Csr::new(row_ptr, col, val).unwrap()
     };
     let transitions = matrix(1, |draw| f64::from(1 + draw), true);
     let rewards = matrix(0, |draw| f64::from(draw) / 100.0 - 5.0, false);
@@ -170,15 +173,15 @@ fn unknown_keys_and_any_order_are_fine() {
         "comment": "x", "gamma": 0, "A": 1, "P": {"indices": [0], "data": [1], "indptr": [0, 1]}, "S": 1}
         "#;
     let mdp = read_json(text.as_bytes(), "text").unwrap();
-    assert_eq!((mdp.expected_rewards(), mdp.grid), (vec![-1.5], None));
+    assert_eq!((mdp.expected_rewards(), mdp.grid()), (vec![-1.5], None));
 }
 
 #[test]
 fn listing_a1_is_a_generated_grid() {
     let (listing, grid) = (read(&data("listing-a1.json")).unwrap(), listing_grid().generate().unwrap());
-    assert_eq!(listing.transitions.row_ptr[..], grid.transitions.row_ptr[..]);
-    assert_eq!(listing.transitions.col[..], grid.transitions.col[..]);
-    assert_eq!(listing.transitions.val[..], grid.transitions.val[..]);
+    assert_eq!(listing.transitions().row_ptr()[..], grid.transitions().row_ptr()[..]);
+    assert_eq!(listing.transitions().col()[..], grid.transitions().col()[..]);
+    assert_eq!(listing.transitions().val()[..], grid.transitions().val()[..]);
     assert_eq!(listing.expected_rewards(), grid.expected_rewards());
 }
 

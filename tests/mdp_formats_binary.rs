@@ -9,7 +9,7 @@ use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io::{
     Format, ReadOptions, read, read_from, read_values, read_with, write, write_as, write_csv, write_npy, write_to,
 };
-use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, NO_ACTION, Objective};
+use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
@@ -17,16 +17,16 @@ fn data(name: &str) -> PathBuf {
 
 /// V* by plain value iteration from 0, in the model's own sign.
 fn values(mdp: &Mdp, gamma: f64) -> Vec<f64> {
-    let (sign, r) = (mdp.objective.sign(), mdp.expected_rewards());
-    let mut values = vec![0.0; mdp.states as usize];
+    let (sign, r) = (mdp.objective().sign(), mdp.expected_rewards());
+    let mut values = vec![0.0; mdp.states() as usize];
     for _ in 0..100_000 {
         let backup = |state: usize| {
             let q = |row: usize| {
-                let (successors, probs) = mdp.transitions.row(row);
+                let (successors, probs) = mdp.transitions().row(row);
                 let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * values[s as usize]).sum();
                 r[row] + gamma * next
             };
-            let best = mdp.choices.rows(state).map(|row| sign * q(row)).reduce(f64::max);
+            let best = mdp.choices().rows(state).map(|row| sign * q(row)).reduce(f64::max);
             best.map_or(0.0, |best| sign * best)
         };
         let next: Vec<f64> = (0..values.len()).map(backup).collect();
@@ -50,17 +50,17 @@ fn close(found: &[f64], expected: &[f64], tolerance: f64) {
 /// Everything but what a row's rewards are made of.
 #[track_caller]
 fn same_structure(a: &Mdp, b: &Mdp) {
-    assert_eq!((a.states, a.rows()), (b.states, b.rows()));
-    for state in 0..a.states as usize {
-        assert_eq!(a.choices.rows(state), b.choices.rows(state));
+    assert_eq!((a.states(), a.rows()), (b.states(), b.rows()));
+    for state in 0..a.states() as usize {
+        assert_eq!(a.choices().rows(state), b.choices().rows(state));
     }
-    let (p, q) = (&a.transitions, &b.transitions);
-    assert_eq!((&p.row_ptr[..], &p.col[..], &p.val[..]), (&q.row_ptr[..], &q.col[..], &q.val[..]));
+    let (p, q) = (a.transitions(), b.transitions());
+    assert_eq!((&p.row_ptr()[..], &p.col()[..], &p.val()[..]), (&q.row_ptr()[..], &q.col()[..], &q.val()[..]));
     let names = |mdp: &Mdp| {
         let of_row = |ActionNames { names, of_row }: &ActionNames| -> Vec<String> {
             of_row.iter().map(|&name| names[name as usize].clone()).collect()
         };
-        mdp.action_names.as_ref().map(of_row)
+        mdp.action_names().map(of_row)
     };
     assert_eq!(names(a), names(b));
 }
@@ -68,20 +68,20 @@ fn same_structure(a: &Mdp, b: &Mdp) {
 #[track_caller]
 fn same(a: &Mdp, b: &Mdp) {
     same_structure(a, b);
-    assert_eq!((a.gamma, a.objective, &a.labels, &a.grid), (b.gamma, b.objective, &b.labels, &b.grid));
-    assert_eq!((&a.ends[..], &a.action_rewards[..]), (&b.ends[..], &b.action_rewards[..]));
-    let (r, s) = (&a.rewards, &b.rewards);
-    assert_eq!((&r.row_ptr[..], &r.col[..], &r.val[..]), (&s.row_ptr[..], &s.col[..], &s.val[..]));
+    assert_eq!((a.gamma(), a.objective(), a.labels(), a.grid()), (b.gamma(), b.objective(), b.labels(), b.grid()));
+    assert_eq!((&a.ends()[..], &a.action_rewards()[..]), (&b.ends()[..], &b.action_rewards()[..]));
+    let (r, s) = (a.rewards(), b.rewards());
+    assert_eq!((&r.row_ptr()[..], &r.col()[..], &r.val()[..]), (&s.row_ptr()[..], &s.col()[..], &s.val()[..]));
 }
 
 fn csr(row_ptr: &[u64], col: &[u32], val: &[f64]) -> Csr {
-    Csr { row_ptr: row_ptr.to_vec().into(), col: col.to_vec().into(), val: val.to_vec().into() }
+    Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec()).unwrap()
 }
 
 /// One of everything: ragged actions, a terminal state, ends, both kinds of rewards, costs, labels, names.
 fn everything() -> Mdp {
     let names = ["stay", "go — weiter"].map(str::to_owned);
-    Mdp {
+    MdpParts {
         states: 4,
         choices: Choices::Ragged(vec![0, 2, 3, 3, 5].into()),
         gamma: 0.1 + 0.2,
@@ -92,7 +92,7 @@ fn everything() -> Mdp {
         action_rewards: vec![1.0, 0.0, 3.0, -4.0, 0.125].into(),
         labels: [("init", vec![0]), ("goal", vec![2, 3])].map(|(label, of)| (label.to_owned(), of)).into(),
         action_names: Some(ActionNames { names: names.to_vec(), of_row: vec![0, 1, 0, 1, 0] }),
-        ..Mdp::default()
+        ..MdpParts::default()
     }
     .validated()
     .unwrap()
@@ -136,23 +136,23 @@ fn gymnasium_tables_have_their_values() {
     close(&[taxi.iter().sum::<f64>() / 500.0], &[9.422837256540], 1e-9);
     // Its goal is left again, if one were there: P[47][0] = (1.0, 35, −1, False).
     let cliff = read(&data("cliff-walking.json")).unwrap();
-    assert_eq!((cliff.states, cliff.rows(), cliff.gamma), (48, 192, 1.0));
-    assert_eq!((cliff.transitions.row(47 * 4), cliff.end(47 * 4)), ((&[35][..], &[1.0][..]), 0.0));
+    assert_eq!((cliff.states(), cliff.rows(), cliff.gamma()), (48, 192, 1.0));
+    assert_eq!((cliff.transitions().row(47 * 4), cliff.end(47 * 4)), ((&[35][..], &[1.0][..]), 0.0));
 }
 
 #[test]
 fn gymnasium_tables_are_read_in_all_their_forms() {
     let read = |text: &str| read_from(text.as_bytes(), "table", &ReadOptions::default()).unwrap();
     let lists = read("[[[[0.5, 1, 1, false], [0.25, 1, 4, 0], [0.25, 0, 8, true]]], []]");
-    assert_eq!(lists.transitions.row(0), (&[1][..], &[0.75][..]), "merged");
-    assert_eq!((lists.rewards.row(0), lists.end(0)), ((&[1][..], &[2.0][..]), 0.25));
-    assert_eq!((lists.expected_rewards(), lists.choices.count(1)), (vec![3.5], 0));
+    assert_eq!(lists.transitions().row(0), (&[1][..], &[0.75][..]), "merged");
+    assert_eq!((lists.rewards().row(0), lists.end(0)), ((&[1][..], &[2.0][..]), 0.25));
+    assert_eq!((lists.expected_rewards(), lists.choices().count(1)), (vec![3.5], 0));
     let objects = r#"{"gamma": 0.5, "P": {"1": {}, "0": {"0": [[1, 1, 0, false]], "1": [[0.5, 0, 2, true], [0.5, 1, 2, false]]}}}"#;
     let mdp = read(objects);
-    assert_eq!((mdp.gamma, mdp.states, mdp.rows(), mdp.expected_rewards()), (0.5, 2, 2, vec![0.0, 2.0]));
+    assert_eq!((mdp.gamma(), mdp.states(), mdp.rows(), mdp.expected_rewards()), (0.5, 2, 2, vec![0.0, 2.0]));
     let top = read(r#"{"0": {"3": [[1, 0, 1, false]], "1": [[1, 0, 0, false]]}}"#);
     let names = ActionNames { names: vec!["1".into(), "3".into()], of_row: vec![0, 1] };
-    assert_eq!((top.action_names.as_ref(), top.expected_rewards()), (Some(&names), vec![0.0, 1.0]));
+    assert_eq!((top.action_names(), top.expected_rewards()), (Some(&names), vec![0.0, 1.0]));
 }
 
 #[test]
@@ -191,14 +191,14 @@ fn arrays_of_python_have_their_values() {
         "forest-quantecon.npz",
     ] {
         let mdp = read(&data(name)).unwrap();
-        assert_eq!((mdp.gamma, mdp.choices.max(), mdp.rows()), (0.9, 2, 6), "{name}");
+        assert_eq!((mdp.gamma(), mdp.choices().max(), mdp.rows()), (0.9, 2, 6), "{name}");
         close(&values(&mdp, 0.9), &forest, 1e-9);
     }
     let dense = read(&data("forest-toolbox-dense.npz")).unwrap();
-    assert_eq!(dense.gamma, 0.5);
+    assert_eq!(dense.gamma(), 0.5);
     close(&values(&dense, 0.9), &forest, 1e-9);
     let puterman = read(&data("puterman-quantecon.npz")).unwrap();
-    assert_eq!((puterman.choices.count(0), puterman.choices.count(1), puterman.gamma), (2, 1, 0.95));
+    assert_eq!((puterman.choices().count(0), puterman.choices().count(1), puterman.gamma()), (2, 1, 0.95));
     close(&values(&puterman, 0.95), &[-60.0 / 7.0, -20.0], 1e-9);
 }
 
@@ -207,7 +207,7 @@ fn arrays_of_python_have_their_values() {
 fn matrices_of_petsc_have_their_values() {
     for name in ["forest.P.bin", "forest-64-bit.P.bin"] {
         let mdp = read(&data(name)).unwrap();
-        assert_eq!((mdp.objective, mdp.gamma), (Objective::Minimize, 1.0));
+        assert_eq!((mdp.objective(), mdp.gamma()), (Objective::Minimize, 1.0));
         close(&values(&mdp, 0.9), &[-26.244, -29.484, -33.484], 1e-9);
     }
     let costs = Some(data("forest.g.bin"));
@@ -221,10 +221,10 @@ fn models_of_umbi_are_read() {
     let named = |name: &str| ReadOptions { reward: Some(name.into()), ..ReadOptions::default() };
     let [walk, exact] = ["walk.umb", "walk-exact.umb"].map(|file| read_with(&data(file), &named("steps")).unwrap());
     same_structure(&walk, &exact);
-    assert_eq!((walk.states, walk.rows(), walk.choices.count(4)), (5, 8, 0));
-    assert_eq!(walk.transitions.row(3), (&[1, 2][..], &[0.1, 0.9][..]));
-    assert_eq!((walk.labels["init"].clone(), walk.labels["edge"].clone()), (vec![2], vec![0, 4]));
-    assert_eq!(walk.action_names.as_ref().unwrap().names, ["left", "right"]);
+    assert_eq!((walk.states(), walk.rows(), walk.choices().count(4)), (5, 8, 0));
+    assert_eq!(walk.transitions().row(3), (&[1, 2][..], &[0.1, 0.9][..]));
+    assert_eq!((walk.labels()["init"].clone(), walk.labels()["edge"].clone()), (vec![2], vec![0, 4]));
+    assert_eq!(walk.action_names().unwrap().names, ["left", "right"]);
     assert_eq!((walk.expected_rewards(), exact.expected_rewards()), (vec![-1.5; 8], vec![-1.0; 8]));
     // Of several rewards the first by name.
     let mdp = read(&data("walk.umb")).unwrap();
@@ -250,18 +250,18 @@ fn aliases_of_umb_are_names() {
     let error = read_with(&path, &named("x")).err().unwrap().to_string();
     assert!(error.ends_with("found no rewards \"x\", expected one of [\"mixed\", \"numberOfSteps\"]"), "{error}");
     index("\"edge\": {", "\"edge\": {\"alias\": \"onEdge\",");
-    assert_eq!(read(&path).unwrap().labels["onEdge"], [0, 4]);
+    assert_eq!(read(&path).unwrap().labels()["onEdge"], [0, 4]);
     // An alias that is taken tells nothing.
     index("\"edge\": {", "\"edge\": {\"alias\": \"init\",");
-    let labels = read(&path).unwrap().labels;
+    let labels = read(&path).unwrap().into_parts().labels;
     assert_eq!((&labels["edge"][..], &labels["init"][..]), (&[0, 4][..], &[2][..]));
 
     let labels = [("goalReached/2", vec![0]), ("b-9_c", vec![1]), ("γ", vec![])];
     let labels: BTreeMap<_, _> = labels.map(|(name, states)| (name.to_owned(), states)).into();
-    write(&path, &Mdp { labels: labels.clone(), ..everything() }).unwrap();
+    write(&path, &MdpParts { labels: labels.clone(), ..everything().into_parts() }.validated().unwrap()).unwrap();
     // Which states are initial is always written.
     let labels = labels.into_iter().chain([("init".to_owned(), vec![])]).collect::<BTreeMap<_, _>>();
-    assert_eq!(read(&path).unwrap().labels, labels);
+    assert_eq!(read(&path).unwrap().labels(), &labels);
 }
 
 /// What the command line asks for and a format has not is refused.
@@ -295,10 +295,10 @@ fn tables_of_terminal_states_are_known() {
     ] {
         std::fs::write(&path, table).unwrap();
         let mdp = read(&path).unwrap();
-        assert_eq!((mdp.states, mdp.rows(), mdp.choices.count(0)), (3, 1, 0));
+        assert_eq!((mdp.states(), mdp.rows(), mdp.choices().count(0)), (3, 1, 0));
         write_as(&path, Format::Gymnasium, &mdp).unwrap();
         let back = read(&path).unwrap();
-        assert_eq!((back.states, back.rows(), back.gamma), (3, 1, mdp.gamma));
+        assert_eq!((back.states(), back.rows(), back.gamma()), (3, 1, mdp.gamma()));
     }
 }
 
@@ -321,8 +321,8 @@ fn tables_of_gymnasium_keep_what_counts() {
     for mdp in [everything(), grid()] {
         write_as(&path, Format::Gymnasium, &mdp).unwrap();
         let found = read(&path).unwrap();
-        same_structure(&Mdp { action_names: None, ..mdp.clone() }, &found);
-        assert_eq!((&found.ends[..], found.gamma), (&mdp.ends[..], mdp.gamma));
+        same_structure(&MdpParts { action_names: None, ..mdp.clone().into_parts() }.validated().unwrap(), &found);
+        assert_eq!((&found.ends()[..], found.gamma()), (&mdp.ends()[..], mdp.gamma()));
         close(&found.expected_rewards(), &mdp.to_maximize().expected_rewards(), 1e-12);
     }
 }
@@ -330,24 +330,24 @@ fn tables_of_gymnasium_keep_what_counts() {
 #[test]
 fn umb_keeps_what_it_can() {
     let grid = grid();
-    let without_end = Mdp { ends: Vec::new().into(), ..everything() };
     // Its two rows that end lead on.
     let p = csr(&[0, 2, 3, 5, 6, 7], &[0, 1, 2, 0, 3, 0, 3], &[0.25, 0.75, 1.0, 0.5, 0.5, 1.0, 1.0]);
-    let without_end = Mdp { transitions: p, ..without_end }.validated().unwrap();
+    let without_end =
+        MdpParts { ends: Vec::new().into(), transitions: p, ..everything().into_parts() }.validated().unwrap();
     for mdp in [grid, without_end] {
         let mut bytes = Vec::new();
         write_to(&mut bytes, Format::Umb, &mdp).unwrap();
         let found = read_from(&bytes[..], "pipe", &ReadOptions::default()).unwrap();
         same_structure(&mdp, &found);
         close(&found.expected_rewards(), &mdp.expected_rewards(), 0.0);
-        let init = |mdp: &Mdp| mdp.labels.get("init").cloned().unwrap_or_default();
-        assert_eq!((init(&found), found.labels.get("goal")), (init(&mdp), mdp.labels.get("goal")));
+        let init = |mdp: &Mdp| mdp.labels().get("init").cloned().unwrap_or_default();
+        assert_eq!((init(&found), found.labels().get("goal")), (init(&mdp), mdp.labels().get("goal")));
     }
     let mut bytes = Vec::new();
     write_to(&mut bytes, Format::Umb, &everything()).unwrap();
     let ended = read_from(&bytes[..], "pipe", &ReadOptions::default()).unwrap();
-    assert_eq!((ended.states, ended.choices.count(4), ended.gamma), (5, 0, 1.0));
-    close(&values(&Mdp { objective: Objective::Minimize, ..ended }, 0.5)[..4], &values(&everything(), 0.5), 1e-12);
+    assert_eq!((ended.states(), ended.choices().count(4), ended.gamma()), (5, 0, 1.0));
+    close(&values(&ended.with_objective(Objective::Minimize), 0.5)[..4], &values(&everything(), 0.5), 1e-12);
 }
 
 #[test]
@@ -357,10 +357,10 @@ fn matrices_of_petsc_keep_the_values() {
     for mdp in [everything(), grid()] {
         write(&path, &mdp).unwrap();
         let found = read(&path).unwrap();
-        let (objective, sign) = (Objective::Minimize, -mdp.objective.sign());
-        assert_eq!((found.objective, found.choices.max()), (objective, mdp.choices.max()));
+        let (objective, sign) = (Objective::Minimize, -mdp.objective().sign());
+        assert_eq!((found.objective(), found.choices().max()), (objective, mdp.choices().max()));
         let expected: Vec<f64> = values(&mdp, 0.9).iter().map(|value| sign * value).collect();
-        close(&values(&found, 0.9)[..mdp.states as usize], &expected, 1e-12);
+        close(&values(&found, 0.9)[..mdp.states() as usize], &expected, 1e-12);
     }
     // Byte by byte what PETSc writes: the forest's own file.
     let forest = read(&data("forest.P.bin")).unwrap();

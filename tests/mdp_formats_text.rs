@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::mdp::io::{Format, ReadOptions, read, read_from, read_with, write, write_as, write_to};
-use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp};
+use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
 const FORMATS: [Format; 5] = [Format::Prism, Format::Storm, Format::Drn, Format::Xml, Format::Text];
 
@@ -25,15 +25,15 @@ fn named(folder: &Path, format: Format) -> PathBuf {
 /// V after so many greedy sweeps from 0.
 fn swept(mdp: &Mdp, sweeps: usize) -> Vec<f64> {
     let rewards = mdp.expected_rewards();
-    let mut values = vec![0.0; mdp.states as usize];
+    let mut values = vec![0.0; mdp.states() as usize];
     for _ in 0..sweeps {
         let q = |row: usize| {
-            let (successors, probs) = mdp.transitions.row(row);
+            let (successors, probs) = mdp.transitions().row(row);
             let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * values[s as usize]).sum();
-            rewards[row] + mdp.gamma * next
+            rewards[row] + mdp.gamma() * next
         };
-        let state = |s| mdp.choices.rows(s).map(q).reduce(f64::max).unwrap_or(0.0);
-        values = (0..mdp.states as usize).map(state).collect();
+        let state = |s| mdp.choices().rows(s).map(q).reduce(f64::max).unwrap_or(0.0);
+        values = (0..mdp.states() as usize).map(state).collect();
     }
     values
 }
@@ -46,7 +46,7 @@ fn assert_near(found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 fn row_names(mdp: &Mdp) -> Option<Vec<&str>> {
-    mdp.action_names
+    mdp.action_names()
         .as_ref()
         .map(|names| names.of_row.iter().map(|&name| names.names[name as usize].as_str()).collect())
 }
@@ -63,16 +63,16 @@ fn the_forest_is_the_same_in_every_format() {
         ("forest.txt", 0.9, "", false),
     ] {
         let mut mdp = read(&data(name)).unwrap();
-        assert_eq!((mdp.states, mdp.rows(), mdp.gamma), (3, 6, gamma), "{name}");
-        assert!(matches!(mdp.choices, Choices::Uniform(2)), "{name}");
-        assert_eq!(mdp.transitions.col[..], [0, 1, 0, 0, 2, 0, 0, 2, 0]);
-        assert_eq!(mdp.transitions.val[..], [0.1, 0.9, 1.0, 0.1, 0.9, 1.0, 0.1, 0.9, 1.0]);
+        assert_eq!((mdp.states(), mdp.rows(), mdp.gamma()), (3, 6, gamma), "{name}");
+        assert!(matches!(mdp.choices(), Choices::Uniform(2)), "{name}");
+        assert_eq!(mdp.transitions().col()[..], [0, 1, 0, 0, 2, 0, 0, 2, 0]);
+        assert_eq!(mdp.transitions().val()[..], [0.1, 0.9, 1.0, 0.1, 0.9, 1.0, 0.1, 0.9, 1.0]);
         assert_near(&mdp.expected_rewards(), &[0.0, 0.0, 0.0, 1.0, 4.0, 2.0], 1e-15);
-        assert_eq!(mdp.labels.keys().map(String::as_str).collect::<Vec<_>>().join(" "), labels);
-        assert!(mdp.labels.get("old").is_none_or(|old| *old == [2]));
+        assert_eq!(mdp.labels().keys().map(String::as_str).collect::<Vec<_>>().join(" "), labels);
+        assert!(mdp.labels().get("old").is_none_or(|old| *old == [2]));
         assert_eq!(row_names(&mdp), names.then(|| ["wait", "cut"].repeat(3)));
         for (gamma, optimal) in [(0.9, [26.244, 29.484, 33.484]), (0.96, [74.6496, 78.1056, 82.1056])] {
-            mdp.gamma = gamma;
+            mdp = mdp.with_gamma(gamma).unwrap();
             assert_near(&swept(&mdp, 1000), &optimal, 1e-12);
         }
     }
@@ -96,7 +96,7 @@ fn markov_chains_have_one_choice() {
     file("die.drn", &drn);
     for name in ["prism.tra", "storm.tra", "die.drn"] {
         let mdp = read(&folder.path().join(name)).unwrap();
-        assert_eq!((mdp.states, mdp.rows(), mdp.choices.count(7)), (8, 7, 0), "{name}");
+        assert_eq!((mdp.states(), mdp.rows(), mdp.choices().count(7)), (8, 7, 0), "{name}");
         assert_near(&swept(&mdp, 100)[..1], &[11.0 / 3.0], 1e-14);
     }
 }
@@ -143,17 +143,17 @@ fn random(seed: u64) -> Mdp {
     }
     let labels = [("init", vec![0]), ("a-b", (0..states).filter(|s| s % 3 == 1).collect()), ("none", vec![])];
     let list = ["up", "7", ""].map(str::to_owned).to_vec();
-    Mdp {
+    MdpParts {
         states,
         choices: Choices::Ragged(offsets.into()),
         gamma: 0.9,
-        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        transitions: Csr::new(row_ptr, col, val).unwrap(),
         ends: if with[0] { ends.into() } else { Vec::new().into() },
-        rewards: Csr { row_ptr: reward_ptr.into(), col: reward_col.into(), val: reward_val.into() },
+        rewards: Csr::new(reward_ptr, reward_col, reward_val).unwrap(),
         action_rewards: earned.into(),
         labels: if with[3] { labels.map(|(name, states)| (name.to_owned(), states)).into() } else { [].into() },
         action_names: with[4].then_some(ActionNames { names: list, of_row: names }),
-        ..Mdp::default()
+        ..MdpParts::default()
     }
     .validated()
     .unwrap()
@@ -163,26 +163,26 @@ fn random(seed: u64) -> Mdp {
 fn round_trips_keep_the_model() {
     let folder = tempfile::tempdir().unwrap();
     for (seed, format) in (0..60).flat_map(|seed| FORMATS.map(|format| (seed, format))) {
-        let mdp = random(seed);
         // Actions of the thesis' formats differ within a state.
         let ids = matches!(format, Format::Xml | Format::Text);
-        let mdp = Mdp { action_names: mdp.action_names.filter(|_| !ids), ..mdp };
+        let mut parts = random(seed).into_parts();
+        parts.action_names = parts.action_names.filter(|_| !ids);
+        let mdp = parts.validated().unwrap();
         let path = named(folder.path(), format);
         write_as(&path, format, &mdp).unwrap();
-        let mut back = read(&path).unwrap();
+        let back = read(&path).unwrap().with_gamma(mdp.gamma()).unwrap();
         let what = format!("seed {seed}, {format}");
 
-        let ended = u32::from(mdp.ends.iter().any(|&end| end > 0.0));
-        assert_eq!(back.states, mdp.states + ended, "{what}");
-        back.gamma = mdp.gamma;
-        assert_near(&swept(&back, 50)[..mdp.states as usize], &swept(&mdp, 50), 1e-12);
-        assert!(matches!(format, Format::Xml | Format::Text | Format::Drn) || mdp.labels == back.labels, "{what}");
+        let ended = u32::from(mdp.ends().iter().any(|&end| end > 0.0));
+        assert_eq!(back.states(), mdp.states() + ended, "{what}");
+        assert_near(&swept(&back, 50)[..mdp.states() as usize], &swept(&mdp, 50), 1e-12);
+        assert!(matches!(format, Format::Xml | Format::Text | Format::Drn) || mdp.labels() == back.labels(), "{what}");
         if ended == 0 && format != Format::Drn {
-            let counts = |mdp: &Mdp| (0..mdp.states as usize).map(|s| mdp.choices.count(s)).collect::<Vec<_>>();
+            let counts = |mdp: &Mdp| (0..mdp.states() as usize).map(|s| mdp.choices().count(s)).collect::<Vec<_>>();
             assert_eq!(counts(&mdp), counts(&back), "{what}");
-            assert_eq!(mdp.transitions.row_ptr[..], back.transitions.row_ptr[..], "{what}");
-            assert_eq!(mdp.transitions.col[..], back.transitions.col[..], "{what}");
-            assert_eq!(mdp.transitions.val[..], back.transitions.val[..], "{what}");
+            assert_eq!(mdp.transitions().row_ptr()[..], back.transitions().row_ptr()[..], "{what}");
+            assert_eq!(mdp.transitions().col()[..], back.transitions().col()[..], "{what}");
+            assert_eq!(mdp.transitions().val()[..], back.transitions().val()[..], "{what}");
             assert_near(&back.expected_rewards(), &mdp.expected_rewards(), 1e-12);
             let unnamed = row_names(&mdp).filter(|names| names.iter().any(|name| !name.is_empty()));
             assert_eq!(row_names(&back).is_some(), unnamed.is_some() && !ids, "{what}");
@@ -191,14 +191,14 @@ fn round_trips_keep_the_model() {
         write_as(&path, format, &back).unwrap();
         let text = fs::read(&path).unwrap();
         let again = read(&path).unwrap();
-        assert_eq!(again.transitions.val[..], back.transitions.val[..], "{what}");
+        assert_eq!(again.transitions().val()[..], back.transitions().val()[..], "{what}");
         assert_eq!(again.expected_rewards(), back.expected_rewards(), "{what}");
-        assert_eq!((&again.labels, row_names(&again)), (&back.labels, row_names(&back)), "{what}");
+        assert_eq!((again.labels(), row_names(&again)), (back.labels(), row_names(&back)), "{what}");
         if format.streams() {
             let mut piped = Vec::new();
             write_to(&mut piped, format, &back).unwrap();
             assert_eq!(piped, text, "{what}");
-            assert_eq!(read_from(&piped[..], "pipe", &ReadOptions::default()).unwrap().states, back.states);
+            assert_eq!(read_from(&piped[..], "pipe", &ReadOptions::default()).unwrap().states(), back.states());
         }
     }
 }
@@ -236,16 +236,16 @@ fn order_does_not_matter_and_repetitions_add_up() {
     fs::write(&tra, "3 4 7\n2 0 2 1\n0 1 2 .5 b\n0 0 1 1e0 a\n1 0 2 0.25\n1 0 0 0.5\n0 1 0 0.5 b\n1 0 2 0.25\n")
         .unwrap();
     let mdp = read(&tra).unwrap();
-    assert_eq!((0..3).map(|s| mdp.choices.count(s)).collect::<Vec<_>>(), [2, 1, 1]);
-    assert_eq!(mdp.transitions.row_ptr[..], [0, 1, 3, 5, 6]);
-    assert_eq!(mdp.transitions.col[..], [1, 0, 2, 0, 2, 2]);
-    assert_eq!(mdp.transitions.val[..], [1.0, 0.5, 0.5, 0.5, 0.5, 1.0]);
+    assert_eq!((0..3).map(|s| mdp.choices().count(s)).collect::<Vec<_>>(), [2, 1, 1]);
+    assert_eq!(mdp.transitions().row_ptr()[..], [0, 1, 3, 5, 6]);
+    assert_eq!(mdp.transitions().col()[..], [1, 0, 2, 0, 2, 2]);
+    assert_eq!(mdp.transitions().val()[..], [1.0, 0.5, 0.5, 0.5, 0.5, 1.0]);
     assert_eq!(row_names(&mdp), Some(vec!["a", "b", "", ""]));
 
     // Rewards of the same successor: their mean, weighted by the probabilities.
     let text = "S:1:0:0\nS:0:7.5:1\nA:3:3\nD:1:0.25:8\nD:0:0.5:1\nD:1:0.25:4\n";
     let mdp = read_from(text.as_bytes(), "text", &ReadOptions::default()).unwrap();
-    assert_eq!((&mdp.transitions.col[..], &mdp.transitions.val[..]), (&[0, 1][..], &[0.5, 0.5][..]));
+    assert_eq!((&mdp.transitions().col()[..], &mdp.transitions().val()[..]), (&[0, 1][..], &[0.5, 0.5][..]));
     assert_eq!((mdp.transition_rewards(), mdp.expected_rewards()), (vec![1.0, 6.0], vec![3.5]));
     assert_eq!(row_names(&mdp), Some(vec!["3"]));
 }
@@ -289,7 +289,7 @@ fn files_of_an_earlier_model_are_not_read_with_a_later_one() {
     write(&path, &read(&data("forest.tra")).unwrap()).unwrap();
     assert_eq!(names(), ["a.lab", "a.srew", "a.tra", "a.trew"]);
     let plain = read(&data("malformed").join("../forest.txt")).unwrap();
-    let plain = Mdp { rewards: Csr::empty(6), ..plain };
+    let plain = MdpParts { rewards: Csr::empty(6), ..plain.into_parts() }.validated().unwrap();
     write(&path, &plain).unwrap();
     assert_eq!(names(), ["a.tra"]);
     assert_eq!(read(&path).unwrap().expected_rewards(), [0.0; 6]);
@@ -360,9 +360,10 @@ fn files_beside_the_transitions_must_fit() {
 fn what_a_format_cannot_hold_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let forest = read(&data("forest.tra")).unwrap();
-    let label = Mdp { labels: [("very old".to_owned(), vec![2])].into(), ..forest.clone() };
+    let label = MdpParts { labels: [("very old".to_owned(), vec![2])].into(), ..forest.clone().into_parts() };
+    let label = label.validated().unwrap();
     let names = ActionNames { names: vec!["do it".to_owned()], of_row: vec![0; 6] };
-    let name = Mdp { action_names: Some(names), ..forest };
+    let name = MdpParts { action_names: Some(names), ..forest.into_parts() }.validated().unwrap();
     for (format, model, message) in [
         (Format::Storm, &label, "there is no place for the label \"very old\""),
         (Format::Storm, &name, "there is no place for white space in the action's name \"do it\""),
@@ -376,7 +377,7 @@ fn what_a_format_cannot_hold_is_refused() {
     for format in [Format::Prism, Format::Drn] {
         let path = named(folder.path(), format);
         write_as(&path, format, &label).unwrap();
-        assert_eq!(read(&path).unwrap().labels, label.labels);
+        assert_eq!(read(&path).unwrap().labels(), label.labels());
     }
 }
 
@@ -454,7 +455,7 @@ fn models_are_piped_in_every_format_that_streams() {
 fn compressed_texts_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let everything = (0..).map(random).find(|mdp| {
-        mdp.rewards.nnz() > 0 && !mdp.labels.is_empty() && mdp.ends.is_empty() && mdp.action_names.is_none()
+        mdp.rewards().nnz() > 0 && !mdp.labels().is_empty() && mdp.ends().is_empty() && mdp.action_names().is_none()
     });
     let mdp = everything.unwrap();
     for format in FORMATS.into_iter().chain([Format::Json, Format::Gymnasium]) {
@@ -477,13 +478,13 @@ fn compressed_texts_are_read() {
             }
             let packed = packed.join(format!("{name}.{extension}"));
             let back = read(&packed).unwrap();
-            assert_eq!(back.transitions.val[..], expected.transitions.val[..], "{format} {extension}");
+            assert_eq!(back.transitions().val()[..], expected.transitions().val()[..], "{format} {extension}");
             assert_eq!(back.expected_rewards(), expected.expected_rewards(), "{format} {extension}");
-            assert_eq!(back.labels, expected.labels, "{format} {extension}");
+            assert_eq!(back.labels(), expected.labels(), "{format} {extension}");
             // Told by the content alone.
             let bytes = fs::read(&packed).unwrap();
             let back = read_from(&bytes[..], "pipe", &ReadOptions::default()).unwrap();
-            assert_eq!(back.transitions.val[..], expected.transitions.val[..], "{format} {extension}");
+            assert_eq!(back.transitions().val()[..], expected.transitions().val()[..], "{format} {extension}");
         }
     }
 }

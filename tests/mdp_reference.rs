@@ -9,7 +9,7 @@ use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Inventory, QueueNetwork, SuttonGrid, Zeroconf,
 };
 use warpkov::mdp::io::read;
-use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Target};
 use warpkov::mdp::solution::Solution;
 use warpkov::mdp::solve_with;
@@ -42,7 +42,7 @@ fn solutions(mdp: &Mdp) -> Vec<(String, Solution)> {
     let gpu = Gpu::count().is_ok_and(|count| count > 0);
     let emulated = METHODS.into_iter().filter(|(_, device)| *device == DeviceChoice::Emulated);
     let on_gpu = emulated.filter(|_| gpu).map(|(method, _)| (method, DeviceChoice::Cuda(0)));
-    let work = mdp.transitions.nnz() as f64 / (1.0 - mdp.gamma);
+    let work = mdp.transitions().nnz() as f64 / (1.0 - mdp.gamma());
     let small = |&(_, device): &(Method, DeviceChoice)| device != DeviceChoice::Emulated || work <= EMULATED;
     METHODS
         .into_iter()
@@ -84,26 +84,27 @@ fn dense(gamma: f64, states: &[&[(&[f64], f64)]]) -> Mdp {
         offsets.push(offsets[offsets.len() - 1] + actions.len() as u64);
     }
     let width = states.len() as u64;
-    let mdp = Mdp {
+    let mdp = MdpParts {
         states: states.len() as u32,
         choices: Choices::Ragged(offsets.into()),
         gamma,
-        transitions: Csr {
-            row_ptr: (0..=rows.len() as u64).map(|row| row * width).collect::<Vec<_>>().into(),
-            col: rows.iter().flat_map(|_| 0..width as u32).collect::<Vec<_>>().into(),
-            val: rows.iter().flat_map(|row| row.0.iter().copied()).collect::<Vec<_>>().into(),
-        },
+        transitions: Csr::new(
+            (0..=rows.len() as u64).map(|row| row * width).collect::<Vec<_>>(),
+            rows.iter().flat_map(|_| 0..width as u32).collect::<Vec<_>>(),
+            rows.iter().flat_map(|row| row.0.iter().copied()).collect::<Vec<_>>(),
+        )
+        .unwrap(),
         action_rewards: rows.iter().map(|row| row.1).collect::<Vec<_>>().into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     };
     mdp.validated().unwrap()
 }
 
 /// Q(s, a) of a row.
 fn q(mdp: &Mdp, rewards: &[f64], values: &[f64], row: usize) -> f64 {
-    let (successors, probs) = mdp.transitions.row(row);
+    let (successors, probs) = mdp.transitions().row(row);
     let next = successors.iter().zip(probs).fold(0.0, |sum, (&s, p)| sum + p * values[s as usize]);
-    rewards[row] + mdp.gamma * next
+    rewards[row] + mdp.gamma() * next
 }
 
 /// Sutton and Barto, 2nd edition, example 3.8 and figure 3.5; A is cell 1, B cell 3.
@@ -121,7 +122,7 @@ fn sutton_grid_at_random() {
     let mut values = vec![0.0; 25];
     for _ in 0..1000 {
         values = (0..25)
-            .map(|s| mdp.choices.rows(s).map(|row| q(&mdp, &rewards, &values, row)).sum::<f64>() / 4.0)
+            .map(|s| mdp.choices().rows(s).map(|row| q(&mdp, &rewards, &values, row)).sum::<f64>() / 4.0)
             .collect();
     }
     assert!((values[1] - 8.789_291_862_596).abs() < 1e-12, "{}", values[1]);
@@ -137,9 +138,9 @@ fn car_rental() {
         for (state, expected) in expected {
             assert!((values[state] - expected).abs() <= 0.5e-6 + EPSILON, "{name}: V({state}) = {}", values[state]);
         }
-        let names = mdp.action_names.as_ref().unwrap();
+        let names = mdp.action_names().unwrap();
         let moved = |(state, &action): (usize, &u32)| {
-            let name = names.of_row[mdp.choices.first(state) + action as usize];
+            let name = names.of_row[mdp.choices().first(state) + action as usize];
             names.names[name as usize].parse::<i32>().unwrap()
         };
         let moves: Vec<_> = policy.iter().enumerate().map(moved).collect();
@@ -183,7 +184,7 @@ fn gymnasium() {
         // As it is when the test runs, which may be on another machine.
         let root = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());
         let path = Path::new(&root).join(format!("data/{name}.json"));
-        let mdp = Mdp { gamma, ..read(&path).unwrap() };
+        let mdp = read(&path).unwrap().with_gamma(gamma).unwrap();
         values_are(&mdp, &[(state, expected)], 12);
     }
 }
@@ -198,11 +199,11 @@ fn puterman_two_states() {
 /// Puterman, section 4.6.1: three months of inventory control, undiscounted, by backward induction.
 #[test]
 fn inventory_over_three_months() {
-    let mdp = Mdp { gamma: 1.0, ..Inventory::default().generate().unwrap() };
+    let mdp = Inventory::default().generate().unwrap().with_gamma(1.0).unwrap();
     let rewards = mdp.expected_rewards();
     let mut values = vec![0.0; 4];
     for _ in 0..3 {
-        let best = |s| mdp.choices.rows(s).map(|row| q(&mdp, &rewards, &values, row)).fold(f64::MIN, f64::max);
+        let best = |s| mdp.choices().rows(s).map(|row| q(&mdp, &rewards, &values, row)).fold(f64::MIN, f64::max);
         values = (0..4).map(best).collect();
     }
     assert_eq!(values, [67.0, 129.0, 194.0, 227.0].map(|sixteenths| sixteenths / 16.0));
@@ -234,24 +235,24 @@ impl<'m> Undiscounted<'m> {
     /// V at the start, where V(s) = `known(s)` if that is some.
     fn sweep(&self, rewards: &[f64], largest: bool, known: impl Fn(u32) -> Option<f64>) -> f64 {
         let mdp = self.mdp;
-        let mut values: Vec<_> = (0..mdp.states).map(|s| known(s).unwrap_or_default()).collect();
+        let mut values: Vec<_> = (0..mdp.states()).map(|s| known(s).unwrap_or_default()).collect();
         loop {
             let mut change = 0.0_f64;
             // Backwards: states come after those that lead to them.
-            for s in (0..mdp.states as usize).rev().filter(|&s| known(s as u32).is_none()) {
-                let factors = mdp.choices.rows(s).map(|row| q(mdp, rewards, &values, row));
+            for s in (0..mdp.states() as usize).rev().filter(|&s| known(s as u32).is_none()) {
+                let factors = mdp.choices().rows(s).map(|row| q(mdp, rewards, &values, row));
                 let best = factors.reduce(if largest { f64::max } else { f64::min }).unwrap_or_default();
                 change = change.max((best - values[s]).abs() / best.max(1e-9));
                 values[s] = best;
             }
             if change < 1e-14 {
-                return values[mdp.labels["init"][0] as usize];
+                return values[mdp.labels()["init"][0] as usize];
             }
         }
     }
 
     fn holds(&self, label: &str, state: u32) -> bool {
-        self.mdp.labels[label].binary_search(&state).is_ok()
+        self.mdp.labels()[label].binary_search(&state).is_ok()
     }
 
     /// The probability of getting to a state of which `goal` holds.
@@ -274,8 +275,9 @@ fn close(found: f64, expected: f64) {
 fn gambler() {
     for (heads, expected) in [(0.4, [0.16, 0.4, 0.64]), (0.25, [1.0 / 16.0, 0.25, 7.0 / 16.0])] {
         for (capital, expected) in [25, 50, 75].into_iter().zip(expected) {
-            let mut mdp = Gambler { heads, ..Gambler::default() }.generate().unwrap();
-            mdp.labels.insert("init".into(), vec![capital]);
+            let mut parts = Gambler { heads, ..Gambler::default() }.generate().unwrap().into_parts();
+            parts.labels.insert("init".into(), vec![capital]);
+            let mdp = parts.validated().unwrap();
             let gambler = Undiscounted::new(&mdp);
             close(gambler.sweep(&gambler.rewards, true, |_| None), expected);
             close(gambler.probability(true, |s| gambler.holds("goal", s)), expected);

@@ -11,7 +11,7 @@ use counting::{NOW, PEAK};
 mod counting;
 
 fn bytes(matrix: &Csr) -> usize {
-    size_of_val(&matrix.row_ptr[..]) + size_of_val(&matrix.col[..]) + size_of_val(&matrix.val[..])
+    size_of_val(&matrix.row_ptr()[..]) + size_of_val(&matrix.col()[..]) + size_of_val(&matrix.val()[..])
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn peak_is_bounded_by_the_arrays() {
         PEAK.store(before, Relaxed);
         let mdp = io::read(&path).unwrap();
         let peak = PEAK.load(Relaxed) - before;
-        let arrays = bytes(&mdp.transitions) + bytes(&mdp.rewards);
+        let arrays = bytes(mdp.transitions()) + bytes(mdp.rewards());
         println!("{}: {text} bytes of text, {peak} for {arrays} of arrays", path.display());
         // JSON gives one array after the other, the others all at once.
         let tenths = if path.extension().is_some_and(|json| json == "json") { 21 } else { 30 };

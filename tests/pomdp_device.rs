@@ -55,7 +55,7 @@ fn tiger_is_bracketed() {
         // The fast informed bound says 87. Few walks are hopeful, and they have to listen several times.
         assert!(expansion.is_some() || end.upper <= 32.0, "{end:?}");
         // What is reported is what the vectors say, or less by the rounding of their type.
-        let value = solution.vectors.best(&tiger.start).unwrap().1;
+        let value = solution.vectors.best(tiger.start()).unwrap().1;
         assert!(value >= end.lower && value - end.lower < 0.05, "{expansion:?}: {value}, {end:?}");
         assert_eq!(solution.device, "the emulator");
     }

@@ -84,16 +84,16 @@ fn two(text: &str) -> Pomdp {
 #[test]
 fn the_tiger_is_what_it_says() {
     let tiger = model(TIGER);
-    assert_eq!((tiger.states(), tiger.actions(), tiger.observation_count, tiger.gamma()), (2, 3, 2, 0.95));
-    assert_eq!(tiger.names.states, ["tiger-left", "tiger-right"]);
-    assert_eq!(tiger.names.actions, ["listen", "open-left", "open-right"]);
-    assert_eq!(tiger.names.observations, ["hear-left", "hear-right"]);
-    assert_eq!(tiger.start, Belief::uniform(vec![0, 1]));
+    assert_eq!((tiger.states(), tiger.actions(), tiger.observation_count(), tiger.gamma()), (2, 3, 2, 0.95));
+    assert_eq!(tiger.names().states, ["tiger-left", "tiger-right"]);
+    assert_eq!(tiger.names().actions, ["listen", "open-left", "open-right"]);
+    assert_eq!(tiger.names().observations, ["hear-left", "hear-right"]);
+    assert_eq!(*tiger.start(), Belief::uniform(vec![0, 1]));
     assert_eq!(successors(&tiger, 1, 0), [(1, 1.0)]);
     assert_eq!(successors(&tiger, 1, 2), [(0, 0.5), (1, 0.5)]);
     assert_eq!(observed(&tiger, 0, 1), [(0, 0.15), (1, 0.85)]);
     assert_eq!(tiger.expected_rewards(), [-1.0, -100.0, 10.0, -1.0, 10.0, -100.0]);
-    assert_eq!(tiger.process.rewards.nnz(), 0, "rewards of actions need no entries");
+    assert_eq!(tiger.process().rewards().nnz(), 0, "rewards of actions need no entries");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn white_space_and_comments_mean_nothing() {
     for text in [packed, loose, format!("\u{feff}{TIGER}# no line end")] {
         let (found, expected) = (model(&text), model(TIGER));
         assert_eq!(found.expected_rewards(), expected.expected_rewards());
-        assert_eq!(found.names, expected.names);
+        assert_eq!(found.names(), expected.names());
         assert_eq!(observed(&found, 0, 1), [(0, 0.15), (1, 0.85)]);
     }
 }
@@ -114,11 +114,11 @@ fn the_preamble_comes_in_any_order() {
     let text = "start: b observations: x y  discount : 0.9 actions\n:\n2 values: cost states: a b T: * identity O: * uniform \
                 R: 0 : a : * : * 3";
     let model = model(text);
-    assert_eq!(model.start, Belief::at(1));
-    assert_eq!(model.process.objective, Objective::Minimize);
+    assert_eq!(*model.start(), Belief::at(1));
+    assert_eq!(model.process().objective(), Objective::Minimize);
     assert_eq!(model.expected_rewards(), [3.0, 0.0, 0.0, 0.0]);
     assert_eq!(model.to_maximize().expected_rewards(), [-3.0, 0.0, 0.0, 0.0]);
-    assert!(model.names.actions.is_empty());
+    assert!(model.names().actions.is_empty());
 }
 
 #[test]
@@ -126,18 +126,18 @@ fn starts_in_every_way() {
     let start = |text: &str| {
         let text =
             format!("discount: 0.5 states: a b start-c d actions: 1 observations: 1 {text} T: * identity O: * uniform");
-        model(&text).start
+        model(&text).start().clone()
     };
     assert_eq!(start(""), Belief::uniform(vec![0, 1, 2, 3]));
     assert_eq!(start("start: uniform"), Belief::uniform(vec![0, 1, 2, 3]));
     assert_eq!(start("start: start-c"), Belief::at(2));
     assert_eq!(start("start: 3"), Belief::at(3));
-    assert_eq!(start("start: 0.5 0 .25 0.25"), Belief::dense(&[0.5, 0.0, 0.25, 0.25]));
+    assert_eq!(start("start: 0.5 0 .25 0.25"), Belief::dense(&[0.5, 0.0, 0.25, 0.25]).unwrap());
     assert_eq!(start("start: 0 0 1 0"), Belief::at(2));
     assert_eq!(start("start include: b 3"), Belief::uniform(vec![1, 3]));
     assert_eq!(start("start exclude: b 3"), Belief::uniform(vec![0, 2]));
     let single = model("discount: 0.5 states: 1 actions: 1 observations: 1 start: 1 T: * identity O: * uniform");
-    assert_eq!(single.start, Belief::at(0));
+    assert_eq!(*single.start(), Belief::at(0));
 }
 
 #[test]
@@ -192,15 +192,15 @@ fn rewards_are_expected_over_observations() {
 
 #[test]
 fn rewards_are_kept_as_simple_as_they_are() {
-    let process = |text: &str| two(text).process;
+    let process = |text: &str| two(text).process().clone();
     let of_actions = process("R: 1 : * : * : * -3.5");
-    assert_eq!((of_actions.rewards.nnz(), &of_actions.action_rewards[..]), (0, &[0.0, -3.5, 0.0, -3.5][..]));
-    assert!(process("R: 0 : 0 : 1 : * 5").action_rewards.is_empty(), "what cannot happen earns nothing");
+    assert_eq!((of_actions.rewards().nnz(), &of_actions.action_rewards()[..]), (0, &[0.0, -3.5, 0.0, -3.5][..]));
+    assert!(process("R: 0 : 0 : 1 : * 5").action_rewards().is_empty(), "what cannot happen earns nothing");
     let text = "T: 0 uniform R: 0 : * : 1 : * 2 R: 1 : 0 : * : * 1";
     let of_transitions = process(text);
-    assert_eq!(&of_transitions.rewards.col[..], [1, 1]);
-    assert_eq!(&of_transitions.rewards.row_ptr[..], [0, 1, 1, 2, 2]);
-    assert_eq!(&of_transitions.action_rewards[..], [0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(&of_transitions.rewards().col()[..], [1, 1]);
+    assert_eq!(&of_transitions.rewards().row_ptr()[..], [0, 1, 1, 2, 2]);
+    assert_eq!(&of_transitions.action_rewards()[..], [0.0, 1.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -213,8 +213,8 @@ fn an_mdp_shows_its_state() {
         ("R: * : * : * 3", [3.0, 3.0]),
     ] {
         let model = model(&format!("{names}{text}"));
-        assert_eq!(model.observation_count, 2);
-        assert_eq!(model.names.observations, ["a", "b"]);
+        assert_eq!(model.observation_count(), 2);
+        assert_eq!(model.names().observations, ["a", "b"]);
         assert_eq!(observed(&model, 0, 1), [(1, 1.0)]);
         assert_eq!(model.expected_rewards(), expected, "{text}");
     }
@@ -322,18 +322,18 @@ fn named_things_have_numbers_too() {
 /// The same numbers, as the same bits.
 fn assert_same(found: &Pomdp, expected: &Pomdp, what: &str) {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    let (own, its) = (&found.process, &expected.process);
+    let (own, its) = (found.process(), expected.process());
     for (a, b) in [
-        (&own.transitions, &its.transitions),
-        (&own.rewards, &its.rewards),
-        (&found.observations, &expected.observations),
+        (own.transitions(), its.transitions()),
+        (own.rewards(), its.rewards()),
+        (found.observations(), expected.observations()),
     ] {
-        assert_eq!((&a.row_ptr[..], &a.col[..]), (&b.row_ptr[..], &b.col[..]), "{what}");
-        assert_eq!(bits(&a.val), bits(&b.val), "{what}");
+        assert_eq!((&a.row_ptr()[..], &a.col()[..]), (&b.row_ptr()[..], &b.col()[..]), "{what}");
+        assert_eq!(bits(a.val()), bits(b.val()), "{what}");
     }
-    assert_eq!(bits(&own.action_rewards), bits(&its.action_rewards), "{what}");
-    assert_eq!((own.gamma.to_bits(), own.objective), (its.gamma.to_bits(), its.objective), "{what}");
-    assert_eq!((&found.start, &found.names), (&expected.start, &expected.names), "{what}");
+    assert_eq!(bits(own.action_rewards()), bits(its.action_rewards()), "{what}");
+    assert_eq!((own.gamma().to_bits(), own.objective()), (its.gamma().to_bits(), its.objective()), "{what}");
+    assert_eq!((found.start(), found.names()), (expected.start(), expected.names()), "{what}");
 }
 
 /// A model with all that formats have a place for: sevenths, names, costs, rewards of transitions and of actions.
@@ -427,11 +427,11 @@ const ROVER: &str = r#"<?xml version="1.0" encoding="ISO-8859-1"?>
 #[test]
 fn pomdpx_is_flattened() {
     let rover = formats::read_from(ROVER.as_bytes(), "rover", None).unwrap();
-    assert_eq!((rover.states(), rover.actions(), rover.observation_count, rover.gamma()), (4, 3, 4, 0.95));
-    assert_eq!(rover.names.states, ["s0_good", "s0_bad", "s1_good", "s1_bad"]);
-    assert_eq!(rover.names.actions, ["stay", "go", "sample"]);
-    assert_eq!(rover.names.observations, ["ogood_s0", "ogood_s1", "obad_s0", "obad_s1"]);
-    assert_eq!(rover.start, Belief::uniform(vec![0, 1]));
+    assert_eq!((rover.states(), rover.actions(), rover.observation_count(), rover.gamma()), (4, 3, 4, 0.95));
+    assert_eq!(rover.names().states, ["s0_good", "s0_bad", "s1_good", "s1_bad"]);
+    assert_eq!(rover.names().actions, ["stay", "go", "sample"]);
+    assert_eq!(rover.names().observations, ["ogood_s0", "ogood_s1", "obad_s0", "obad_s1"]);
+    assert_eq!(*rover.start(), Belief::uniform(vec![0, 1]));
     assert_eq!(successors(&rover, 1, 1), [(1, 0.25), (3, 0.75)]);
     assert_eq!(successors(&rover, 2, 2), [(3, 1.0)]);
     assert_eq!(observed(&rover, 0, 1), [(0, 0.2), (2, 0.8)]);
@@ -521,7 +521,7 @@ fn vectors_of_other_tools_are_read() {
                   <Entry>2 -1.5</Entry></SparseVector></AlphaVector></Policy>";
     let vectors = formats::read_vectors_from(sparse.as_bytes(), "m", None, None).unwrap();
     assert_eq!(
-        (vectors.states, &vectors.actions[..], &vectors.values[..]),
+        (vectors.states(), &vectors.actions()[..], &vectors.values()[..]),
         (3, &[1, 0][..], &[1.0, 2.0, 3.0, 0.0, 0.0, -1.5][..])
     );
     let error = |text: &str| {
@@ -593,10 +593,10 @@ fn planes_of_what_is_seen_are_read_back() {
         for start in [0, 2] {
             for part in 0..=10 {
                 let first = f64::from(part) / 10.0;
-                let belief = Belief { states: vec![start, start + 1], probs: vec![first, 1.0 - first] };
+                let belief = Belief::dense(&[vec![0.0; start as usize], vec![first, 1.0 - first]].concat()).unwrap();
                 let [found, expected] = [&read, &policy].map(|policy| {
                     let (best, value) = policy.best(&belief).unwrap();
-                    (policy.actions[best], value)
+                    (policy.actions()[best], value)
                 });
                 assert_eq!(found, expected, "{objective} {belief:?}");
             }
@@ -675,8 +675,8 @@ fn the_graph_of_a_policy() {
         };
         values = (0..5).map(|node| [0, 1].map(|state| backed_up(node, state))).collect();
     }
-    let vectors = AlphaVectors { states: 2, values: values.concat(), actions: actions.to_vec() };
-    let (best, value) = vectors.best(&tiger.start).unwrap();
+    let vectors = AlphaVectors::of(2, values.concat(), actions.to_vec()).unwrap();
+    let (best, value) = vectors.best(tiger.start()).unwrap();
     assert!(best == 0 && (19.3711..19.3721).contains(&value), "{value}");
 
     let graph = PolicyGraph::new(&tiger, &vectors).unwrap();
@@ -699,8 +699,9 @@ fn the_graph_of_a_policy() {
         assert!(dot.contains(&format!("\n  {line}\n")), "{line} in {dot}");
     }
     // Costs are best where they are least.
-    let mut costs = tiger.clone();
+    let mut costs = tiger.clone().into_parts();
     costs.process.objective = Objective::Minimize;
+    let costs = costs.validated().unwrap();
     assert_eq!(PolicyGraph::new(&costs, &vectors.clone().times(-1.0)).unwrap(), graph);
     assert_eq!(PolicyGraph::new(&tiger, &AlphaVectors::new(2)), None);
 }
@@ -853,21 +854,21 @@ fn mutations_of_other_formats_are_read_or_refused() {
 #[test]
 fn parts_that_are_seen_are_kept() {
     let rover = formats::read_from(ROVER.as_bytes(), "rover", None).unwrap();
-    assert_eq!(rover.seen.len(), rover.states() as usize);
+    assert_eq!(rover.seen().len(), rover.states() as usize);
     let mut json = Vec::new();
     formats::write_to(&mut json, Format::Json, &rover).unwrap();
     let again = formats::read_from(&json[..], "json", None).unwrap();
-    assert_eq!((again.seen, again.start.clone()), (rover.seen.clone(), rover.start.clone()));
+    assert_eq!((again.seen(), again.start().clone()), (rover.seen(), rover.start().clone()));
     // Each part's probability and what is known then make b₀ again.
     let mut mixed = vec![0.0; rover.states() as usize];
     for (prob, belief) in rover.starts() {
         belief.iter().for_each(|(state, p)| mixed[state as usize] += prob * p);
     }
-    let start = rover.start.to_dense(rover.states());
+    let start = rover.start().to_dense(rover.states());
     assert!(mixed.iter().zip(&start).all(|(a, b)| (a - b).abs() < 1e-15), "{mixed:?}");
 
     // SARSOP's policies of such models have vectors for each part.
-    let parts = *rover.seen.iter().max().unwrap() + 1;
+    let parts = *rover.seen().iter().max().unwrap() + 1;
     let length = rover.states() / parts;
     let mut vectors = AlphaVectors::new(rover.states());
     let value = |vector: u32, state: u32| f64::from((7 * vector + 3 * state) % 11) - 5.0;
@@ -880,18 +881,18 @@ fn parts_that_are_seen_are_kept() {
     assert!(text.contains(&format!("vectorLength=\"{length}\" numObsValue=\"{parts}\"")), "{text}");
     let read = formats::read_vectors_from(text.as_bytes(), "p", None, Some(&rover)).unwrap();
     for part in 0..parts {
-        let states: Vec<u32> = (0..rover.states()).filter(|&s| rover.seen[s as usize] == part).collect();
+        let states: Vec<u32> = (0..rover.states()).filter(|&s| rover.seen()[s as usize] == part).collect();
         for weight in 0..=10 {
             let mut dense = vec![0.0; rover.states() as usize];
             dense[states[0] as usize] += f64::from(weight) / 10.0;
             dense[states[states.len() - 1] as usize] += 1.0 - f64::from(weight) / 10.0;
-            let belief = Belief::dense(&dense);
+            let belief = Belief::dense(&dense).unwrap();
             let ((a, own), (b, its)) = (vectors.best(&belief).unwrap(), read.best(&belief).unwrap());
             assert!((own - its).abs() < 1e-12, "{own} {its}");
             let tied = |set: &AlphaVectors, action: u32| {
-                (0..set.len()).any(|i| set.actions[i] == action && (belief.dot(set.vector(i)) - own).abs() < 1e-12)
+                (0..set.len()).any(|i| set.actions()[i] == action && (belief.dot(set.vector(i)) - own).abs() < 1e-12)
             };
-            assert!(tied(&vectors, read.actions[b]) && tied(&read, vectors.actions[a]));
+            assert!(tied(&vectors, read.actions()[b]) && tied(&read, vectors.actions()[a]));
         }
     }
     let error = formats::read_vectors_from(text.as_bytes(), "p", None, Some(&model(TIGER))).unwrap_err().to_string();

@@ -7,21 +7,21 @@ use warpkov::pomdp::model::Pomdp;
 /// |S|, |A|, |Ω|, entries of T and of O.
 fn sizes(pomdp: &Pomdp) -> (u32, u32, u32, usize, usize) {
     let rows = pomdp.states() as usize * pomdp.actions() as usize;
-    assert_eq!((pomdp.process.transitions.rows(), pomdp.observations.rows()), (rows, rows));
-    for matrix in [&pomdp.process.transitions, &pomdp.observations] {
+    assert_eq!((pomdp.process().transitions().rows(), pomdp.observations().rows()), (rows, rows));
+    for matrix in [pomdp.process().transitions(), pomdp.observations()] {
         for row in 0..rows {
             let sum: f64 = matrix.row(row).1.iter().sum();
             assert!((sum - 1.0).abs() < 1e-14, "row {row} sums to {sum}");
         }
     }
-    let start: f64 = pomdp.start.probs.iter().sum();
+    let start: f64 = pomdp.start().probs().iter().sum();
     assert!((start - 1.0).abs() < 1e-12);
     (
         pomdp.states(),
         pomdp.actions(),
-        pomdp.observation_count,
-        pomdp.process.transitions.nnz(),
-        pomdp.observations.nnz(),
+        pomdp.observation_count(),
+        pomdp.process().transitions().nnz(),
+        pomdp.observations().nnz(),
     )
 }
 
@@ -63,7 +63,7 @@ fn tiger_is_that_of_the_paper() {
     }
     let open = blind(&tiger, 1);
     assert!((open[0] - (-100.0 - 0.95 * 900.0)).abs() < 1e-8 && (open[1] - (10.0 - 0.95 * 900.0)).abs() < 1e-8);
-    assert_eq!(tiger.names.actions, ["listen", "open-left", "open-right"]);
+    assert_eq!(tiger.names().actions, ["listen", "open-left", "open-right"]);
     let error = Tiger { accuracy: 1.5, ..Tiger::default() }.generate().err().unwrap().to_string();
     assert_eq!(error, "accuracy is 1.5, expected a number in [0, 1]");
 }
@@ -83,7 +83,7 @@ fn rock_samples_are_of_the_published_sizes() {
         let checks = k as usize * ((n * n - 1) << k) as usize;
         let rows = states as usize * actions as usize;
         assert_eq!(sizes(&model), (states, actions, 2, rows, rows + checks));
-        assert_eq!(model.start.states.len(), 1 << k);
+        assert_eq!(model.start().states().len(), 1 << k);
     }
     // ZMDP's [4,4] has η = e^(−d).
     let four = RockSample::new(Layout::R4x4);
@@ -96,8 +96,8 @@ fn rock_samples_are_of_the_published_sizes() {
 fn rock_sample_entries_are_as_stated() {
     let model = RockSample::new(Layout::R7x8).generate().unwrap();
     let (gone, at) = (12_544, |x: u32, y: u32, kind: u32| (7 * y + x) * 256 + kind);
-    assert_eq!(model.start.states[0], at(0, 3, 0));
-    assert_eq!(model.start.probs[255], 1.0 / 256.0);
+    assert_eq!(model.start().states()[0], at(0, 3, 0));
+    assert_eq!(model.start().probs()[255], 1.0 / 256.0);
     // Rock 3 is at (6, 3), which is also a cell to leave from.
     let all = at(6, 3, 255);
     assert_eq!((model.successors(all, 4).0, reward(&model, all, 4)), (&[at(6, 3, 247)][..], 10.0));
@@ -119,7 +119,7 @@ fn rock_sample_entries_are_as_stated() {
     assert_eq!(model.observed(4, at(5, 4, 0)), (&[1][..], &[1.0][..]));
     // Always east from (0, 3): seven moves, of which the last earns 10.
     let east = blind(&model, 2);
-    assert!((model.start.dot(&east) - 10.0 * 0.95_f64.powi(6)).abs() < 1e-9);
+    assert!((model.start().dot(&east) - 10.0 * 0.95_f64.powi(6)).abs() < 1e-9);
 }
 
 #[test]
@@ -152,16 +152,16 @@ fn tag_is_that_of_the_paper() {
     assert_eq!((tag.successors(at(4, 4), 4).0, reward(&tag, at(4, 4), 4)), (&[at(4, 29)][..], 10.0));
     assert_eq!((reward(&tag, at(4, 5), 4), reward(&tag, at(4, 4), 0), reward(&tag, at(4, 29), 4)), (-10.0, -1.0, 0.0));
     assert_eq!((tag.observed(0, at(4, 5)).0, tag.observed(0, at(4, 4)).0), (&[4][..], &[29][..]));
-    assert_eq!(tag.start.states.len(), 841);
+    assert_eq!(tag.start().states().len(), 841);
     // To go north for ever costs 1 a step, to tag for ever 10 until the opponent is in reach, which is at least.
-    assert!((tag.start.dot(&blind(&tag, 0)) + 20.0).abs() < 1e-9);
-    assert!(tag.start.dot(&blind(&tag, 4)) > -200.0);
+    assert!((tag.start().dot(&blind(&tag, 0)) + 20.0).abs() < 1e-9);
+    assert!(tag.start().dot(&blind(&tag, 4)) > -200.0);
 }
 
 #[test]
 fn four_by_three_is_that_of_the_paper() {
     let grid = FourByThree::default().generate().unwrap();
-    assert_eq!((grid.states(), grid.actions(), grid.observation_count), (11, 4, 6));
+    assert_eq!((grid.states(), grid.actions(), grid.observation_count()), (11, 4, 6));
     sizes(&grid);
     // From the lower left corner north: .8 up, .1 right, .1 against the wall at the left.
     let (to, p) = grid.successors(7, 0);
@@ -188,7 +188,7 @@ fn hallway_is_that_of_the_paper() {
     let (states, actions, observations, _, shown) = sizes(&hallway);
     // 16 ways to see walls in 52 states, a mark in four, the goal in four.
     assert_eq!((states, actions, observations, shown), (60, 5, 21, 5 * (52 * 16 + 4 + 4)));
-    assert!(hallway.start == Belief::uniform((0..56).collect()));
+    assert!(*hallway.start() == Belief::uniform((0..56).collect()));
     // At the left end, looking at the wall to the north; in the first cell with a niche, looking at the same wall.
     assert!(is(hallway.successors(0, 1), &[(0, 0.95), (5, 0.05)]));
     assert!(is(hallway.successors(8, 1), &[(7, 0.05), (8, 0.85), (13, 0.05), (44, 0.025), (46, 0.025)]));
@@ -200,7 +200,9 @@ fn hallway_is_that_of_the_paper() {
     assert!(is(hallway.successors(1, 3), &[(0, 0.15), (1, 0.1), (2, 0.15), (3, 0.6)]));
     assert!(is(hallway.successors(2, 4), &[(0, 0.1), (1, 0.7), (2, 0.1), (3, 0.1)]));
     assert!(
-        (0..4).all(|o| (0..5).all(|a| hallway.successors(56 + o, a) == (&hallway.start.states, &hallway.start.probs)))
+        (0..4)
+            .all(|o| (0..5)
+                .all(|a| hallway.successors(56 + o, a) == (hallway.start().states(), hallway.start().probs())))
     );
     // Marks 16 to 19 in four cells for who looks south; 20 in the goal.
     let single = |s: u32| Some(hallway.observed(1, s).0).filter(|seen| seen.len() == 1).map(|seen| (s, seen[0]));
@@ -224,7 +226,7 @@ fn hallway2_is_that_of_the_paper() {
     let block = Maze::hallway2().generate().unwrap();
     let (states, actions, observations, _, shown) = sizes(&block);
     assert_eq!((states, actions, observations, shown), (92, 5, 17, 5 * (88 * 16 + 4)));
-    assert!(block.start == Belief::uniform((0..92).filter(|s| !(68..72).contains(s)).collect()));
+    assert!(*block.start() == Belief::uniform((0..92).filter(|s| !(68..72).contains(s)).collect()));
     assert!(is(block.successors(0, 1), &[(0, 0.9), (5, 0.05), (24, 0.025), (26, 0.025)]));
     assert!(is(block.successors(24, 1), &[(0, 0.8), (23, 0.05), (24, 0.1), (40, 0.025), (42, 0.025)]));
     assert!(is(block.successors(32, 1), &[(16, 0.8), (32, 0.1), (37, 0.05), (48, 0.025), (50, 0.025)]));
@@ -243,7 +245,7 @@ fn tiger_grid_is_that_of_the_paper() {
     let grid = Maze::tiger_grid().generate().unwrap();
     let (states, actions, observations, _, shown) = sizes(&grid);
     assert_eq!((states, actions, observations, shown), (36, 5, 17, 5 * (32 * 16 + 4)));
-    assert!(grid.start == Belief::uniform(vec![24, 28]));
+    assert!(*grid.start() == Belief::uniform(vec![24, 28]));
     assert!(is(grid.successors(0, 1), &[(0, 0.9), (5, 0.05), (20, 0.025), (22, 0.025)]));
     assert!(is(grid.successors(24, 1), &[(4, 0.8), (23, 0.05), (24, 0.15)]));
     assert!(is(grid.successors(28, 1), &[(12, 0.8), (28, 0.15), (33, 0.05)]));
@@ -261,7 +263,7 @@ fn tiger_grid_is_that_of_the_paper() {
 fn mazes_are_as_drawn() {
     let map: Map = "..\n.G".parse().unwrap();
     let square = Maze { map, ..Maze::default() }.generate().unwrap();
-    assert_eq!((square.states(), square.observation_count), (16, 17));
+    assert_eq!((square.states(), square.observation_count()), (16, 17));
     // East of the first cell is the second, below that the goal.
     assert!(is(square.successors(1, 1), &[(1, 0.15), (5, 0.8), (10, 0.05)]));
     assert!((reward(&square, 4 + 2, 1) - 0.8).abs() < 1e-14 && (reward(&square, 4 + 1, 1) - 0.05).abs() < 1e-14);
@@ -271,13 +273,13 @@ fn mazes_are_as_drawn() {
     let (seen, p) = square.observed(0, 1);
     assert_eq!(seen.len(), 16);
     assert!((p[3] - 0.9 * 0.9 * 0.95 * 0.95).abs() < 1e-15);
-    assert_eq!((square.observed(0, 12).0, square.names.observations[3].as_str()), (&[16][..], "back-left"));
+    assert_eq!((square.observed(0, 12).0, square.names().observations[3].as_str()), (&[16][..], "back-left"));
     // Starts, marks and tigers.
     let map: Map = ">2T\n#G1".parse().unwrap();
     let mixed = Maze { map, tiger: -3.0, ..Maze::default() }.generate().unwrap();
-    assert_eq!((mixed.start.clone(), mixed.observation_count), (Belief::at(1), 19));
+    assert_eq!((mixed.start().clone(), mixed.observation_count()), (Belief::at(1), 19));
     assert_eq!((mixed.observed(0, 4 + 2).0, mixed.observed(0, 16 + 2).0), (&[17][..], &[16][..]));
-    assert_eq!(mixed.names.observations[16..], ["mark1", "mark2", "goal"]);
+    assert_eq!(mixed.names().observations[16..], ["mark1", "mark2", "goal"]);
     assert!((reward(&mixed, 5, 1) - (0.8 * -3.0 + 0.05)).abs() < 1e-14);
 
     let message = |map: &str| map.parse::<Map>().and_then(|map| Maze { map, ..Maze::default() }.generate()).err();
@@ -332,7 +334,7 @@ fn olfactory_is_a_plume() {
     assert_eq!((model.successors(at(20, 32), 1).0, reward(&model, at(20, 32), 1)), (&[at(20, 32)][..], 0.0));
     assert_eq!(model.expected_rewards().iter().filter(|&&r| r != 0.0).count(), 4);
     assert_eq!(
-        (model.start.states.len(), model.start.clone()),
+        (model.start().states().len(), model.start().clone()),
         (13_584, Belief::uniform((0..13_585).filter(|&s| s != at(20, 32)).collect()))
     );
 }
@@ -341,7 +343,7 @@ fn olfactory_is_a_plume() {
 #[test]
 fn maintenance_wears_and_repairs() {
     let pomdp = Maintenance { parts: 2, ..Maintenance::default() }.generate().unwrap();
-    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count), (9, 4, 4));
+    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count()), (9, 4, 4));
     // Levels 1 and 2: a part that is new, and one that is worn, state 2 + 3 · 1.
     let near = |row: (&[u32], &[f64]), expected: &[(u32, f64)]| {
         assert_eq!(row.0, expected.iter().map(|entry| entry.0).collect::<Vec<_>>());
@@ -356,7 +358,7 @@ fn maintenance_wears_and_repairs() {
     near(pomdp.observed(0, 5), &[(0, 0.125), (3, 0.875)]);
     near(pomdp.observed(2, 5), &[(0, 1.0)]);
     assert_eq!([0, 1, 2, 3].map(|action| reward(&pomdp, 5, action)), [0.875, -1.0, -3.0, -15.0]);
-    assert_eq!((pomdp.start, pomdp.names.states[5].as_str()), (Belief::at(8), "levels-1-2"));
+    assert_eq!((pomdp.start(), pomdp.names().states[5].as_str()), (&Belief::at(8), "levels-1-2"));
     for (maintenance, message) in [
         (Maintenance { parts: 11, ..Maintenance::default() }, "parts is 11, expected 1 to 10"),
         (Maintenance { parts: 10, levels: 5, ..Maintenance::default() }, "levels is 5, expected 2 to 4"),
@@ -370,7 +372,7 @@ fn maintenance_wears_and_repairs() {
 #[test]
 fn aloha_is_that_of_the_file() {
     let pomdp = Aloha::default().generate().unwrap();
-    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count), (30, 9, 3));
+    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count()), (30, 9, 3));
     let entry = |state, action, next: u32| {
         let (states, probs) = pomdp.successors(state, action);
         states.binary_search(&next).map_or(0.0, |place| probs[place])

@@ -54,7 +54,7 @@ fn tiger_policy(model: &Pomdp) -> AlphaVectors {
                     best = (value, action, alpha);
                 }
             }
-            let known = (0..next.len()).any(|i| next.actions[i] == best.1 && next.vector(i) == best.2);
+            let known = (0..next.len()).any(|i| next.actions()[i] == best.1 && next.vector(i) == best.2);
             if !known {
                 next.push(best.1, &best.2);
             }
@@ -68,7 +68,7 @@ fn tiger_policy(model: &Pomdp) -> AlphaVectors {
 fn tiger_earns_what_is_published() {
     let model = Tiger::default().generate().unwrap();
     let policy = tiger_policy(&model);
-    let value = policy.best(&model.start).unwrap().1;
+    let value = policy.best(model.start()).unwrap().1;
     assert!((TIGER[0] - 1e-3..=TIGER[1]).contains(&value), "{value}");
     let options = Options { episodes: 20_000, steps: None, seed: 7 };
     let found = Simulator::new(&model, &policy, &options).unwrap().evaluate(&|| false).unwrap();
@@ -126,16 +126,16 @@ fn lookahead_is_one_step() {
     let model = Tiger::default().generate().unwrap();
     let policy = tiger_policy(&model);
     // At the fixed point the best action's Q is V; a door opened in doubt earns −45, and then V(b₀).
-    let value = policy.best(&model.start).unwrap().1;
-    let outlooks = lookahead(&model, &policy, &model.start);
+    let value = policy.best(model.start()).unwrap().1;
+    let outlooks = lookahead(&model, &policy, model.start());
     assert!((outlooks[0].value - value).abs() < 1e-9, "{outlooks:?}");
     assert!(outlooks[1..].iter().all(|open| (open.value - (-45.0 + 0.95 * value)).abs() < 1e-9));
     assert_eq!(outlooks[0].observations.len(), 2);
     // To hear the tiger on the left twice: .85² / (.85² + .15²).
     let mut projection = Projection::default();
-    let once = projection.update(&model, &model.start, 0, 0).unwrap();
+    let once = projection.update(&model, model.start(), 0, 0).unwrap();
     let twice = projection.update(&model, &once, 0, 0).unwrap();
-    assert!((once.probs[0] - 0.85).abs() < 1e-15 && (twice.probs[0] - 0.7225 / 0.745).abs() < 1e-15);
+    assert!((once.probs()[0] - 0.85).abs() < 1e-15 && (twice.probs()[0] - 0.7225 / 0.745).abs() < 1e-15);
     let outlooks = lookahead(&model, &policy, &twice);
     assert!(outlooks[2].value > outlooks[0].value && outlooks[0].value > outlooks[1].value);
     // In Tag the robot that goes west from the lower left corner cannot see another cell.
@@ -154,7 +154,7 @@ fn vectors_are_certified_or_not() {
     assert!((found.attained - found.value).abs() < 1e-6 && found.attained <= TIGER[1], "{found:?}");
     // Vectors that claim 5 more are each 5 − 5γ above their backup, and V(b₀) − δ/(1 − γ) takes just that back.
     let mut boast = policy.clone();
-    boast.values.iter_mut().for_each(|value| *value += 5.0);
+    boast.values_mut().iter_mut().for_each(|value| *value += 5.0);
     let caught = verify(&model, &boast, 1e-6, 32, &|| false).unwrap();
     assert_eq!(caught.supported, 0);
     assert!((caught.residual - 0.25).abs() < 1e-6 && (caught.value - found.value - 5.0).abs() < 1e-12, "{caught:?}");
@@ -164,7 +164,7 @@ fn vectors_are_certified_or_not() {
         &model,
         &{
             let mut low = always(&model, 0);
-            low.values.fill(-50.0);
+            low.values_mut().fill(-50.0);
             low
         },
         1e-6,
@@ -220,7 +220,7 @@ fn commands_print_what_the_library_finds() {
     let model = Tiger::default().generate().unwrap();
     let policy = tiger_policy(&model);
     let text: String = (0..policy.len())
-        .map(|i| format!("{}\n{:?} {:?}\n\n", policy.actions[i], policy.vector(i)[0], policy.vector(i)[1]))
+        .map(|i| format!("{}\n{:?} {:?}\n\n", policy.actions()[i], policy.vector(i)[0], policy.vector(i)[1]))
         .collect();
     std::fs::write(&policy_file, text).unwrap();
     let files = [model_file.as_str(), "--policy", &policy_file];

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use warpkov::common::choice::Choice;
-use warpkov::mdp::model::{Choices, Csr, Mdp, Objective};
+use warpkov::mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::Backup;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::cpu::{Assembler, PointBased};
 use warpkov::pomdp::generate::{Aloha, FourByThree, Layout, Maintenance, Maze, RockSample, Tag, Tiger};
-use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::model::{Pomdp, PomdpParts};
 use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reduce::reduced;
@@ -62,26 +62,27 @@ fn distributions(random: &mut Random, rows: usize, columns: u32) -> Csr {
         }
         row_ptr.push(col.len() as u64);
     }
-    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    Csr::new(row_ptr, col, val).unwrap()
 }
 
 /// A model of 2 to 3 states, 2 actions and 1 to 2 observations.
 fn model(random: &mut Random) -> Pomdp {
     let (states, actions, observations) = (2 + random.below(2) as u32, 2, 1 + random.below(2) as u32);
     let rows = (states * actions) as usize;
-    let process = Mdp {
+    let process = MdpParts {
         states,
         choices: Choices::Uniform(actions),
         gamma: 0.3 + 0.4 * random.unit(),
         objective: if random.unit() < 0.3 { Objective::Minimize } else { Objective::Maximize },
         transitions: distributions(random, rows, states),
         action_rewards: random.signed(rows).into_iter().map(|reward| 2.0 * reward).collect::<Vec<_>>().into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     };
     let observed = distributions(random, rows, observations);
     let start = distributions(random, 1, states);
-    let start = Belief { states: start.col.to_vec(), probs: start.val.to_vec() };
-    let model = Pomdp { process, observation_count: observations, observations: observed, start, ..Pomdp::default() };
+    let start = Belief::new(start.col().to_vec(), start.val().to_vec()).unwrap();
+    let model =
+        PomdpParts { process, observation_count: observations, observations: observed, start, ..PomdpParts::default() };
     model.validated().unwrap()
 }
 
@@ -93,9 +94,9 @@ fn tiger_is_bracketed() {
     let end = solution.end();
     assert_eq!(solution.status, Status::Gap);
     assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.gap() <= 1e-3, "{end:?}");
-    assert!((solution.vectors.best(&tiger.start).unwrap().1 - end.lower).abs() < 1e-9);
+    assert!((solution.vectors.best(tiger.start()).unwrap().1 - end.lower).abs() < 1e-9);
     // To listen is best at first.
-    assert_eq!(solution.vectors.actions[solution.vectors.best(&tiger.start).unwrap().0], 0);
+    assert_eq!(solution.vectors.actions()[solution.vectors.best(tiger.start()).unwrap().0], 0);
 }
 
 /// With every combination of expansion and backups the bounds stay on their sides of what SARSOP found for the tiger.
@@ -134,8 +135,8 @@ fn bounds_hold_on_random_models() {
         let (horizon, gamma) = (12, model.gamma());
         let maximized = model.to_maximize();
         let exact = incremental_pruning(&maximized, horizon, 4096).unwrap();
-        let sign = model.process.objective.sign();
-        let value = exact.best(&model.start).unwrap().1;
+        let sign = model.process().objective().sign();
+        let value = exact.best(model.start()).unwrap().1;
         let rewards = maximized.expected_rewards();
         let later = gamma.powi(horizon as i32) / (1.0 - gamma);
         let extreme = |pick: fn(f64, f64) -> f64, from: f64| later * rewards.iter().copied().fold(from, pick);
@@ -214,7 +215,7 @@ fn four_by_three_closes() {
 /// Every vector of a policy is supported by the others, and what it earns is no less than what is claimed.
 fn is_attained(model: &Pomdp, solution: &Solution, episodes: u32, what: &str) {
     let end = solution.end();
-    let (maximized, sign) = (model.to_maximize(), model.process.objective.sign());
+    let (maximized, sign) = (model.to_maximize(), model.process().objective().sign());
     let (attained, other) = if sign > 0.0 { (end.lower, end.upper) } else { (-end.upper, -end.lower) };
     let vectors = solution.vectors.clone().times(sign);
     let found = verify(&maximized, &vectors, 1e-7, 300, &|| false).unwrap();
@@ -264,12 +265,18 @@ fn policies_are_supported_however_they_were_found() {
 }
 
 /// Random models, rewards and costs.
+/// The same model with another γ.
+fn discounted(model: Pomdp, gamma: f64) -> Pomdp {
+    let parts = model.into_parts();
+    PomdpParts { process: MdpParts { gamma, ..parts.process }, ..parts }.validated().unwrap()
+}
+
 #[test]
 fn policies_of_random_models_are_supported() {
     let mut random = Random::new(31);
     for index in 0..60 {
-        let mut model = model(&mut random);
-        model.process.gamma = 1.0 - 0.1_f64.powf(3.0 * random.unit() + 0.2);
+        let model = model(&mut random);
+        let model = discounted(model, 1.0 - 0.1_f64.powf(3.0 * random.unit() + 0.2));
         let scheme = [Scheme::Path, Scheme::Full, Scheme::Randomized][index % 3];
         let options = SolveOptions { scheme: Some(scheme), ..options(1e-4, 30) };
         is_attained(&model, &solve(&model, &options), 0, &format!("model {index}"));
@@ -296,24 +303,23 @@ fn reduced_sets_are_policies() {
     let mut random = Random::new(41);
     let mut counts = [0, 0];
     for index in 0..40 {
-        let mut model = model(&mut random).to_maximize();
-        model.process.gamma = 1.0 - 0.1_f64.powf(2.0 * random.unit() + 0.2);
-        let (states, count) = (model.states(), model.observation_count as usize);
+        let model = model(&mut random).to_maximize();
+        let model = discounted(model, 1.0 - 0.1_f64.powf(2.0 * random.unit() + 0.2));
+        let (states, count) = (model.states(), model.observation_count() as usize);
         let rewards = model.expected_rewards();
         let mut all = blind::blind(&model, &rewards, &Assembler::new(&model, &rewards), 1e-12, &mut || false);
         let mut next: Vec<u32> = (0..all.len() as u32).flat_map(|vector| vec![vector; count]).collect();
         let mut backend = PointBased::new(&model);
         for _ in 0..30 {
             let drawn = distributions(&mut random, 3, states);
-            let belief = |row| Belief { states: drawn.row(row).0.to_vec(), probs: drawn.row(row).1.to_vec() };
-            let beliefs = [belief(0), belief(1), belief(2), model.start.clone()];
+            let belief = |row| Belief::new(drawn.row(row).0.to_vec(), drawn.row(row).1.to_vec()).unwrap();
+            let beliefs = [belief(0), belief(1), belief(2), model.start().clone()];
             let Ok(()) = backend.set_vectors(&all);
             let Ok(backed) = backend.backup(&beliefs);
-            all.values.extend(backed.vectors.values);
-            all.actions.extend(backed.vectors.actions);
+            (0..backed.vectors.len()).for_each(|i| all.push(backed.vectors.actions()[i], backed.vectors.vector(i)));
             next.extend(backed.next);
         }
-        let value = all.best(&model.start).unwrap().1;
+        let value = all.best(model.start()).unwrap().1;
         let [few, many] = [false, true].map(|late| reduced(&model, &all, &next, 0, &mut || late));
         for kept in [&few, &many] {
             let found = verify(&model, kept, 1e-9, 200, &|| false).unwrap();
@@ -328,19 +334,18 @@ fn reduced_sets_are_policies() {
 #[test]
 fn qmdp_looks_at_the_clock() {
     let states = 1 << 19;
-    let rows = |width: u64| Csr {
-        row_ptr: (0..=width).collect::<Vec<_>>().into(),
-        col: (0..width as u32).collect::<Vec<_>>().into(),
-        val: vec![1.0; width as usize].into(),
-    };
-    let process = Mdp {
+    let rows =
+        |col: Vec<u32>| Csr::new((0..=col.len() as u64).collect::<Vec<_>>(), col, vec![1.0; states as usize]).unwrap();
+    let process = MdpParts {
         states,
         choices: Choices::Uniform(1),
         gamma: 0.5,
-        transitions: rows(u64::from(states)),
-        ..Mdp::default()
+        transitions: rows((0..states).collect()),
+        ..MdpParts::default()
     };
-    let model = Pomdp { process, observation_count: 1, ..Pomdp::default() };
+    let (observations, start) = (rows(vec![0; states as usize]), Belief::at(0));
+    let model = PomdpParts { process, observation_count: 1, observations, start, ..PomdpParts::default() };
+    let model = model.validated().unwrap();
     let values: Vec<f64> = (0..states).map(f64::from).collect();
     let rewards = vec![1.0; states as usize];
     let mut looks = 0;
@@ -383,14 +388,14 @@ fn interrupted_runs_have_policies() {
 /// the east slips to the west. SARSOP's bounds on that are 1.88988 and 1.89085.
 #[test]
 fn four_by_three_with_the_slip_of_the_file() {
-    let mut model = FourByThree::default().generate().unwrap();
-    let transitions = &mut model.process.transitions;
+    let mut model = FourByThree::default().generate().unwrap().into_parts();
+    let (row_ptr, col, val) = std::mem::take(&mut model.process.transitions).into_arrays();
     let row = 9 * 4 + 2;
-    let range = transitions.row_ptr[row] as usize..transitions.row_ptr[row + 1] as usize;
-    let mut col = transitions.col.to_vec();
+    let range = row_ptr[row] as usize..row_ptr[row + 1] as usize;
+    let mut col = col.into_vec();
     assert_eq!(col[range.clone()], [5, 9, 10]);
     col[range.start + 1] = 8;
-    transitions.col = col.into();
+    model.process.transitions = Csr::new(row_ptr, col, val).unwrap();
     let end = *solve(&model.validated().unwrap(), &options(1e-3, 20_000)).end();
     assert!(end.lower <= 1.89085 && end.upper >= 1.88988 && end.gap() <= 1e-3, "{end:?}");
 }
@@ -467,21 +472,21 @@ fn a_backup_is_the_best_one_step_plan() {
     let mut random = Random::new(23);
     for index in 0..50 {
         let model = model(&mut random).to_maximize();
-        let (states, actions, count) = (model.states(), model.actions(), model.observation_count);
+        let (states, actions, count) = (model.states(), model.actions(), model.observation_count());
         let mut gamma = AlphaVectors::new(states);
         for action in 0..5 {
             gamma.push(action % actions, &random.signed(states as usize));
         }
         let mut backend = PointBased::new(&model);
         let Ok(()) = backend.set_vectors(&gamma);
-        let Ok(backed) = backend.backup(std::slice::from_ref(&model.start));
+        let Ok(backed) = backend.backup(std::slice::from_ref(model.start()));
         let rewards = model.expected_rewards();
         // Σ over o of the best vector's share, action by action.
         let plan = |action: u32| {
-            let reward: f64 = model.start.iter().map(|(s, p)| p * rewards[(s * actions + action) as usize]).sum();
+            let reward: f64 = model.start().iter().map(|(s, p)| p * rewards[(s * actions + action) as usize]).sum();
             let share = |o: u32, i: usize| -> f64 {
                 let mut sum = 0.0;
-                for (s, b) in model.start.iter() {
+                for (s, b) in model.start().iter() {
                     let (successors, probs) = model.successors(s, action);
                     for (&next, &p) in successors.iter().zip(probs) {
                         let (observed, chances) = model.observed(action, next);
@@ -495,7 +500,7 @@ fn a_backup_is_the_best_one_step_plan() {
             reward + model.gamma() * (0..count).map(best).sum::<f64>()
         };
         let expected = (0..actions).map(plan).fold(f64::NEG_INFINITY, f64::max);
-        let found = model.start.dot(backed.vectors.vector(0));
+        let found = model.start().dot(backed.vectors.vector(0));
         assert!((found - expected).abs() < 1e-6, "model {index}: {found}, expected {expected}");
         assert!(found <= expected + 1e-12, "model {index}: {found} is above {expected}");
     }
@@ -540,10 +545,7 @@ fn cores_do_not_matter() {
 /// The bounds of a horizon hold the exact value, that of incremental pruning, and the plan is worth its vectors.
 #[test]
 fn horizons_have_their_values() {
-    let undiscounted = |model: Pomdp| {
-        let process = Mdp { gamma: 1.0, ..model.process.clone() };
-        Pomdp { process, ..model }
-    };
+    let undiscounted = |model: Pomdp| discounted(model, 1.0);
     let tiger = Tiger::default().generate().unwrap();
     let grid = FourByThree::default().generate().unwrap();
     for (model, horizons) in
@@ -555,15 +557,15 @@ fn horizons_have_their_values() {
             let solution = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
             assert_eq!(solution.status, Status::Gap);
             let end = *solution.end();
-            let exact = reference_value(&model, horizon, &model.start);
+            let exact = reference_value(&model, horizon, model.start());
             assert!(end.lower <= exact + 1e-9 && exact <= end.upper + 1e-9, "{horizon}: {end:?}, {exact}");
             assert_eq!(solution.stages.len(), horizon as usize);
             // Each plan by what follows it.
             let rewards = model.expected_rewards();
-            let count = model.observation_count as usize;
+            let count = model.observation_count() as usize;
             for (stage, pair) in solution.stages.windows(2).enumerate() {
                 for plan in 0..pair[0].vectors.len() {
-                    let action = pair[0].vectors.actions[plan];
+                    let action = pair[0].vectors.actions()[plan];
                     let next = &pair[0].next[plan * count..(plan + 1) * count];
                     for state in 0..model.states() {
                         let (successors, probs) = model.successors(state, action);

@@ -22,6 +22,7 @@
 
 use super::model::{Covariances, Emissions, Hmm};
 use super::options::Pseudocounts;
+use super::sequences::Sequences;
 
 /// No state: that of a path that is not possible.
 pub const NO_STATE: u32 = u32::MAX;
@@ -35,6 +36,9 @@ pub trait Recursions {
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If models differ in their shape, or do not emit what was observed.
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), Self::Error>;
 
     /// ln P(O) of each sequence: M numbers.
@@ -127,8 +131,8 @@ impl Expected {
     /// No counts of no sequences, of the shape that a model's have.
     #[must_use]
     pub fn zero(model: &Hmm) -> Self {
-        let n = model.start.len();
-        let emissions = match &model.emissions {
+        let n = model.start().len();
+        let emissions = match model.emissions() {
             Emissions::Categorical { probs, .. } => Statistics::Categorical(vec![0.0; probs.len()]),
             Emissions::Gaussian { means, covariances, .. } => {
                 let (Covariances::Diagonal(squares) | Covariances::Full(squares)) = covariances;
@@ -185,4 +189,17 @@ pub enum Statistics {
         /// Σ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ: its diagonal, N × D, or all of it, N × D × D, as the model's covariances are.
         squares: Vec<f64>,
     },
+}
+
+/// Whether models have one shape, that of the first, and emit what was observed: then tables of the first one's sizes hold any
+/// of them, and every symbol has its row there.
+pub(crate) fn fit(models: &[Hmm], sequences: &Sequences) -> bool {
+    let shape = |model: &Hmm| match model.emissions() {
+        Emissions::Categorical { symbols, .. } => (model.states(), 0, *symbols),
+        Emissions::Gaussian { dimensions, covariances, .. } => {
+            let kind = if matches!(covariances, Covariances::Diagonal(_)) { 1 } else { 2 };
+            (model.states(), kind, *dimensions)
+        }
+    };
+    models.windows(2).all(|pair| shape(&pair[0]) == shape(&pair[1])) && models.iter().all(|model| sequences.fit(model))
 }

@@ -56,7 +56,7 @@ fn hold(
 /// # Errors
 /// The first violation.
 pub fn of_log_likelihoods(model: &Hmm, logs: &[f64], slack: f64) -> Result<(), Violated> {
-    let most = if matches!(model.emissions, Emissions::Categorical { .. }) { slack } else { f64::MAX };
+    let most = if matches!(model.emissions(), Emissions::Categorical { .. }) { slack } else { f64::MAX };
     let wrong = logs.iter().position(|log| log.is_nan() || *log > most);
     wrong.map_or(Ok(()), |at| hold(false, "ln P(O)", at, logs[at], || "a logarithm of a likelihood".to_owned()))
 }
@@ -66,7 +66,7 @@ pub fn of_log_likelihoods(model: &Hmm, logs: &[f64], slack: f64) -> Result<(), V
 /// # Errors
 /// The first violation.
 pub fn of_posteriors(model: &Hmm, sequences: &Sequences, posteriors: &[f64], slack: f64) -> Result<(), Violated> {
-    let n = model.start.len();
+    let n = model.start().len();
     for (at, row) in posteriors.chunks_exact(n).enumerate() {
         let sum: f64 = row.iter().sum();
         if !((sum - 1.0).abs() <= slack || row.iter().all(|p| *p == 0.0)) {

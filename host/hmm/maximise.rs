@@ -12,7 +12,7 @@
 use rayon::prelude::*;
 
 use super::backend::{Expected, Statistics};
-use super::model::{Covariances, Emissions, Hmm};
+use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::Pseudocounts;
 use super::sequences::{Observations, Sequences};
 
@@ -29,7 +29,7 @@ impl Spread {
     /// That of all sequences together; D is 0 where they are of symbols.
     #[must_use]
     pub fn new(sequences: &Sequences) -> Self {
-        let Observations::Vectors { dimensions, values } = &sequences.observations else { return Self::default() };
+        let Observations::Vectors { dimensions, values } = sequences.observations() else { return Self::default() };
         let d = *dimensions as usize;
         let count = (values.len() / d) as f64;
         let (mut least, mut most) = (vec![f64::INFINITY; d], vec![f64::NEG_INFINITY; d]);
@@ -85,7 +85,7 @@ impl Held {
     /// Where `floors`, D numbers, hold variances of a trained model.
     #[must_use]
     pub fn new(model: &Hmm, floors: &[f64]) -> Self {
-        let Emissions::Gaussian { covariances, .. } = &model.emissions else { return Self::default() };
+        let Emissions::Gaussian { covariances, .. } = model.emissions() else { return Self::default() };
         let d = floors.len();
         let count = |scaled: &[f64]| scaled.iter().filter(|&&part| part <= AT_FLOOR).count();
         let counts: Vec<usize> = match covariances {
@@ -109,7 +109,7 @@ const AT_FLOOR: f64 = 1.001;
 const ROUNDING: f64 = 1e-12;
 
 /// The M step. Variances are at least `floors`, D numbers.
-pub(crate) fn maximise(model: &mut Hmm, expected: &Expected, pseudocounts: &Pseudocounts, floors: &[f64]) {
+pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, pseudocounts: &Pseudocounts, floors: &[f64]) {
     let Pseudocounts { start, transitions, emissions } = *pseudocounts;
     let n = model.start.len();
     normalise(&mut model.start, &expected.start, start, None);
@@ -296,13 +296,13 @@ mod tests {
         for unit in [1e-170, 1e-12, 1.0, 1e12, 1e150] {
             let values: Vec<f64> = [1.0, 0.7, 2.0, 0.7, 3.0, 0.7].iter().map(|x| x * unit).collect();
             let observations = Observations::Vectors { dimensions: 2, values };
-            let spread = Spread::new(&Sequences { offsets: vec![0, 3], observations });
+            let spread = Spread::new(&Sequences::new(vec![0, 3], observations).unwrap());
             let floors = spread.floors(1e-6);
             let expected = [2.0 / 3.0, 0.49].map(|x| (1e-6 * x * unit * unit).max(f64::MIN_POSITIVE));
             let near = floors.iter().zip(expected).all(|(found, expected)| (found / expected - 1.0).abs() < 1e-12);
             assert!(near, "{floors:?} {expected:?}");
         }
         let zero = Observations::Vectors { dimensions: 1, values: vec![0.0; 3] };
-        assert_eq!(Spread::new(&Sequences { offsets: vec![0, 3], observations: zero }).floors(1e-6), [1e-6]);
+        assert_eq!(Spread::new(&Sequences::new(vec![0, 3], zero).unwrap()).floors(1e-6), [1e-6]);
     }
 }

@@ -27,9 +27,9 @@ pub struct Names {
     pub symbols: Vec<String>,
 }
 
-/// A hidden Markov model. Its fields satisfy what [`validated`](Self::validated) checks.
+/// What a hidden Markov model is made of, to be [validated](Self::validated).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hmm {
+pub struct HmmParts {
     /// π, N entries.
     pub start: Vec<f64>,
     /// A, N × N, row by row.
@@ -41,6 +41,14 @@ pub struct Hmm {
     /// What states and symbols are called.
     pub names: Names,
 }
+
+/// A hidden Markov model, made of [`HmmParts`] that have been validated:
+///
+/// - there is a state and a symbol or a dimension, and every array has the shape that [`HmmParts`] and [`Emissions`] say;
+/// - π, the rows of A with their ends, and the rows of B are distributions; means are finite, variances positive and matrices
+///   of covariances symmetric and positive definite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hmm(HmmParts);
 
 /// What states emit.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,31 +172,84 @@ pub enum Invalid {
 }
 
 impl Hmm {
+    /// A model of parts that have the shapes of one: what [`validated`](HmmParts::validated) would find, or rows of B for sets
+    /// of symbols, which sum to more than 1.
+    pub(crate) fn built(parts: HmmParts) -> Self {
+        debug_assert!(parts.has_shape());
+        Self(parts)
+    }
+
+    /// Changes numbers, as an M step does. Shapes stay as they are.
+    pub(crate) fn update(&mut self, change: impl FnOnce(&mut HmmParts)) {
+        change(&mut self.0);
+        debug_assert!(self.0.has_shape());
+    }
+
+    /// What the model is made of: to change some of it, and validate that.
+    #[must_use]
+    pub fn into_parts(self) -> HmmParts {
+        self.0
+    }
+
+    /// π, N entries.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> &[f64] {
+        &self.0.start
+    }
+
+    /// A, N × N, row by row.
+    #[inline]
+    #[must_use]
+    pub fn transitions(&self) -> &[f64] {
+        &self.0.transitions
+    }
+
+    /// Probabilities to end behind each state; `None` where sequences end at any time.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> Option<&[f64]> {
+        self.0.end.as_deref()
+    }
+
+    /// What states emit.
+    #[inline]
+    #[must_use]
+    pub fn emissions(&self) -> &Emissions {
+        &self.0.emissions
+    }
+
+    /// What states and symbols are called.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.0.names
+    }
+
     /// N.
     #[must_use]
     pub fn states(&self) -> u32 {
-        self.start.len() as u32
+        self.start().len() as u32
     }
 
     /// Aᵢ, the row of state i.
     #[must_use]
     pub fn row(&self, state: usize) -> &[f64] {
-        &self.transitions[state * self.start.len()..][..self.start.len()]
+        &self.transitions()[state * self.start().len()..][..self.start().len()]
     }
 
     /// Numbers that may be chosen freely: those of the distributions that are not 0, without one for each distribution, and
     /// those of the densities.
     #[must_use]
     pub fn parameters(&self) -> usize {
-        let n = self.start.len();
+        let n = self.start().len();
         let free = |distribution: &[f64], end: f64| {
             let positive = distribution.iter().filter(|p| **p > 0.0).count() + usize::from(end > 0.0);
             positive.saturating_sub(1)
         };
-        let end = |state: usize| self.end.as_ref().map_or(0.0, |end| end[state]);
-        let chain = free(&self.start, 0.0) + (0..n).map(|i| free(self.row(i), end(i))).sum::<usize>();
+        let end = |state: usize| self.end().map_or(0.0, |end| end[state]);
+        let chain = free(self.start(), 0.0) + (0..n).map(|i| free(self.row(i), end(i))).sum::<usize>();
         chain
-            + match &self.emissions {
+            + match self.emissions() {
                 Emissions::Categorical { symbols, probs } => {
                     probs.chunks_exact(*symbols as usize).map(|row| free(row, 0.0)).sum()
                 }
@@ -201,7 +262,9 @@ impl Hmm {
                 }
             }
     }
+}
 
+impl HmmParts {
     /// The model, if it is one.
     ///
     /// π, the rows of A (with their ends) and the rows of B are distributions: entries in [0, 1] that sum to 1 within
@@ -210,7 +273,7 @@ impl Hmm {
     ///
     /// # Errors
     /// The first violation found; see [`Invalid`].
-    pub fn validated(mut self) -> Result<Self, Invalid> {
+    pub fn validated(mut self) -> Result<Hmm, Invalid> {
         let n = self.start.len();
         if n == 0 {
             return Err(Invalid::None("state"));
@@ -247,7 +310,25 @@ impl Hmm {
                 return Err(Invalid::Twice { what, name: pair[0].clone() });
             }
         }
-        Ok(self)
+        Ok(Hmm(self))
+    }
+
+    /// Whether all arrays have the lengths that belong to as many states as π has.
+    fn has_shape(&self) -> bool {
+        let n = self.start.len();
+        let emissions = match &self.emissions {
+            Emissions::Categorical { symbols, probs } => *symbols > 0 && probs.len() == n * *symbols as usize,
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                let d = *dimensions as usize;
+                let covariances = match covariances {
+                    Covariances::Diagonal(variances) => variances.len() == n * d,
+                    Covariances::Full(matrices) => matrices.len() == n * d * d,
+                };
+                d > 0 && means.len() == n * d && covariances
+            }
+        };
+        let end = self.end.as_ref().is_none_or(|end| end.len() == n);
+        n > 0 && self.transitions.len() == n * n && end && emissions
     }
 }
 
@@ -373,8 +454,8 @@ pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    fn model() -> Hmm {
-        Hmm {
+    fn model() -> HmmParts {
+        HmmParts {
             start: vec![0.5, 0.5],
             transitions: vec![0.8, 0.1, 0.1, 0.8],
             end: Some(vec![0.1, 0.1]),
@@ -383,7 +464,7 @@ mod tests {
         }
     }
 
-    fn message(change: impl FnOnce(&mut Hmm)) -> String {
+    fn message(change: impl FnOnce(&mut HmmParts)) -> String {
         let mut model = model();
         change(&mut model);
         model.validated().unwrap_err().to_string()
@@ -391,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(model().validated(), Ok(model()));
+        assert_eq!(model().validated(), Ok(Hmm(model())));
         assert_eq!(message(|m| m.start.clear()), "a hidden Markov model needs at least one state");
         assert_eq!(message(|m| m.start[1] = f64::NAN), "pi[1] is NaN, expected a probability");
         assert_eq!(message(|m| m.start[1] = 0.25), "pi sums to 0.75, expected 1");
@@ -414,8 +495,8 @@ mod tests {
         let mut model = model();
         (model.end, model.transitions) = (None, vec![0.333333, 0.666666, 0.0, 1.0]);
         let model = model.validated().unwrap();
-        assert_eq!(model.transitions[2..], [0.0, 1.0]);
-        assert_eq!(model.transitions[0] + model.transitions[1], 1.0);
+        assert_eq!(model.transitions()[2..], [0.0, 1.0]);
+        assert_eq!(model.transitions()[0] + model.transitions()[1], 1.0);
         assert_eq!(model.parameters(), 1 + 1 + 2 + 2);
     }
 

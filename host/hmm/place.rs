@@ -35,7 +35,7 @@ pub type Dynamic<'p> = Box<dyn Recursions<Error = Error> + 'p>;
 /// What recursions cost: a product for each pair of states at each step.
 #[must_use]
 pub fn cost(model: &Hmm, sequences: &Sequences) -> Cost {
-    let (states, steps) = (f64::from(model.states()), sequences.offsets.last().map_or(0.0, |&all| all as f64));
+    let (states, steps) = (f64::from(model.states()), sequences.offsets().last().map_or(0.0, |&all| all as f64));
     let products = states * states * steps;
     Cost {
         work: format!("{steps:.0} steps through {states:.0} states"),

@@ -130,7 +130,7 @@ enum Cells<'a> {
 
 impl Map<'_> {
     fn columns(&self) -> usize {
-        let n = self.model.start.len();
+        let n = self.model.start().len();
         match self.cells {
             Cells::Posteriors { posteriors, .. } => posteriors.len() / n,
             Cells::Transitions => n,
@@ -139,7 +139,7 @@ impl Map<'_> {
 
     /// The numbers of all states by columns of pixels, `width` rows of N.
     fn by_pixel(&self, width: usize) -> Vec<f64> {
-        let (n, columns) = (self.model.start.len(), self.columns());
+        let (n, columns) = (self.model.start().len(), self.columns());
         let mut shades = vec![0.0f64; width * n];
         for (x, shades) in shades.chunks_exact_mut(n).enumerate() {
             let covered = covered(x, width, columns);
@@ -172,9 +172,9 @@ impl Map<'_> {
 impl Picture for Map<'_> {
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         canvas.text((40, 60), 30, INK, Anchor::Start, self.title)?;
-        let (rows, columns) = (self.model.start.len(), self.columns());
+        let (rows, columns) = (self.model.start().len(), self.columns());
         let label =
-            |state: usize| -> String { name(&self.model.names.states, state as u32).chars().take(NAME).collect() };
+            |state: usize| -> String { name(&self.model.names().states, state as u32).chars().take(NAME).collect() };
         let labels: Vec<String> = (0..rows).map(label).collect();
         let mut widest = 0;
         for label in &labels {
@@ -182,7 +182,7 @@ impl Picture for Map<'_> {
         }
         // Names that do not fit side by side stand upright.
         let upright = matches!(self.cells, Cells::Transitions)
-            && !self.model.names.states.is_empty()
+            && !self.model.names().states.is_empty()
             && (widest + GAP) * columns as i32 > FRAME.width;
         let below = if upright { widest - 16 } else { 0 };
         let frame = Rect { height: FRAME.height - below.max(0), ..FRAME };
@@ -290,8 +290,9 @@ mod tests {
 
     #[test]
     fn pixels_of_long_sequences_show_the_mean() {
-        let mut model = crate::hmm::generate::IceCream.generate().unwrap();
+        let mut model = crate::hmm::generate::IceCream.generate().unwrap().into_parts();
         model.names.states.clear();
+        let model = model.validated().unwrap();
         // One step in ten is in state 1.
         let posteriors: Vec<f64> = (0..1000).flat_map(|t| if t % 10 == 0 { [0.0, 1.0] } else { [1.0, 0.0] }).collect();
         let map = Map { title: "", model: &model, cells: Cells::Posteriors { posteriors: &posteriors, first: 1 } };

@@ -4,11 +4,11 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::model::{Covariances, Emissions, Hmm, cholesky};
-use super::sequences::{Observations, Sequences, offsets};
+use super::sequences::{self, Observations, Sequences, offsets};
 use crate::common::random::{draw, random, unit};
 
 /// Why there is nothing to draw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// Neither an end nor a length.
     #[error("the model has no ends: expected a length")]
@@ -16,6 +16,9 @@ pub enum Error {
     /// Nothing asked for.
     #[error("expected at least one sequence, and a length of at least 1")]
     None,
+    /// What was drawn is beyond the numbers.
+    #[error(transparent)]
+    Sequences(#[from] sequences::Invalid),
 }
 
 /// Sequences, and the hidden states behind each observation.
@@ -37,7 +40,7 @@ pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Re
     if count == 0 || length == Some(0) {
         return Err(Error::None);
     }
-    if length.is_none() && model.end.as_ref().is_none_or(|end| end.iter().all(|p| *p == 0.0)) {
+    if length.is_none() && model.end().is_none_or(|end| end.iter().all(|p| *p == 0.0)) {
         return Err(Error::Endless);
     }
     let factors = factors(model);
@@ -55,7 +58,7 @@ pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Re
         .collect();
     let offsets = offsets(drawn.iter().map(|(states, _)| states.len()));
     let (states, seen): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
-    let observations = match &model.emissions {
+    let observations = match model.emissions() {
         Emissions::Categorical { .. } => {
             Observations::Symbols(seen.into_iter().flat_map(|seen| seen.symbols).collect())
         }
@@ -63,19 +66,19 @@ pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Re
             Observations::Vectors { dimensions, values: seen.into_iter().flat_map(|seen| seen.values).collect() }
         }
     };
-    Ok(Sample { sequences: Sequences { offsets, observations }, states: states.concat() })
+    Ok(Sample { sequences: Sequences::new(offsets, observations)?, states: states.concat() })
 }
 
 /// A walk through the states.
 fn path(model: &Hmm, length: usize, random: &mut impl Rng) -> Vec<u32> {
     let mut states = Vec::new();
-    let mut next = draw(random, numbered(&model.start));
+    let mut next = draw(random, numbered(model.start()));
     while let Some(state) = next {
         states.push(state);
         if states.len() == length {
             break;
         }
-        let end = model.end.as_ref().map_or(0.0, |end| end[state as usize]);
+        let end = model.end().map_or(0.0, |end| end[state as usize]);
         let ending = (end > 0.0).then_some((None, end));
         let going = numbered(model.row(state as usize)).map(|(next, prob)| (Some(next), prob));
         next = draw(random, ending.into_iter().chain(going)).flatten();
@@ -96,7 +99,7 @@ struct Seen {
 
 impl Seen {
     fn emit(&mut self, model: &Hmm, factors: &[Vec<f64>], state: usize, random: &mut impl Rng) {
-        match &model.emissions {
+        match model.emissions() {
             Emissions::Categorical { symbols, probs } => {
                 let row = &probs[state * *symbols as usize..][..*symbols as usize];
                 self.symbols.extend(draw(random, numbered(row)));
@@ -116,7 +119,7 @@ impl Seen {
 
 /// L with L Lᵀ = Σ, of each state.
 fn factors(model: &Hmm) -> Vec<Vec<f64>> {
-    let Emissions::Gaussian { dimensions, covariances, .. } = &model.emissions else { return Vec::new() };
+    let Emissions::Gaussian { dimensions, covariances, .. } = model.emissions() else { return Vec::new() };
     let d = *dimensions as usize;
     match covariances {
         Covariances::Diagonal(variances) => {

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use super::model::{Emissions, Hmm};
 
-/// M sequences, each of length at least 1. Their fields satisfy what [`validated`](Self::validated) checks.
+/// M sequences, each of length at least 1. Offsets ascend from 0 to the number of observations, and vectors are of finite
+/// numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequences {
-    /// Where sequences begin, and the last one ends: M + 1 offsets.
-    pub offsets: Vec<u64>,
-    /// What was observed.
-    pub observations: Observations,
+    offsets: Vec<u64>,
+    observations: Observations,
+    /// One more than the largest symbol; 0 of vectors.
+    symbols: u32,
 }
 
 /// What was observed, ΣT observations.
@@ -91,6 +92,20 @@ pub enum Invalid {
 }
 
 impl Sequences {
+    /// Where sequences begin, and the last one ends: M + 1 offsets.
+    #[inline]
+    #[must_use]
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// What was observed.
+    #[inline]
+    #[must_use]
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
     /// M.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -118,18 +133,27 @@ impl Sequences {
     /// Sequences of symbols.
     ///
     /// # Errors
-    /// Those of [`validated`](Self::validated).
+    /// Those of [`new`](Self::new).
     pub fn of_symbols<S: AsRef<[u32]>>(sequences: &[S]) -> Result<Self, Invalid> {
         let lengths = sequences.iter().map(|sequence| sequence.as_ref().len());
         let symbols = sequences.iter().flat_map(|sequence| sequence.as_ref()).copied().collect();
-        Self { offsets: offsets(lengths), observations: Observations::Symbols(symbols) }.validated()
+        Self::new(offsets(lengths), Observations::Symbols(symbols))
     }
 
-    /// The sequences, if they are some.
+    /// Those that begin at the first M of `offsets`, of which the last is where the last one ends.
     ///
     /// # Errors
-    /// If there is none, if one is empty, if offsets do not fit the observations, or if a number is not finite.
-    pub fn validated(self) -> Result<Self, Invalid> {
+    /// If there is none, if one is empty, if offsets do not fit the observations, or if a number is not finite or a symbol
+    /// 2³² − 1.
+    pub fn new(offsets: Vec<u64>, observations: Observations) -> Result<Self, Invalid> {
+        let symbols = match &observations {
+            Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
+            Observations::Vectors { .. } => 0,
+        };
+        Self { offsets, observations, symbols }.checked()
+    }
+
+    fn checked(self) -> Result<Self, Invalid> {
         if self.is_empty() {
             return Err(Invalid::None);
         }
@@ -138,7 +162,15 @@ impl Sequences {
         }
         let expected = self.offsets[self.len()];
         let found = match &self.observations {
-            Observations::Symbols(symbols) => symbols.len(),
+            Observations::Symbols(symbols) => {
+                if self.symbols == u32::MAX
+                    && let Some(at) = symbols.iter().position(|&symbol| symbol == u32::MAX)
+                {
+                    let (sequence, position) = self.place(at);
+                    return Err(Invalid::Symbol { sequence, position, found: u32::MAX, symbols: u32::MAX });
+                }
+                symbols.len()
+            }
             Observations::Vectors { dimensions: 0, .. } => 0,
             Observations::Vectors { dimensions, values } => {
                 let d = *dimensions as usize;
@@ -155,25 +187,31 @@ impl Sequences {
         Ok(self)
     }
 
+    /// Whether a model emits what was observed: symbols that it has, or vectors of its dimension.
+    #[must_use]
+    pub fn fit(&self, model: &Hmm) -> bool {
+        match (&self.observations, model.emissions()) {
+            (Observations::Symbols(_), Emissions::Categorical { symbols, .. }) => self.symbols <= *symbols,
+            (Observations::Vectors { dimensions: found, .. }, Emissions::Gaussian { dimensions, .. }) => {
+                found == dimensions
+            }
+            _ => false,
+        }
+    }
+
     /// That a model of the shape of `model` emits what was observed.
     ///
     /// # Errors
     /// If it emits something else; names the sequence and the position of a symbol that it does not have.
     pub fn check(&self, model: &Hmm) -> Result<(), Invalid> {
-        match (&self.observations, &model.emissions) {
+        if self.fit(model) {
+            return Ok(());
+        }
+        match (&self.observations, model.emissions()) {
             (Observations::Symbols(observed), &Emissions::Categorical { symbols, .. }) => {
-                match observed.iter().position(|&symbol| symbol >= symbols) {
-                    Some(at) => {
-                        let (sequence, position) = self.place(at);
-                        Err(Invalid::Symbol { sequence, position, found: observed[at], symbols })
-                    }
-                    None => Ok(()),
-                }
-            }
-            (&Observations::Vectors { dimensions: found, .. }, &Emissions::Gaussian { dimensions, .. })
-                if found == dimensions =>
-            {
-                Ok(())
+                let at = observed.iter().position(|&symbol| symbol >= symbols).unwrap_or_default();
+                let (sequence, position) = self.place(at);
+                Err(Invalid::Symbol { sequence, position, found: observed[at], symbols })
             }
             (observations, emissions) => Err(Invalid::Kind {
                 found: match observations {
@@ -194,8 +232,8 @@ impl Sequences {
     /// The model [emits](Self::check) what was observed.
     #[must_use]
     pub fn impossible_at(&self, model: &Hmm, sequence: usize) -> Option<usize> {
-        let n = model.start.len();
-        let emits = |state: usize, at: usize| match (&self.observations, &model.emissions) {
+        let n = model.start().len();
+        let emits = |state: usize, at: usize| match (&self.observations, model.emissions()) {
             (Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
                 probs[state * *symbols as usize + seen[at] as usize] > 0.0
             }
@@ -204,7 +242,7 @@ impl Sequences {
         };
         // Few of all sets of states come up.
         let mut successors: HashMap<Vec<bool>, Vec<bool>> = HashMap::new();
-        let mut reached: Vec<bool> = model.start.iter().map(|p| *p > 0.0).collect();
+        let mut reached: Vec<bool> = model.start().iter().map(|p| *p > 0.0).collect();
         for (position, at) in self.range(sequence).enumerate() {
             if position > 0 {
                 let next = successors.entry(reached).or_insert_with_key(|reached| {
@@ -218,7 +256,7 @@ impl Sequences {
                 return Some(position + 1);
             }
         }
-        let end = model.end.as_ref()?;
+        let end = model.end()?;
         let ends = (0..n).any(|state| reached[state] && end[state] > 0.0);
         (!ends).then(|| self.range(sequence).len() + 1)
     }
@@ -226,9 +264,14 @@ impl Sequences {
     /// The sequence and the position in it, both from 1, of an observation by its place among all.
     #[must_use]
     pub fn place(&self, at: usize) -> (usize, usize) {
-        let sequence = self.offsets.partition_point(|&offset| offset <= at as u64).max(1);
-        (sequence, at - self.offsets[sequence - 1] as usize + 1)
+        place(&self.offsets, at)
     }
+}
+
+/// [`Sequences::place`] of sequences with these offsets.
+pub(crate) fn place(offsets: &[u64], at: usize) -> (usize, usize) {
+    let sequence = offsets.partition_point(|&offset| offset <= at as u64).max(1);
+    (sequence, at - offsets[sequence - 1] as usize + 1)
 }
 
 fn vectors(dimensions: u32) -> String {
@@ -255,11 +298,10 @@ mod tests {
         assert_eq!(message(&[]), "there is no sequence");
         assert_eq!(message(&[&[0], &[], &[1]]), "sequence 2 is empty");
         let values = vec![0.0, 1.0, 2.0, f64::NAN];
-        let vectors =
-            |offsets, values| Sequences { offsets, observations: Observations::Vectors { dimensions: 2, values } };
-        let error = vectors(vec![0, 1, 2], values).validated().unwrap_err();
+        let vectors = |offsets, values| Sequences::new(offsets, Observations::Vectors { dimensions: 2, values });
+        let error = vectors(vec![0, 1, 2], values).unwrap_err();
         assert_eq!(error.to_string(), "sequence 2, position 1: found NaN, expected a finite number");
-        let error = vectors(vec![0, 1, 3], vec![0.0; 4]).validated().unwrap_err();
+        let error = vectors(vec![0, 1, 3], vec![0.0; 4]).unwrap_err();
         assert_eq!(error.to_string(), "the sequences have 3 observations together, found 2");
     }
 

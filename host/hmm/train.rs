@@ -220,7 +220,7 @@ pub fn train<R: Recursions + ?Sized>(
 /// By what part of its absolute value an objective may fall for another reason than the recursions: densities lose as many digits as
 /// a covariance matrix has between its eigenvalues, and the floor lets these be so far apart.
 fn conditioning(model: &Hmm, floor: f64) -> f64 {
-    match &model.emissions {
+    match model.emissions() {
         Emissions::Gaussian { covariances: Covariances::Full(_), .. } => f64::EPSILON / floor,
         _ => 0.0,
     }
@@ -251,13 +251,13 @@ fn log_prior(model: &Hmm, counts: &Pseudocounts) -> f64 {
         true => count * probs.iter().filter(|p| **p > 0.0).map(|p| p.ln()).sum::<f64>(),
         false => 0.0,
     };
-    let emitted = match &model.emissions {
+    let emitted = match model.emissions() {
         Emissions::Categorical { probs, .. } => part(counts.emissions, probs),
         Emissions::Gaussian { .. } => 0.0,
     };
-    part(counts.start, &model.start)
-        + part(counts.transitions, &model.transitions)
-        + part(counts.transitions, model.end.as_deref().unwrap_or_default())
+    part(counts.start, model.start())
+        + part(counts.transitions, model.transitions())
+        + part(counts.transitions, model.end().unwrap_or_default())
         + emitted
 }
 
@@ -270,6 +270,7 @@ mod tests {
     use super::super::generate::IceCream;
     use super::*;
     use crate::hmm::backend::{Decoded, Expected};
+    use crate::hmm::model::HmmParts;
 
     /// Of each model, ln P(O) of one sequence after each M step.
     struct Told<'l>(Vec<Copied<Iter<'l, f64>>>);
@@ -366,7 +367,8 @@ mod tests {
     #[test]
     fn slow_rounds_hand_out_what_they_have() {
         let logs = [-9.0, -5.0, -4.0, -4.0];
-        let given = Hmm { start: vec![1.0, 0.0], ..IceCream.generate().unwrap() };
+        let given = HmmParts { start: vec![1.0, 0.0], ..IceCream.generate().unwrap().into_parts() };
+        let given = given.validated().unwrap();
         let mut recursions = Slow(Told(vec![logs.iter().copied()]), 2 * SLOW);
         let mut rounds = 0;
         let mut observe = |round: &Round| {

@@ -66,8 +66,8 @@ const PRODUCT: f64 = 6.0 * 12.0;
 /// iteration, so that it is at most doubled.
 #[must_use]
 pub fn trial(mdp: &Mdp, sweep_bytes: u64) -> u32 {
-    let per_row = mdp.transitions.nnz() as f64 / mdp.rows().max(1) as f64;
-    let krylov = PRODUCTS * PRODUCT * per_row * f64::from(mdp.states);
+    let per_row = mdp.transitions().nnz() as f64 / mdp.rows().max(1) as f64;
+    let krylov = PRODUCTS * PRODUCT * per_row * f64::from(mdp.states());
     (krylov / sweep_bytes.max(1) as f64).clamp(TRIALS[0], TRIALS[1]) as u32
 }
 
@@ -94,17 +94,17 @@ impl Features {
             let all = rewards.par_chunks(CHUNK).map(of_chunk);
             all.reduce(|| [0.0, 0.0], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
         };
-        let ([low, high], [least, greatest]) = (extremes(&mdp.rewards.val), extremes(&mdp.action_rewards));
+        let ([low, high], [least, greatest]) = (extremes(mdp.rewards().val()), extremes(mdp.action_rewards()));
         let span = high - low + greatest - least;
-        let gamma = mdp.gamma;
+        let gamma = mdp.gamma();
         let change = match target {
             Target::Epsilon(epsilon) => epsilon * (1.0 - gamma),
             Target::Theta(theta) => theta,
         };
         let sweeps = if gamma > 0.0 { ((change / span).ln() / gamma.ln()).max(1.0) } else { 1.0 };
         Self {
-            entries: mdp.transitions.nnz(),
-            actions: mdp.rows() as f64 / f64::from(mdp.states.max(1)),
+            entries: mdp.transitions().nnz(),
+            actions: mdp.rows() as f64 / f64::from(mdp.states().max(1)),
             gamma,
             // No rewards, no sweeps.
             sweeps: if sweeps.is_finite() { sweeps } else { 1.0 },
@@ -162,7 +162,7 @@ mod tests {
         assert!(span > 100.0 && span < 250.0, "{span}");
         assert!(!features.needs_trial());
         let cost = features.cost_on(1);
-        assert!(cost.suits_cpu() && cost.work.contains(&grid.transitions.nnz().to_string()), "{cost:?}");
+        assert!(cost.suits_cpu() && cost.work.contains(&grid.transitions().nnz().to_string()), "{cost:?}");
         let (method, note) = features.method();
         assert_eq!(method, Method::Values);
         assert!(note.contains("0.9"), "{note}");
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_trial_takes_as_long_as_krylov_policy_iteration() {
         let grid = SlipGrid { width: 50, height: 50, ..SlipGrid::default() }.generate().unwrap();
-        let entries = grid.transitions.nnz() as u64;
+        let entries = grid.transitions().nnz() as u64;
         let (rows, patterns) = (trial(&grid, 12 * entries + 16 * 2500), trial(&grid, 16 * 2500));
         assert!((150..400).contains(&rows) && patterns > 4 * rows, "{rows}, {patterns}");
         assert_eq!((trial(&grid, 0), trial(&grid, u64::MAX)), (LONGEST_TRIAL, 128));

@@ -60,12 +60,12 @@ pub(super) fn rounded_up(bound: f64) -> String {
 
 /// Certifies `values`, one per state, on all cores.
 pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
-    measure(mdp, values).certificate(mdp.gamma, 0.0)
+    measure(mdp, values).certificate(mdp.gamma(), 0.0)
 }
 
 /// Shifts `values` to where their certificate is best, and certifies them. In a model that can end they stay.
 pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
-    let (certificate, shift) = measure(mdp, values).centred(mdp.gamma);
+    let (certificate, shift) = measure(mdp, values).centred(mdp.gamma());
     shift_all(values, shift);
     certificate
 }
@@ -90,7 +90,8 @@ pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Ce
         (task * (CHUNK / 4)..).zip(policy).map(of_state).fold(Extremes::default(), Extremes::max)
     });
     let found = tasks.reduce(Extremes::default, Extremes::max);
-    let (certificate, shift) = if centre { found.centred(mdp.gamma) } else { (found.certificate(mdp.gamma, 0.0), 0.0) };
+    let (certificate, shift) =
+        if centre { found.centred(mdp.gamma()) } else { (found.certificate(mdp.gamma(), 0.0), 0.0) };
     shift_all(values, shift);
     (certificate, policy)
 }
@@ -98,9 +99,9 @@ pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Ce
 /// A policy that is greedy with respect to `values`, on all cores: the best action of each state, the lowest-numbered of
 /// equal ones, and [`NO_ACTION`] where there is none.
 pub fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<u32> {
-    let sign = mdp.objective.sign();
-    let of_state = |state: usize| first_best(mdp.choices.rows(state).map(|row| sign * q_factor(mdp, values, row)));
-    (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4).map(of_state).collect()
+    let sign = mdp.objective().sign();
+    let of_state = |state: usize| first_best(mdp.choices().rows(state).map(|row| sign * q_factor(mdp, values, row)));
+    (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK / 4).map(of_state).collect()
 }
 
 /// The action with the largest of these Q-factors, the lowest-numbered of equal ones; [`NO_ACTION`] where there is none.
@@ -111,21 +112,21 @@ pub(super) fn first_best(factors: impl Iterator<Item = f64>) -> u32 {
 
 /// Q(s, a) = r(s, a) + γ Σ P(s'|s, a)·V(s') of a row.
 fn q_factor(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
-    let (successors, probs) = mdp.transitions.row(row);
+    let (successors, probs) = mdp.transitions().row(row);
     let earned: f64 = mdp.rewards_of(row).zip(probs).map(|(reward, p)| p * reward).sum();
     let next: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * values[successor as usize]).sum();
-    mdp.action_reward(row) + earned + mdp.gamma * next
+    mdp.action_reward(row) + earned + mdp.gamma() * next
 }
 
 /// Q(s, a) − V(s) for each row, and the least and the greatest TV − V of states with actions, on all cores; for a model that
 /// is to be maximised.
 pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
-    let states = mdp.states as usize;
+    let states = mdp.states() as usize;
     let of_chunk = |first: usize| {
         let mut found = Vec::new();
         let mut range = [f64::INFINITY, f64::NEG_INFINITY];
         for state in first..states.min(first + CHUNK) {
-            let rows = mdp.choices.rows(state);
+            let rows = mdp.choices().rows(state);
             if !rows.is_empty() {
                 let start = found.len();
                 found.extend(rows.map(|row| q_factor(mdp, values, row) - values[state]));
@@ -147,7 +148,7 @@ pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
 
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
     let view = mdp.view();
-    let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
+    let states = (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK / 4);
     states.map(|s| of_state(mdp, view, values, s).0).reduce(Extremes::default, Extremes::max)
 }
 
@@ -229,12 +230,12 @@ impl Extremes {
 
 /// What one state has part in, and its best action as [`first_best`] has it.
 fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u32) {
-    let (gamma, value, sign) = (mdp.gamma, values[state], mdp.objective.sign());
-    let rows = mdp.choices.rows(state);
+    let (gamma, value, sign) = (mdp.gamma(), values[state], mdp.objective().sign());
+    let rows = mdp.choices().rows(state);
     // The best Q-factor, as a maximum; that of a state where the process has ended is 0.
     let mut best = if rows.is_empty() { 0.0 } else { f64::NEG_INFINITY };
     let mut action = (f64::NEG_INFINITY, NO_ACTION);
-    let mut found = Extremes { goes_on: !rows.is_empty() && mdp.ends.is_empty(), ..Extremes::default() };
+    let mut found = Extremes { goes_on: !rows.is_empty() && mdp.ends().is_empty(), ..Extremes::default() };
     found.magnitude = or_infinite(value.abs());
     for (number, row) in (0..).zip(rows) {
         let (successors, probs) = view.transitions.row(row);
@@ -290,7 +291,7 @@ mod tests {
 
     /// One state that earns 1 in every step: V* = 1 / (1 − γ).
     fn loop_of(gamma: f64, probability: f64) -> Mdp {
-        let csr = |value| Csr { row_ptr: vec![0, 1].into(), col: vec![0].into(), val: vec![value].into() };
+        let csr = |value| Csr::built(vec![0, 1], vec![0], vec![value]);
         Mdp::new(1, 1, gamma, csr(probability), csr(1.0), None).unwrap()
     }
 
@@ -299,8 +300,8 @@ mod tests {
         let garnet = Garnet { states: 500, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
         let grid = SlipGrid { width: 40, height: 30, ..SlipGrid::default() };
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
-            for mdp in [mdp.to_maximize().into_owned(), Mdp { objective: Objective::Minimize, ..mdp }] {
-                let values: Vec<f64> = (0..mdp.states).map(|state| f64::from(state * 7 % 5)).collect();
+            for mdp in [mdp.to_maximize().into_owned(), mdp.with_objective(Objective::Minimize)] {
+                let values: Vec<f64> = (0..mdp.states()).map(|state| f64::from(state * 7 % 5)).collect();
                 for centre in [false, true] {
                     let (mut plain, mut certified) = (values.clone(), values.clone());
                     let certificate = if centre { certify_centred(&mdp, &mut plain) } else { certify(&mdp, &plain) };
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn nothing_is_certified_where_nothing_can_be() {
         assert_eq!(certify(&loop_of(1.0 - 1e-7, 1.0), &[0.0]).bound.map(|bound| bound > 1e6), Some(true));
-        let wide = Mdp { gamma: 1.0, ..loop_of(0.5, 1.0) };
+        let wide = loop_of(0.5, 1.0).with_gamma(1.0).unwrap();
         assert_eq!(certify(&wide, &[0.0]).bound, None);
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let found = certify(&loop_of(0.5, 1.0), &[value]);

@@ -112,11 +112,11 @@ impl<'m> Prepared<'m> {
     fn is_wide(&self) -> bool {
         match &self.layout {
             Laid::Values(plan) => plan.is_wide(),
-            Laid::Results => self.mdp.transitions.nnz().max(self.mdp.rows()) > u32::MAX as usize,
+            Laid::Results => self.mdp.transitions().nnz().max(self.mdp.rows()) > u32::MAX as usize,
             Laid::Blocks(division) => division.is_wide(),
             Laid::Streamed { streaming, .. } => streaming.is_wide(),
             Laid::Policies(layout) => {
-                let elements = layout.capacity(self.mdp).max(self.mdp.transitions.nnz()).max(self.mdp.rows());
+                let elements = layout.capacity(self.mdp).max(self.mdp.transitions().nnz()).max(self.mdp.rows());
                 elements > u32::MAX as usize - 1024
             }
         }

@@ -40,7 +40,7 @@ impl<'m, B: Correct> Refined<'m, B> {
     /// could not tell their differences from r' beside it.
     fn rebase(&mut self, mut base: Vec<f64>) -> Result<(), B::Error> {
         let (mut rewards, mut range) = advantages(self.mdp, &base);
-        let shift = (range[0] + range[1]) / 2.0 / (1.0 - self.mdp.gamma);
+        let shift = (range[0] + range[1]) / 2.0 / (1.0 - self.mdp.gamma());
         let off_centre = (range[0] + range[1]).abs() / 2.0 > range[1] - range[0];
         if off_centre && shift.is_finite() && self.mdp.goes_on() {
             base.iter_mut().for_each(|value| *value += shift);
@@ -54,7 +54,7 @@ impl<'m, B: Correct> Refined<'m, B> {
 
     /// When this correction ends: where `stop` seems to be met, or the shorter type has no more to give.
     fn stop(&self, stop: Stop) -> Stop {
-        let gain = (FINEST / (1.0 - self.mdp.gamma)).min(COARSEST);
+        let gain = (FINEST / (1.0 - self.mdp.gamma())).min(COARSEST);
         let bound = (stop.bound() / 2.0).max(gain * stop.size(self.range[0], self.range[1]));
         match stop {
             Stop::Change(_) => Stop::Change(bound),
@@ -67,7 +67,7 @@ impl<B: Correct> State for Refined<'_, B> {
     type Error = B::Error;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), B::Error> {
-        self.rebase(initial.map_or_else(|| vec![0.0; self.mdp.states as usize], <[f64]>::to_vec))
+        self.rebase(initial.map_or_else(|| vec![0.0; self.mdp.states() as usize], <[f64]>::to_vec))
     }
 
     fn values(&mut self) -> Result<Vec<f64>, B::Error> {
@@ -108,7 +108,7 @@ impl<B: Correct> Backup for Refined<'_, B> {
             // Without rounding, n sweeps make what is left γⁿ times as large at most. What comes nowhere near that is
             // rounding.
             let left = stop.size(found.least, found.greatest);
-            let rounding = left >= self.last * (1.0 + self.mdp.gamma.powi(found.sweeps as i32)) / 2.0;
+            let rounding = left >= self.last * (1.0 + self.mdp.gamma().powi(found.sweeps as i32)) / 2.0;
             self.last = left;
             let ended = correction.is_met(found.least, found.greatest) || found.fixed || rounding;
             if !ended || interrupt::requested() {

@@ -152,15 +152,15 @@ impl Summary for Report<'_> {
             status: solution.run.status,
             converged: solution.converged(limits),
             criterion: "discounted",
-            objective: mdp.objective,
+            objective: mdp.objective(),
             method: solution.method,
             device: &solution.device,
             precision: solution.precision,
             notes: &solution.notes,
-            states: mdp.states,
-            actions: mdp.choices.max(),
-            gamma: mdp.gamma,
-            nnz: mdp.transitions.nnz(),
+            states: mdp.states(),
+            actions: mdp.choices().max(),
+            gamma: mdp.gamma(),
+            nnz: mdp.transitions().nnz(),
             target: limits.target,
             max_sweeps: limits.max_sweeps,
             max_policies: limits.max_policies,
@@ -182,7 +182,7 @@ impl Summary for Report<'_> {
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { mdp, solution, .. } = *self;
-        let (states, actions, nnz) = (mdp.states, mdp.choices.max(), mdp.transitions.nnz());
+        let (states, actions, nnz) = (mdp.states(), mdp.choices().max(), mdp.transitions().nnz());
         let precision = match solution.precision {
             Precision::F32 => "FP32 (float)",
             Precision::F64 => "FP64 (double)",
@@ -195,7 +195,7 @@ impl Summary for Report<'_> {
             writeln!(out, "Note: {note}")?;
         }
         writeln!(out, "\n— Problem Summary —")?;
-        writeln!(out, "S={states}, A={actions}, gamma={}", mdp.gamma)?;
+        writeln!(out, "S={states}, A={actions}, gamma={}", mdp.gamma())?;
         writeln!(out, "Rows (S*A)={}, nnz={nnz}", mdp.rows())?;
         writeln!(out, "{}", self.outcome())?;
         writeln!(out, "\n— Rounds —")?;
@@ -236,7 +236,7 @@ impl Report<'_> {
                     format!("Not solved to θ = {theta:e}: rounding errors of {} are larger.", solution.precision)
                 }
                 Target::Epsilon(epsilon)
-                    if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.mdp.gamma) =>
+                    if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.mdp.gamma()) =>
                 {
                     format!(
                         "Not solved to ε = {epsilon:e}: actions within the tie margin {:e} pass for equal.",
@@ -254,7 +254,7 @@ impl Report<'_> {
     fn guarantee(&self) -> String {
         let certificate = &self.solution.certificate;
         let bellman_residual = certificate.bellman_residual;
-        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.mdp.gamma);
+        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.mdp.gamma());
         match certificate.bound_text() {
             Some(bound) => format!("Certified: |V − V*| ≤ {bound} ({known})"),
             None => format!("Not certified ({known})"),
@@ -264,7 +264,7 @@ impl Report<'_> {
 
 /// States where the process begins, if the model says so.
 pub(super) fn starts(mdp: &Mdp) -> impl ExactSizeIterator<Item = u32> {
-    mdp.labels.get("init").map_or(&[][..], Vec::as_slice).iter().copied()
+    mdp.labels().get("init").map_or(&[][..], Vec::as_slice).iter().copied()
 }
 
 /// The lines `Value at init: …`.

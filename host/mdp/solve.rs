@@ -37,10 +37,10 @@ pub fn solve_from(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
-    if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states as usize) {
-        return Err(SolveError::Initial { found, expected: mdp.states });
+    if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states() as usize) {
+        return Err(SolveError::Initial { found, expected: mdp.states() });
     }
-    if mdp.gamma >= 1.0 {
+    if mdp.gamma() >= 1.0 {
         return Err(SolveError::Undiscounted);
     }
     let begun = Instant::now();
@@ -78,8 +78,8 @@ fn solve_as_is(
     observe: Observer,
 ) -> Result<Solution, SolveError> {
     let maximized = mdp.to_maximize();
-    let sign = mdp.objective.sign();
-    let start = |(state, value): (usize, &f64)| if mdp.choices.count(state) == 0 { 0.0 } else { sign * value };
+    let sign = mdp.objective().sign();
+    let start = |(state, value): (usize, &f64)| if mdp.choices().count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
     let place = Place::choose_by(&maximized, features.as_ref(), options)?;
     let (mut backend, setup, upload) = place.open()?;
@@ -138,7 +138,7 @@ fn with_trial(
     }
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
     let mut solution = solve_as_is(mdp, Some(&trial.values), &krylov, None, false, observe)?;
-    let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma);
+    let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma());
     let note = format!("auto chose krylov: {sweeps} sweeps of value iteration were not enough, gamma is {gamma}");
     solution.notes.insert(0, note);
     trial.run.append(solution.run);
@@ -210,8 +210,8 @@ pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
 pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
-        Target::Epsilon(epsilon) if mdp.goes_on() => span(mdp.gamma, closer * epsilon),
-        Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma, closer * epsilon)),
+        Target::Epsilon(epsilon) if mdp.goes_on() => span(mdp.gamma(), closer * epsilon),
+        Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma(), closer * epsilon)),
     }
 }
 
@@ -219,7 +219,7 @@ pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
 fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
     match target {
         Target::Theta(theta) => theta,
-        Target::Epsilon(epsilon) => change(mdp.gamma, closer * epsilon),
+        Target::Epsilon(epsilon) => change(mdp.gamma(), closer * epsilon),
     }
 }
 

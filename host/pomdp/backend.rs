@@ -29,12 +29,18 @@ pub trait Backup {
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If vectors are of other states or actions than those of the model.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Self::Error>;
 
     /// Adds vectors behind those that Γ has.
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If vectors are of other states or actions than those of the model.
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Self::Error>;
 
     /// backup(b) of each belief, in the order of beliefs, with its action and the i that were chosen. Γ stays as it is, and has
@@ -42,12 +48,18 @@ pub trait Backup {
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If a belief has a state that the model does not have, or if Γ is empty.
     fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Self::Error>;
 
     /// The vector of Γ that is best at each belief, the first of those, and the belief's value by it.
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// As [`backup`](Self::backup).
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Self::Error>;
 }
 

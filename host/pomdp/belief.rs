@@ -1,34 +1,122 @@
 //! Beliefs: distributions over states, of which few have any weight.
 
-/// b(s) where it is not 0. States ascend, probabilities are positive and sum to 1.
+use crate::common::parameters::SUM_TOLERANCE;
+
+/// b(s) where it is not 0. States ascend, each once, and each has a probability, which is positive. They sum to 1 within
+/// [`SUM_TOLERANCE`]; only the belief that has no states, which is the default, is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Belief {
-    /// States that may be the present one, ascending.
-    pub states: Vec<u32>,
-    /// Their probabilities.
-    pub probs: Vec<f64>,
+    states: Vec<u32>,
+    probs: Vec<f64>,
+}
+
+/// Why states and probabilities are no belief.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum Invalid {
+    #[error("does not name its states in order, each once, and with a probability")]
+    States,
+    #[error("has the probability {0}")]
+    Probability(f64),
+    #[error("sums to {0}, expected 1")]
+    Sum(f64),
 }
 
 impl Belief {
+    /// That of these states, ascending, and their probabilities.
+    ///
+    /// # Errors
+    /// If states do not ascend or are not as many as probabilities, if a probability is not in (0, 1], or if they do not sum
+    /// to 1.
+    pub fn new(states: Vec<u32>, probs: Vec<f64>) -> Result<Self, Invalid> {
+        if states.len() != probs.len() || !states.is_sorted_by(|a, b| a < b) {
+            return Err(Invalid::States);
+        }
+        Self { states, probs }.checked()
+    }
+
+    /// [`new`](Self::new) of ascending states, whatever their probabilities sum to.
+    pub(crate) fn built(states: Vec<u32>, probs: Vec<f64>) -> Self {
+        debug_assert!(states.len() == probs.len() && states.is_sorted_by(|a, b| a < b));
+        Self { states, probs }
+    }
+
+    /// Adds a state behind the others.
+    pub(crate) fn push(&mut self, state: u32, prob: f64) {
+        debug_assert!(self.states.last().is_none_or(|&last| last < state));
+        self.states.push(state);
+        self.probs.push(prob);
+    }
+
+    /// Gives memory back that no state is in.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.states.shrink_to_fit();
+        self.probs.shrink_to_fit();
+    }
+
+    /// What probabilities sum to.
+    pub(crate) fn sum(&self) -> f64 {
+        self.probs.iter().sum()
+    }
+
+    /// Every probability divided by `sum`.
+    pub(crate) fn divided(mut self, sum: f64) -> Self {
+        self.probs.iter_mut().for_each(|prob| *prob /= sum);
+        self
+    }
+
+    /// The belief, if its probabilities are.
+    pub(crate) fn checked(self) -> Result<Self, Invalid> {
+        if let Some(&prob) = self.probs.iter().find(|prob| !(**prob > 0.0 && **prob <= 1.0 + SUM_TOLERANCE)) {
+            return Err(Invalid::Probability(prob));
+        }
+        let sum = self.sum();
+        if (sum - 1.0).abs() > SUM_TOLERANCE { Err(Invalid::Sum(sum)) } else { Ok(self) }
+    }
+
     /// Certainty.
     #[must_use]
     pub fn at(state: u32) -> Self {
         Self { states: vec![state], probs: vec![1.0] }
     }
 
-    /// The same probability for each of `states`, which ascend.
+    /// The same probability for each of `states`.
     #[must_use]
-    pub fn uniform(states: Vec<u32>) -> Self {
+    pub fn uniform(mut states: Vec<u32>) -> Self {
+        states.sort_unstable();
+        states.dedup();
         let probs = vec![1.0 / states.len() as f64; states.len()];
         Self { states, probs }
     }
 
     /// What a vector with an entry per state says; entries that are 0 are left out.
-    #[must_use]
-    pub fn dense(probs: &[f64]) -> Self {
+    ///
+    /// # Errors
+    /// If an entry is not in [0, 1], or if they do not sum to 1.
+    pub fn dense(probs: &[f64]) -> Result<Self, Invalid> {
         let (states, probs) =
             probs.iter().enumerate().filter(|(_, prob)| **prob != 0.0).map(|(s, &prob)| (s as u32, prob)).unzip();
-        Self { states, probs }
+        Self { states, probs }.checked()
+    }
+
+    /// States that may be the present one, ascending.
+    #[inline]
+    #[must_use]
+    pub fn states(&self) -> &[u32] {
+        &self.states
+    }
+
+    /// Their probabilities.
+    #[inline]
+    #[must_use]
+    pub fn probs(&self) -> &[f64] {
+        &self.probs
+    }
+
+    /// Whether all states are below `states`, those of a model.
+    #[must_use]
+    pub fn is_below(&self, states: u32) -> bool {
+        self.states.last().is_none_or(|&last| last < states)
     }
 
     /// States and their probabilities.
@@ -78,13 +166,13 @@ mod tests {
 
     #[test]
     fn distances_are_those_of_dense_vectors() {
-        let a = Belief::dense(&[0.5, 0.0, 0.25, 0.25, 0.0]);
-        let b = Belief::dense(&[0.25, 0.5, 0.0, 0.25, 0.0]);
+        let a = Belief::dense(&[0.5, 0.0, 0.25, 0.25, 0.0]).unwrap();
+        let b = Belief::dense(&[0.25, 0.5, 0.0, 0.25, 0.0]).unwrap();
         assert_eq!(a.states, [0, 2, 3]);
         assert_eq!(a.distance(&b), 0.25 + 0.5 + 0.25);
         assert_eq!(a.distance(&a), 0.0);
         assert_eq!(Belief::at(1).distance(&Belief::at(4)), 2.0);
         assert_eq!(a.dot(&[4.0, 9.0, 8.0, 12.0, 9.0]), 7.0);
-        assert_eq!(Belief::dense(&a.to_dense(5)), a);
+        assert_eq!(Belief::dense(&a.to_dense(5)), Ok(a));
     }
 }

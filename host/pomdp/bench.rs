@@ -12,13 +12,13 @@ use super::belief::Belief;
 use super::cpu::PointBased;
 use super::generate::{self, Layout, Maze, Olfactory, RockSample, Tag, Tiger};
 use super::io::{self, Format};
-use super::model::Pomdp;
+use super::model::{Invalid, Pomdp, PomdpParts};
 use super::options::{Limits, SolveOptions};
 use super::projection::Projection;
 use super::solution::Status;
 use super::solve::{Error, solve_with};
 use crate::common::random::{below, draw, random, unit};
-use crate::mdp::model::{Choices, Csr, Mdp};
+use crate::mdp::model::{Choices, Csr, MdpParts};
 use crate::pomdp::device::{Backups, Product};
 use crate::runtime::{Precise, cores};
 
@@ -236,7 +236,7 @@ impl Work {
     pub fn walked(model: Pomdp, beliefs: usize, vectors: usize) -> Self {
         let mut random = random(0, 0);
         let mut projection = Projection::default();
-        let mut walked = vec![model.start.clone()];
+        let mut walked = vec![model.start().clone()];
         while walked.len() < beliefs {
             let from = &walked[below(&mut random, walked.len() as u64) as usize];
             let action = below(&mut random, u64::from(model.actions())) as u32;
@@ -250,8 +250,10 @@ impl Work {
     }
 
     /// A sparse model of as many states, two actions and two observations, four successors each, and beliefs in all states.
-    #[must_use]
-    pub fn dense(states: u32, beliefs: usize, vectors: usize) -> Self {
+    ///
+    /// # Errors
+    /// If there are fewer than four states, so that a state cannot have as many successors.
+    pub fn dense(states: u32, beliefs: usize, vectors: usize) -> Result<Self, Invalid> {
         let mut numbers = random(1, 0);
         let rows = states * 2;
         let distributions = |random: &mut _, columns: u32, each: u64| {
@@ -267,38 +269,46 @@ impl Work {
                 val.extend(weights.into_iter().map(|weight| weight / sum));
             }
             let row_ptr: Vec<u64> = (0..=u64::from(rows)).map(|row| row * each).collect();
-            Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+            Csr::built(row_ptr, col, val)
         };
-        let process = Mdp {
+        let process = MdpParts {
             states,
             choices: Choices::Uniform(2),
             gamma: 0.95,
             transitions: distributions(&mut numbers, states, 4),
             action_rewards: (0..rows).map(|_| unit(&mut numbers)).collect::<Vec<_>>().into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         let observations = distributions(&mut numbers, 2, 2);
         let start = Belief::uniform((0..states).collect());
-        let model = Pomdp { process, observation_count: 2, observations, start, ..Pomdp::default() };
+        let model =
+            PomdpParts { process, observation_count: 2, observations, start, ..PomdpParts::default() }.validated()?;
         let belief = |seed: usize| {
             let mut numbers = random(2, seed as u64);
-            Belief::dense(&(0..states).map(|_| 2.0 * unit(&mut numbers) / f64::from(states)).collect::<Vec<_>>())
+            let weights: Vec<f64> = (0..states).map(|_| unit(&mut numbers)).collect();
+            let sum: f64 = weights.iter().sum();
+            Belief::built((0..states).collect(), weights.into_iter().map(|weight| weight / sum).collect())
         };
         let beliefs = (0..beliefs).into_par_iter().map(belief).collect();
         let vectors = random_vectors(&model, vectors);
-        Self { model, beliefs, vectors }
+        Ok(Self { model, beliefs, vectors })
     }
 }
 
 /// Vectors with entries in [0, 1).
 fn random_vectors(model: &Pomdp, count: usize) -> AlphaVectors {
     let states = model.states() as usize;
-    let rows = (0..count).into_par_iter().flat_map_iter(|seed| {
-        let mut numbers = random(3, seed as u64);
-        (0..states).map(move |_| unit(&mut numbers))
-    });
-    let actions = (0..count as u32).map(|i| i % model.actions()).collect();
-    AlphaVectors { states: model.states(), values: rows.collect(), actions }
+    let rows: Vec<f64> = (0..count)
+        .into_par_iter()
+        .flat_map_iter(|seed| {
+            let mut numbers = random(3, seed as u64);
+            (0..states).map(move |_| unit(&mut numbers))
+        })
+        .collect();
+    let actions: Vec<u32> = (0..count as u32).map(|i| i % model.actions()).collect();
+    let mut vectors = AlphaVectors::new(model.states());
+    vectors.append(rows, &actions);
+    vectors
 }
 
 /// Backups of all beliefs at once.

@@ -31,7 +31,7 @@ impl Vectors {
     /// These.
     #[must_use]
     pub fn new(alpha: &AlphaVectors) -> Self {
-        let mut own = Self { alpha: AlphaVectors::new(alpha.states), blocks: Vec::new(), largest: 0.0 };
+        let mut own = Self { alpha: AlphaVectors::new(alpha.states()), blocks: Vec::new(), largest: 0.0 };
         own.extend(alpha);
         own
     }
@@ -39,7 +39,7 @@ impl Vectors {
     /// Adds these behind those that are there.
     fn extend(&mut self, alpha: &AlphaVectors) {
         for i in 0..alpha.len() {
-            self.push(alpha.actions[i], alpha.vector(i));
+            self.push(alpha.actions()[i], alpha.vector(i));
         }
     }
 
@@ -55,10 +55,9 @@ impl Vectors {
             entry[lane] = *value as f32;
             self.largest = self.largest.max(value.abs());
         }
-        let values = &mut self.alpha.values;
-        if values.capacity() - values.len() < vector.len() {
+        if self.alpha.room() == 0 {
             // Not twice as much: vectors may take most of the memory.
-            values.reserve_exact((values.len() / 16).max(vector.len()));
+            self.alpha.reserve_exact((self.alpha.len() / 16).max(1));
         }
         self.alpha.push(action, vector);
     }
@@ -71,17 +70,8 @@ impl Vectors {
 
     /// Leaves those that `keep` says yes to, in the same order.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
-        let (states, count) = (self.alpha.states as usize, self.alpha.len());
-        let mut to = 0;
-        for from in (0..count).filter(|&i| keep(i)) {
-            if to < from {
-                self.alpha.values.copy_within(from * states..(from + 1) * states, to * states);
-                self.alpha.actions[to] = self.alpha.actions[from];
-            }
-            to += 1;
-        }
-        self.alpha.values.truncate(to * states);
-        self.alpha.actions.truncate(to);
+        let (states, count) = (self.alpha.states() as usize, self.alpha.len());
+        self.alpha.keep(&keep);
         let kept: Vec<usize> = (0..count).filter(|&i| keep(i)).collect();
         for (block, sources) in kept.chunks(LANES).enumerate() {
             for state in 0..states {
@@ -92,7 +82,7 @@ impl Vectors {
                 self.blocks[block][state] = entry;
             }
         }
-        self.blocks.truncate(to.div_ceil(LANES));
+        self.blocks.truncate(kept.len().div_ceil(LANES));
     }
 
     /// The vectors, without all else.
@@ -103,20 +93,20 @@ impl Vectors {
 
     /// Gives memory back that no vector is in.
     pub fn shrink_to_fit(&mut self) {
-        self.alpha.values.shrink_to_fit();
+        self.alpha.shrink_to_fit();
     }
 
     /// Bytes that they need.
     #[must_use]
     pub fn needed(&self) -> usize {
-        self.bytes() - (self.alpha.values.capacity() - self.alpha.values.len()) * size_of::<f64>()
+        self.bytes() - (self.alpha.capacity() - self.alpha.values().len()) * size_of::<f64>()
     }
 
     /// Bytes that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.alpha.values.capacity() * size_of::<f64>()
-            + self.blocks.len() * self.alpha.states as usize * size_of::<[f32; LANES]>()
+        self.alpha.capacity() * size_of::<f64>()
+            + self.blocks.len() * self.alpha.states() as usize * size_of::<[f32; LANES]>()
     }
 
     /// Of the vectors from the number `first` on, one that is best at `belief`: the first of those, up to rounding in `f32`,
@@ -133,7 +123,7 @@ impl Vectors {
     pub fn best(&self, belief: &Belief) -> Option<(u32, f64)> {
         let mut best = self.best_from(belief, 0)?;
         // Two products and a sum of a fourth of the terms each, and the sum of those.
-        let terms = (belief.states.len() / SUMS + 2 * SUMS) as f64;
+        let terms = (belief.states().len() / SUMS + 2 * SUMS) as f64;
         let least = best.1 - terms * f64::from(f32::EPSILON) * self.largest;
         for (block, entries) in self.blocks.iter().enumerate() {
             for (lane, score) in scores(belief, entries).into_iter().enumerate() {
@@ -201,7 +191,7 @@ const SUMS: usize = 4;
 fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
     let mut sums = [[0.0; LANES]; SUMS];
     let mut last = [0.0; LANES];
-    let (states, probs) = (belief.states.chunks_exact(SUMS), belief.probs.chunks_exact(SUMS));
+    let (states, probs) = (belief.states().chunks_exact(SUMS), belief.probs().chunks_exact(SUMS));
     for (&state, &prob) in states.remainder().iter().zip(probs.remainder()) {
         last = plus(last, prob, &block[state as usize]);
     }
@@ -292,8 +282,9 @@ impl<'m> Assembler<'m> {
     pub fn vector(&self, alpha: &AlphaVectors, action: u32, next: &[u32]) -> Vec<f64> {
         let states = self.model.states() as usize;
         let vectors: Vec<&[f64]> = next.iter().map(|&vector| alpha.vector(vector as usize)).collect();
-        let observed = &self.model.observations;
-        let (ends, col, val) = (&observed.row_ptr[action as usize * states..], &observed.col[..], &observed.val[..]);
+        let observed = self.model.observations();
+        let (ends, col, val) =
+            (&observed.row_ptr()[action as usize * states..], &observed.col()[..], &observed.val()[..]);
         let mut after = vec![0.0; states];
         fill(&mut after, |begin, after| {
             let mut entry = ends[begin] as usize;
@@ -350,7 +341,7 @@ impl<'m> PointBased<'m> {
         let mut best: Option<(f64, u32, Vec<u32>)> = None;
         for action in 0..actions {
             let mut value = model.reward(&self.rewards, belief, action);
-            let mut next = vec![u32::MAX; model.observation_count as usize];
+            let mut next = vec![u32::MAX; model.observation_count() as usize];
             // The vector of the likeliest observation follows those that cannot be seen.
             let mut likeliest = (0.0, 0);
             projection.each(model, belief, action, |observation, prob, after| {
@@ -382,6 +373,7 @@ impl Backup for PointBased<'_> {
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        assert!(vectors.fit(self.model.states(), self.model.actions()), "vectors of another model");
         self.vectors.extend(vectors);
         Ok(())
     }

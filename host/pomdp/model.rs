@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::belief::Belief;
 use crate::common::parameters::SUM_TOLERANCE;
-use crate::mdp::model::{Choices, Csr, Mdp, validate};
+use crate::mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
 
 /// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
 const ROUNDING: f64 = 1e-12;
@@ -28,12 +28,12 @@ pub struct Names {
     pub observations: Vec<String>,
 }
 
-/// A finite partially observable Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.
+/// What a partially observable Markov decision process is made of, to be [validated](Self::validated).
 #[derive(Clone, Default)]
-pub struct Pomdp {
+pub struct PomdpParts {
     /// The process beneath, with A actions in every state: row s·A + a of `transitions` is T(s, a, ·). Rewards
     /// R(s, a, s', o) are their expectations over o, which no value depends on.
-    pub process: Mdp,
+    pub process: MdpParts,
     /// |Ω|, the number of observations.
     pub observation_count: u32,
     /// O(a, s', o): row a·S + s', |Ω| columns.
@@ -45,6 +45,22 @@ pub struct Pomdp {
     pub seen: Vec<u32>,
     /// What states, actions and observations are called.
     pub names: Names,
+}
+
+/// A finite partially observable Markov decision process, made of [`PomdpParts`] that have been validated:
+///
+/// - the process is a valid [`Mdp`] with the same number of actions in every state, and never ends;
+/// - O has a row for each action and state, with ascending columns below |Ω|;
+/// - b₀ has states below |S|, ascending, and `seen` is empty or has a number below |S| for each state;
+/// - rows of T and O and b₀ sum to 1, but for O of a model [with any observations](PomdpParts::with_any_observations).
+#[derive(Clone)]
+pub struct Pomdp {
+    process: Mdp,
+    observation_count: u32,
+    observations: Csr,
+    start: Belief,
+    seen: Vec<u32>,
+    names: Names,
 }
 
 /// Why a model is none.
@@ -67,9 +83,9 @@ pub enum Invalid {
         /// A·S.
         expected: usize,
     },
-    /// O's arrays do not fit together.
-    #[error("O: its rows do not fit its entries; expected row ends from 0 that ascend to the number of entries")]
-    Structure,
+    /// O's arrays are no matrix.
+    #[error("O.{0}")]
+    Matrix(#[from] InvalidCsr),
     /// An observation that is not there.
     #[error("O of action {action} in state {state}: observation {observation}, expected one below {count}")]
     Observation {
@@ -81,6 +97,16 @@ pub enum Invalid {
         observation: u32,
         /// |Ω|.
         count: u32,
+    },
+    /// Two entries for one observation.
+    #[error("O of action {action} in state {state}: observation {observation} appears more than once")]
+    Twice {
+        /// The action.
+        action: usize,
+        /// The state that it led to.
+        state: usize,
+        /// The observation.
+        observation: u32,
     },
     /// A number that is no probability.
     #[error("O of action {action} in state {state}: {value} for observation {observation} is no probability")]
@@ -159,29 +185,76 @@ pub enum Invalid {
 }
 
 impl Pomdp {
+    /// What the model is made of: to change some of it, and validate that.
+    #[must_use]
+    pub fn into_parts(self) -> PomdpParts {
+        let Self { process, observation_count, observations, start, seen, names } = self;
+        PomdpParts { process: process.into_parts(), observation_count, observations, start, seen, names }
+    }
+
+    /// The process beneath, with A actions in every state: row s·A + a of its transitions is T(s, a, ·). Rewards
+    /// R(s, a, s', o) are their expectations over o, which no value depends on.
+    #[inline]
+    #[must_use]
+    pub fn process(&self) -> &Mdp {
+        &self.process
+    }
+
+    /// |Ω|, the number of observations.
+    #[inline]
+    #[must_use]
+    pub fn observation_count(&self) -> u32 {
+        self.observation_count
+    }
+
+    /// O(a, s', o): row a·S + s', |Ω| columns.
+    #[inline]
+    #[must_use]
+    pub fn observations(&self) -> &Csr {
+        &self.observations
+    }
+
+    /// b₀, where the process starts.
+    #[must_use]
+    pub fn start(&self) -> &Belief {
+        &self.start
+    }
+
+    /// x(s), the part of each state that is always seen, also at the start; empty where there is none.
+    #[must_use]
+    pub fn seen(&self) -> &[u32] {
+        &self.seen
+    }
+
+    /// What states, actions and observations are called.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// |S|.
     #[must_use]
     pub fn states(&self) -> u32 {
-        self.process.states
+        self.process.states()
     }
 
     /// |A|.
     #[must_use]
     pub fn actions(&self) -> u32 {
-        self.process.choices.max()
+        self.process.choices().max()
     }
 
     /// γ.
     #[must_use]
     pub fn gamma(&self) -> f64 {
-        self.process.gamma
+        self.process.gamma()
     }
 
     /// T(s, a, ·): successors, ascending, and their probabilities.
     #[inline]
     #[must_use]
     pub fn successors(&self, state: u32, action: u32) -> (&[u32], &[f64]) {
-        self.process.transitions.row(self.process.choices.first(state as usize) + action as usize)
+        self.process.transitions().row(self.process.choices().first(state as usize) + action as usize)
     }
 
     /// O(a, s', ·): observations, ascending, and their probabilities.
@@ -214,12 +287,11 @@ impl Pomdp {
         let mut parts: BTreeMap<u32, Belief> = BTreeMap::new();
         for (state, prob) in self.start.iter() {
             let part = parts.entry(self.seen[state as usize]).or_default();
-            part.states.push(state);
-            part.probs.push(prob);
+            part.push(state, prob);
         }
         let known = |part: Belief| {
-            let prob: f64 = part.probs.iter().sum();
-            (prob, Belief { probs: part.probs.iter().map(|p| p / prob).collect(), ..part })
+            let prob = part.sum();
+            (prob, part.divided(prob))
         };
         parts.into_values().map(known).collect()
     }
@@ -246,24 +318,25 @@ impl Pomdp {
     pub fn to_maximize(&self) -> Self {
         Self { process: self.process.to_maximize().into_owned(), ..self.clone() }
     }
+}
 
+impl PomdpParts {
     /// The model, [valid](Self::validated) but for rows of O, which are left as they are if scaling makes them distributions.
     ///
     /// # Errors
     /// Those of [`validated`](Self::validated).
-    pub fn with_any_observations(self) -> Result<Self, Invalid> {
-        let mut val = self.observations.val.to_vec();
-        for ends in self.observations.row_ptr.windows(2) {
-            if let Some(row) = val.get_mut(ends[0] as usize..ends[1] as usize) {
-                let sum: f64 = row.iter().sum();
-                if sum > 0.0 {
-                    row.iter_mut().for_each(|p| *p /= sum);
-                }
+    pub fn with_any_observations(self) -> Result<Pomdp, Invalid> {
+        let observations = self.observations.clone();
+        let mut val = observations.val().to_vec();
+        for ends in observations.row_ptr().windows(2) {
+            let row = &mut val[ends[0] as usize..ends[1] as usize];
+            let sum: f64 = row.iter().sum();
+            if sum > 0.0 {
+                row.iter_mut().for_each(|p| *p /= sum);
             }
         }
-        let scaled = Csr { val: val.into(), ..self.observations.clone() };
-        let valid = Self { observations: scaled, ..self.clone() }.validated()?;
-        Ok(Self { observations: self.observations.sorted(), ..valid })
+        let valid = Self { observations: self.observations.with_values(val)?, ..self }.validated()?;
+        Ok(Pomdp { observations: observations.sorted(), ..valid })
     }
 
     /// The model, if it is one.
@@ -273,10 +346,17 @@ impl Pomdp {
     ///
     /// # Errors
     /// The first violation found; see [`Invalid`].
-    pub fn validated(mut self) -> Result<Self, Invalid> {
-        self.process.transitions = scaled(self.process.transitions);
-        self.process = self.process.validated()?;
-        if !matches!(self.process.choices, Choices::Uniform(_)) || !self.process.ends.is_empty() {
+    pub fn validated(self) -> Result<Pomdp, Invalid> {
+        let Self { process, observation_count, observations, start, seen, names } = self;
+        let process = MdpParts { transitions: scaled(process.transitions), ..process }.validated()?;
+        Pomdp { process, observation_count, observations, start, seen, names }.checked()
+    }
+}
+
+impl Pomdp {
+    /// The model, if everything but the process is as it must be: rows of O are sorted, they and b₀ scaled to sum to 1.
+    fn checked(mut self) -> Result<Self, Invalid> {
+        if !matches!(self.process.choices(), Choices::Uniform(_)) || !self.process.ends().is_empty() {
             return Err(Invalid::Choices);
         }
         let (states, actions, count) = (self.states() as usize, self.actions() as usize, self.observation_count);
@@ -295,15 +375,15 @@ impl Pomdp {
         if self.observations.rows() != states * actions {
             return Err(Invalid::Rows { found: self.observations.rows(), expected: states * actions });
         }
-        if !fits(&self.observations) {
-            return Err(Invalid::Structure);
-        }
         self.observations = self.observations.sorted();
         for row in 0..self.observations.rows() {
             let (action, state) = (row / states, row % states);
             let (col, val) = self.observations.row(row);
             if let Some(&observation) = col.iter().find(|&&observation| observation >= count) {
                 return Err(Invalid::Observation { action, state, observation, count });
+            }
+            if let Some(pair) = col.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Invalid::Twice { action, state, observation: pair[0] });
             }
             if let Some((&observation, &value)) =
                 col.iter().zip(val).find(|(_, p)| !(0.0..=1.0 + SUM_TOLERANCE).contains(*p))
@@ -317,22 +397,14 @@ impl Pomdp {
         }
         self.observations = scaled(self.observations);
         self.sees()?;
-        let Belief { states: starts, probs } = &mut self.start;
-        let sum: f64 = probs.iter().sum();
-        if starts.len() != probs.len() || !starts.is_sorted_by(|a, b| a < b) {
-            return Err(Invalid::Start("does not name its states in order, each once".to_owned()));
-        }
-        if let Some(state) = starts.iter().find(|&&state| state as usize >= states) {
+        if !self.start.is_below(states as u32) {
+            let state = self.start.states().last().copied().unwrap_or_default();
             return Err(Invalid::Start(format!("has state {state}, expected one below {states}")));
         }
-        if let Some(prob) = probs.iter().find(|prob| !(**prob > 0.0 && **prob <= 1.0 + SUM_TOLERANCE)) {
-            return Err(Invalid::Start(format!("has the probability {prob}")));
-        }
-        if (sum - 1.0).abs() > SUM_TOLERANCE {
-            return Err(Invalid::Start(format!("sums to {sum}, expected 1")));
-        }
+        self.start = self.start.checked().map_err(|error| Invalid::Start(error.to_string()))?;
+        let sum = self.start.sum();
         if (sum - 1.0).abs() > ROUNDING {
-            probs.iter_mut().for_each(|prob| *prob /= sum);
+            self.start = self.start.divided(sum);
         }
         for (what, names, expected) in [
             ("states", &self.names.states, states as u32),
@@ -345,9 +417,7 @@ impl Pomdp {
         }
         Ok(self)
     }
-}
 
-impl Pomdp {
     /// Whether the parts that are seen are.
     fn sees(&self) -> Result<(), Invalid> {
         let states = self.states() as usize;
@@ -376,13 +446,6 @@ impl Pomdp {
     }
 }
 
-/// Whether the arrays of a matrix fit together.
-fn fits(matrix: &Csr) -> bool {
-    let (ends, entries) = (&matrix.row_ptr[..], matrix.col.len());
-    let bounds = (ends.first(), ends.last()) == (Some(&0), Some(&(entries as u64)));
-    bounds && ends.is_sorted() && entries == matrix.val.len()
-}
-
 /// A matrix with rows s·A + a by its columns: row a·S + s' holds the states s with an entry for s', ascending, and these entries.
 #[must_use]
 pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
@@ -404,25 +467,22 @@ pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
         places[column] += 1;
         (col[place], val[place]) = (state, value);
     }
-    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    Csr::built(row_ptr, col, val)
 }
 
 /// Rows that nearly sum to 1, made to; others as they are.
 pub(crate) fn scaled(matrix: Csr) -> Csr {
-    if !fits(&matrix) {
-        return matrix;
-    }
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
     let near = |sum: f64| (ROUNDING..=SUM_TOLERANCE).contains(&(sum - 1.0).abs());
     if !(0..matrix.rows()).any(|row| near(sum(row))) {
         return matrix;
     }
-    let mut val = matrix.val.to_vec();
+    let mut val = matrix.val().to_vec();
     for row in 0..matrix.rows() {
         let sum = sum(row);
         if near(sum) {
-            val[matrix.row_ptr[row] as usize..matrix.row_ptr[row + 1] as usize].iter_mut().for_each(|p| *p /= sum);
+            val[matrix.row_ptr()[row] as usize..matrix.row_ptr()[row + 1] as usize].iter_mut().for_each(|p| *p /= sum);
         }
     }
-    Csr { val: val.into(), ..matrix }
+    Csr::built(matrix.row_ptr().clone(), matrix.col().clone(), val)
 }

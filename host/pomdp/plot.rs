@@ -23,7 +23,7 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
     let mut lines: Vec<Line> = (0..policy.len())
         .map(|i| {
             let alpha = policy.vector(i);
-            Line { points: vec![(0.0, alpha[0]), (1.0, alpha[1])], colour: colour(policy.actions[i]), width: 1 }
+            Line { points: vec![(0.0, alpha[0]), (1.0, alpha[1])], colour: colour(policy.actions()[i]), width: 1 }
         })
         .collect();
     // The surface, piece by piece in the colour of what it begins with.
@@ -35,12 +35,12 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
     for sample in 1..=SAMPLES {
         let b = f64::from(sample) / f64::from(SAMPLES);
         let next = surface(b);
-        let colour = policy.actions.get(before.1.0).map_or(COLOURS[0], |action| colour(*action));
+        let colour = policy.actions().get(before.1.0).map_or(COLOURS[0], |action| colour(*action));
         lines.push(Line { points: vec![(before.0, before.1.1), (b, next.1)], colour, width: 4 });
         before = (b, next);
     }
-    let legend = (0..model.actions()).map(|a| (name(&model.names.actions, a), colour(a))).collect();
-    let abscissa = format!("b({})", name(&model.names.states, 1));
+    let legend = (0..model.actions()).map(|a| (name(&model.names().actions, a), colour(a))).collect();
+    let abscissa = format!("b({})", name(&model.names().states, 1));
     let title = format!("V(b), the upper surface of {} vectors, γ = {}", policy.len(), model.gamma());
     encode(&Lines { title, abscissa: &abscissa, lines, legend }, format)
 }

@@ -20,7 +20,7 @@ impl Projection {
     /// Calls `take` with each observation o that can follow action `action` in `belief`, ascending, with p(o|b, a), and with
     /// b^{a,o}.
     pub fn each(&mut self, model: &Pomdp, belief: &Belief, action: u32, mut take: impl FnMut(u32, f64, Belief)) {
-        self.parts.resize(model.observation_count as usize, Belief::default());
+        self.parts.resize(model.observation_count() as usize, Belief::default());
         self.predict(model, belief, action);
         for &state in &self.reached {
             let weight = std::mem::take(&mut self.weights[state as usize]);
@@ -28,17 +28,15 @@ impl Projection {
             for (&observation, &p) in observations.iter().zip(probs) {
                 if weight * p > 0.0 {
                     let part = &mut self.parts[observation as usize];
-                    part.states.push(state);
-                    part.probs.push(weight * p);
+                    part.push(state, weight * p);
                 }
             }
         }
         for (observation, part) in (0..).zip(&mut self.parts) {
-            if !part.states.is_empty() {
-                let mut part = std::mem::take(part);
-                let prob: f64 = part.probs.iter().sum();
-                part.probs.iter_mut().for_each(|p| *p /= prob);
-                take(observation, prob, part);
+            if !part.states().is_empty() {
+                let part = std::mem::take(part);
+                let prob = part.sum();
+                take(observation, prob, part.divided(prob));
             }
         }
     }
@@ -71,12 +69,10 @@ impl Projection {
             if let Ok(place) = observations.binary_search(&observation)
                 && weight * probs[place] > 0.0
             {
-                part.states.push(state);
-                part.probs.push(weight * probs[place]);
+                part.push(state, weight * probs[place]);
             }
         }
-        let prob: f64 = part.probs.iter().sum();
-        part.probs.iter_mut().for_each(|p| *p /= prob);
-        (!part.states.is_empty()).then_some(part)
+        let prob = part.sum();
+        (!part.states().is_empty()).then(|| part.divided(prob))
     }
 }

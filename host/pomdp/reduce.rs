@@ -35,13 +35,13 @@ pub fn reduced(
     active: usize,
     late: &mut dyn FnMut() -> bool,
 ) -> AlphaVectors {
-    let count = model.observation_count as usize;
+    let count = model.observation_count() as usize;
     let mut kept = Kept {
         model,
         all,
         faces: faces(model),
-        vectors: Vectors::new(&AlphaVectors::new(all.states)),
-        corners: vec![f64::NEG_INFINITY; all.states as usize],
+        vectors: Vectors::new(&AlphaVectors::new(all.states())),
+        corners: vec![f64::NEG_INFINITY; all.states() as usize],
         stays: vec![false; all.len()],
         products: 0,
         late,
@@ -65,14 +65,14 @@ pub fn reduced(
     while let Some((_, vector)) = queue.pop() {
         for (observation, &follower) in next[vector * count..(vector + 1) * count].iter().enumerate() {
             let follower = follower as usize;
-            if !kept.covers(follower, all.actions[vector], observation) && kept.add(follower) {
+            if !kept.covers(follower, all.actions()[vector], observation) && kept.add(follower) {
                 queue.push((rank[follower], follower));
             }
         }
     }
     for &vector in order.iter().filter(|&&vector| vector < active) {
         let mut followers = next[vector * count..(vector + 1) * count].iter().enumerate();
-        if !kept.stays[vector] && followers.all(|(o, &next)| kept.covers(next as usize, all.actions[vector], o)) {
+        if !kept.stays[vector] && followers.all(|(o, &next)| kept.covers(next as usize, all.actions()[vector], o)) {
             kept.add(vector);
         }
     }
@@ -100,7 +100,7 @@ impl Kept<'_> {
         let new = !std::mem::replace(&mut self.stays[vector], true);
         if new {
             let own = self.all.vector(vector);
-            self.vectors.push(self.all.actions[vector], own);
+            self.vectors.push(self.all.actions()[vector], own);
             self.corners.iter_mut().zip(own).for_each(|(most, own)| *most = most.max(*own));
         }
         new
@@ -108,7 +108,7 @@ impl Kept<'_> {
 
     /// Whether V_K is no less than a vector on the beliefs that can follow an action and an observation.
     fn covers(&mut self, vector: usize, action: u32, observation: usize) -> bool {
-        let face = &self.faces[action as usize * self.model.observation_count as usize + observation];
+        let face = &self.faces[action as usize * self.model.observation_count() as usize + observation];
         if self.stays[vector] || face.is_empty() {
             return true;
         }
@@ -119,7 +119,7 @@ impl Kept<'_> {
         }
         let (vectors, products) = (&self.vectors, &mut self.products);
         let mut losses = |belief: &Belief| {
-            *products += vectors.alpha().len() * belief.states.len();
+            *products += vectors.alpha().len() * belief.states().len();
             let best = vectors.best_from(belief, 0).map_or(0, |best| best.0);
             let other = vectors.alpha().vector(best as usize);
             face.iter().map(|&s| own[s as usize] - other[s as usize]).collect::<Vec<f64>>()
@@ -130,7 +130,7 @@ impl Kept<'_> {
         }
         let least = least_loss(first, 0.0, 1.0, ROUNDS, &|| false, |belief| {
             let states = belief.iter().map(|(place, _)| face[*place]).collect();
-            losses(&Belief { states, probs: belief.iter().map(|(_, prob)| *prob).collect() })
+            losses(&Belief::built(states, belief.iter().map(|(_, prob)| *prob).collect()))
         });
         least <= 0.0
     }
@@ -138,7 +138,7 @@ impl Kept<'_> {
 
 /// F(a, o) at a·|Ω| + o, ascending.
 fn faces(model: &Pomdp) -> Vec<Vec<u32>> {
-    let (states, actions, count) = (model.states(), model.actions(), model.observation_count as usize);
+    let (states, actions, count) = (model.states(), model.actions(), model.observation_count() as usize);
     let mut faces = vec![Vec::new(); actions as usize * count];
     for action in 0..actions {
         let mut reached = vec![false; states as usize];

@@ -76,13 +76,13 @@ pub struct Tensors {
 }
 
 impl Operands {
-    /// The arrays of a model, of which rewards are to be maximised; it need not be [valid](Pomdp::validated).
+    /// The arrays of a model, of which rewards are to be maximised; its O may be [any](crate::pomdp::model::PomdpParts::with_any_observations).
     #[must_use]
     pub fn new(model: &Pomdp, vectors: &AlphaVectors, beliefs: &[Belief]) -> Self {
         let (states, actions) = (model.states(), model.actions());
-        let mut observations = vec![0.0; (model.observation_count * actions * states) as usize];
-        for row in 0..model.observations.rows() {
-            let (seen, prob) = model.observations.row(row);
+        let mut observations = vec![0.0; (model.observation_count() * actions * states) as usize];
+        for row in 0..model.observations().rows() {
+            let (seen, prob) = model.observations().row(row);
             for (&o, &p) in seen.iter().zip(prob) {
                 observations[o as usize * (actions * states) as usize + row] = p;
             }
@@ -95,17 +95,17 @@ impl Operands {
         });
         let transitions = match next.collect::<Option<Vec<_>>>() {
             Some(next) => Transitions::Deterministic(next),
-            None => Transitions::Sparse(model.process.transitions.clone()),
+            None => Transitions::Sparse(model.process().transitions().clone()),
         };
         Self {
             states,
             actions,
-            observation_count: model.observation_count,
+            observation_count: model.observation_count(),
             gamma: model.gamma(),
             transitions,
             observations,
             rewards: by_action().map(|(a, s)| expected[s * actions as usize + a]).collect(),
-            vectors: vectors.values.clone(),
+            vectors: vectors.values().to_vec(),
             beliefs: beliefs.iter().flat_map(|belief| belief.to_dense(states)).collect(),
         }
     }
@@ -165,7 +165,7 @@ impl Operands {
                 let rows = || (0..self.states).flat_map(|s| (0..self.actions).map(move |a| self.successors(s, a)[0]));
                 let (col, val): (Vec<_>, Vec<_>) = rows().unzip();
                 let row_ptr: Vec<u64> = (0..=col.len() as u64).collect();
-                let matrix = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+                let matrix = Csr::built(row_ptr, col, val);
                 by_columns(&matrix, self.states, self.actions)
             }
         }
@@ -183,9 +183,9 @@ impl<T: Precise, D: Device> Resident<T, D> {
         Ok(match transitions {
             Transitions::Deterministic(next) => Self::Deterministic(device.upload(next)?),
             Transitions::Sparse(matrix) => Self::Sparse {
-                row_ptr: device.upload(&matrix.row_ptr)?,
-                col: device.upload(&matrix.col)?,
-                prob: device.upload(&T::of(&matrix.val))?,
+                row_ptr: device.upload(matrix.row_ptr())?,
+                col: device.upload(matrix.col())?,
+                prob: device.upload(&T::of(matrix.val()))?,
             },
         })
     }
@@ -355,8 +355,8 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
         None => operands.predecessors(),
         Some(_) => Csr::default(),
     };
-    let (col_ptr, row) = (device.upload(&columns.row_ptr)?, device.upload(&columns.col)?);
-    let prob = device.upload(&T::of(&columns.val))?;
+    let (col_ptr, row) = (device.upload(columns.row_ptr())?, device.upload(columns.col())?);
+    let prob = device.upload(&T::of(columns.val()))?;
     let rows_times = |x: &D::Buffer<T>, matrix: &D::Buffer<T>, rows: u32| -> Result<Vec<f64>, D::Error> {
         let mut out = device.zeros::<T>(rows as usize)?;
         // SAFETY: `x` has |S| elements, `matrix` as many in each row.

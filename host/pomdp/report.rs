@@ -53,10 +53,10 @@ pub fn write_json(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
         scheme: solution.scheme,
         device: &solution.device,
         notes: &solution.notes,
-        objective: model.process.objective,
+        objective: model.process().objective(),
         states: model.states(),
         actions: model.actions(),
-        observations: model.observation_count,
+        observations: model.observation_count(),
         gamma: model.gamma(),
         rounds: &solution.rounds,
     };
@@ -73,7 +73,7 @@ pub fn write_text(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
     for note in &solution.notes {
         writeln!(out, "Note: {note}")?;
     }
-    let (states, actions, observations) = (model.states(), model.actions(), model.observation_count);
+    let (states, actions, observations) = (model.states(), model.actions(), model.observation_count());
     writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, gamma {}", model.gamma())?;
     writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
     writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;

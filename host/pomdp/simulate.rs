@@ -148,11 +148,11 @@ pub fn check(model: &Pomdp, policy: &AlphaVectors) -> Result<(), Error> {
     if policy.is_empty() {
         return Err(Error::NoVectors);
     }
-    if policy.states != states {
-        return Err(Error::States { found: policy.states, expected: states });
+    if policy.states() != states {
+        return Err(Error::States { found: policy.states(), expected: states });
     }
-    match policy.actions.iter().position(|&action| action >= actions) {
-        Some(vector) => Err(Error::Action { vector, found: policy.actions[vector], actions }),
+    match policy.actions().iter().position(|&action| action >= actions) {
+        Some(vector) => Err(Error::Action { vector, found: policy.actions()[vector], actions }),
         None => Ok(()),
     }
 }
@@ -235,17 +235,17 @@ impl<'m> Simulator<'m> {
         mut show: impl FnMut(&Step) -> ControlFlow<()>,
     ) -> bool {
         let mut random = random(self.seed, episode);
-        let start = &self.model.start;
-        let mut state = one_of((&start.states, &start.probs), &mut random);
+        let start = self.model.start();
+        let mut state = one_of((start.states(), start.probs()), &mut random);
         // What is seen of the state is known from the start.
-        let has = |(_, belief): &&(f64, Belief)| belief.states.binary_search(&state).is_ok();
+        let has = |(_, belief): &&(f64, Belief)| belief.states().binary_search(&state).is_ok();
         let mut belief = self.starts.iter().find(has).map_or_else(|| Belief::at(state), |(_, belief)| belief.clone());
         for _ in 0..self.horizon {
             if self.ends[state as usize] {
                 return true;
             }
             let Some((vector, value)) = self.vectors.best(&belief) else { return true };
-            let action = self.vectors.alpha().actions[vector as usize];
+            let action = self.vectors.alpha().actions()[vector as usize];
             let next = one_of(self.model.successors(state, action), &mut random);
             let observation = one_of(self.model.observed(action, next), &mut random);
             let after = projection.update(self.model, &belief, action, observation);
@@ -262,9 +262,9 @@ impl<'m> Simulator<'m> {
 
     /// R(s, a, s').
     fn reward(&self, state: u32, action: u32, next: u32) -> f64 {
-        let process = &self.model.process;
-        let row = process.choices.first(state as usize) + action as usize;
-        let (columns, rewards) = process.rewards.row(row);
+        let process = self.model.process();
+        let row = process.choices().first(state as usize) + action as usize;
+        let (columns, rewards) = process.rewards().row(row);
         columns.binary_search(&next).map_or(0.0, |at| rewards[at]) + process.action_reward(row)
     }
 }

@@ -59,13 +59,13 @@ impl Supports {
     /// Bytes of all this.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.retired.values.capacity() * size_of::<f64>() + 4 * (self.next.capacity() + self.retired_next.capacity())
+        self.retired.capacity() * size_of::<f64>() + 4 * (self.next.capacity() + self.retired_next.capacity())
     }
 
     /// Γ, `active`, is about to be left with those vectors only that `stays` says yes to: retires what they need of the others. Once
     /// it is `late`, no vector takes the place of another any more.
     pub fn retain(&mut self, active: &AlphaVectors, stays: &[bool], late: &mut dyn FnMut() -> bool) {
-        let (count, width, states) = (active.len(), self.observations, active.states as usize);
+        let (count, width) = (active.len(), self.observations);
         debug_assert_eq!((stays.len(), self.next.len()), (count, count * width));
         let total = count + self.retired.len();
         let place =
@@ -113,15 +113,10 @@ impl Supports {
         };
         let next = staying.iter().flat_map(renumbered).collect();
         let retired_next = before.iter().chain(&new).flat_map(renumbered).collect();
-        for (to, from) in before.iter().map(|&i| i - count).enumerate() {
-            self.retired.values.copy_within(from * states..(from + 1) * states, to * states);
-            self.retired.actions[to] = self.retired.actions[from];
-        }
-        self.retired.values.truncate(before.len() * states);
-        self.retired.actions.truncate(before.len());
-        self.retired.values.reserve_exact(new.len() * states);
-        new.iter().for_each(|&i| self.retired.push(active.actions[i], active.vector(i)));
-        self.retired.values.shrink_to_fit();
+        self.retired.keep(|i| aside(&(count + i)));
+        self.retired.reserve_exact(new.len());
+        new.iter().for_each(|&i| self.retired.push(active.actions()[i], active.vector(i)));
+        self.retired.shrink_to_fit();
         (self.next, self.retired_next, self.met) = (next, retired_next, staying.len());
     }
 
@@ -138,9 +133,8 @@ impl Supports {
     #[must_use]
     pub fn join(self, mut active: AlphaVectors) -> (AlphaVectors, Vec<u32>) {
         let count = active.len() as u32;
-        active.values.reserve_exact(self.retired.values.len());
-        active.values.extend_from_slice(&self.retired.values);
-        active.actions.extend_from_slice(&self.retired.actions);
+        active.reserve_exact(self.retired.len());
+        active.append(self.retired.values().iter().copied(), self.retired.actions());
         let number = |number: u32| if number & RETIRED == 0 { number } else { count + (number & !RETIRED) };
         let next = self.next.into_iter().chain(self.retired_next).map(number).collect();
         (active, next)
@@ -164,15 +158,15 @@ mod tests {
         supports.push(&[0]);
         supports.push(&[1]);
         supports.retain(&vectors(&[0.0, 5.0, 3.0]), &[true, false, true], &mut || false);
-        assert_eq!(supports.retired().values, [5.0]);
+        assert_eq!(supports.retired().values(), [5.0]);
         // 4 is not above it, 6 is.
         supports.push(&[1]);
         supports.retain(&vectors(&[0.0, 3.0, 4.0]), &[true, true, true], &mut || false);
-        assert_eq!(supports.retired().values, [5.0]);
+        assert_eq!(supports.retired().values(), [5.0]);
         supports.push(&[2]);
         supports.retain(&vectors(&[0.0, 3.0, 4.0, 6.0]), &[true, true, false, true], &mut || false);
         // 6 goes on with 4, of which it takes the place.
         let (joined, next) = supports.join(vectors(&[0.0, 3.0, 6.0]));
-        assert_eq!((joined.values, next), (vec![0.0, 3.0, 6.0], vec![0, 2, 2]));
+        assert_eq!((joined.values(), next), (&[0.0, 3.0, 6.0][..], vec![0, 2, 2]));
     }
 }

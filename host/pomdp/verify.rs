@@ -111,7 +111,7 @@ struct Claims<'a> {
 impl Claims<'_> {
     /// The graph's g of a vector; what its witness cannot observe is followed as the first that it can.
     fn followers(&self, vector: usize) -> Vec<u32> {
-        let count = self.model.observation_count as usize;
+        let count = self.model.observation_count() as usize;
         let next = &self.graph.next[vector * count..(vector + 1) * count];
         let other = next.iter().flatten().next().copied().unwrap_or(vector as u32);
         next.iter().map(|next| next.unwrap_or(other)).collect()
@@ -132,7 +132,7 @@ impl Claims<'_> {
         tolerance: f64,
         rounds: u32,
     ) -> f64 {
-        let (alpha, action) = (self.policy.vector(vector), self.policy.actions[vector]);
+        let (alpha, action) = (self.policy.vector(vector), self.policy.actions()[vector]);
         // What a g lacks in each state.
         let missing = |next: &[u32]| -> Vec<f64> {
             let backup = self.assembler.vector(self.policy, action, next);
@@ -142,14 +142,14 @@ impl Claims<'_> {
         let least = least_loss(first, tolerance, DIGITS, rounds, self.stop, |belief| {
             let states = belief.iter().map(|(place, _)| part[*place]).collect();
             let probs = belief.iter().map(|(_, prob)| *prob).collect();
-            missing(&self.response(projection, action, &Belief { states, probs }))
+            missing(&self.response(projection, action, &Belief::built(states, probs)))
         });
         least.max(0.0)
     }
 
     /// The best g against a belief.
     fn response(&self, projection: &mut Projection, action: u32, belief: &Belief) -> Vec<u32> {
-        let mut next = vec![None; self.model.observation_count as usize];
+        let mut next = vec![None; self.model.observation_count() as usize];
         projection.each(self.model, belief, action, |observation, _, after| {
             next[observation as usize] = self.vectors.best(&after).map(|best| best.0);
         });
@@ -161,29 +161,32 @@ impl Claims<'_> {
     fn attained(&self) -> f64 {
         let nodes: Vec<usize> = (0..self.policy.len()).filter(|&node| self.graph.reached[node]).collect();
         let mut number = vec![0_u32; self.policy.len()];
-        let mut values = AlphaVectors::new(self.policy.states);
+        let mut values = AlphaVectors::new(self.policy.states());
         for (new, &node) in (0..).zip(&nodes) {
             number[node] = new;
-            values.push(self.policy.actions[node], self.policy.vector(node));
+            values.push(self.policy.actions()[node], self.policy.vector(node));
         }
         let next: Vec<Vec<u32>> = nodes
             .iter()
             .map(|&node| self.followers(node).iter().map(|&next| number[next as usize]).collect())
             .collect();
         let step = |values: &AlphaVectors| {
-            let node = |node: usize| self.assembler.vector(values, values.actions[node], &next[node]);
+            let node = |node: usize| self.assembler.vector(values, values.actions()[node], &next[node]);
             let vectors: Vec<Vec<f64>> = (0..next.len()).into_par_iter().map(node).collect();
-            AlphaVectors { values: vectors.concat(), ..values.clone() }
+            let mut stepped = AlphaVectors::new(values.states());
+            vectors.iter().zip(values.actions()).for_each(|(vector, &action)| stepped.push(action, vector));
+            stepped
         };
         // max (a − b).
-        let over =
-            |a: &AlphaVectors, b: &AlphaVectors| a.values.iter().zip(&b.values).map(|(a, b)| a - b).fold(0.0, f64::max);
+        let over = |a: &AlphaVectors, b: &AlphaVectors| {
+            a.values().iter().zip(b.values()).map(|(a, b)| a - b).fold(0.0, f64::max)
+        };
         let gamma = self.model.gamma();
         let missing = over(&values, &step(&values)) / (1.0 - gamma);
-        values.values.iter_mut().for_each(|value| *value -= missing);
+        values.values_mut().iter_mut().for_each(|value| *value -= missing);
         loop {
             let next = step(&values);
-            let scale = next.values.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
+            let scale = next.values().iter().fold(1.0, |most: f64, value| most.max(value.abs()));
             // ‖α' − L u‖ ≤ γ/(1 − γ) · ‖L u − u‖.
             let rest = over(&next, &values) * gamma / (1.0 - gamma);
             values = next;

@@ -68,7 +68,7 @@ pub struct Chain {
 
 impl Chain {
     pub fn new(mdp: &Mdp, policy: &[u32], absorbing: &[bool]) -> Self {
-        let n = mdp.states as usize;
+        let n = mdp.states() as usize;
         let (mut p, mut r) = (vec![vec![RBig::ZERO; n + 1]; n + 1], vec![RBig::ZERO; n + 1]);
         p[n][n] = RBig::ONE;
         for s in 0..n {
@@ -80,12 +80,12 @@ impl Chain {
                 p[s][n] = RBig::ONE;
                 continue;
             }
-            let row = mdp.choices.first(s) + policy[s] as usize;
-            let (cols, probs) = mdp.transitions.row(row);
+            let row = mdp.choices().first(s) + policy[s] as usize;
+            let (cols, probs) = mdp.transitions().row(row);
             let sum = probs.iter().map(|&p| exact(p)).fold(exact(mdp.end(row)), |sum, p| sum + p);
             cols.iter().zip(probs).for_each(|(&col, &prob)| p[s][col as usize] += exact(prob) / &sum);
             p[s][n] += exact(mdp.end(row)) / &sum;
-            let (reward_cols, rewards) = mdp.rewards.row(row);
+            let (reward_cols, rewards) = mdp.rewards().row(row);
             let earned = cols.iter().zip(probs).map(|(col, &p)| match reward_cols.iter().position(|c| c == col) {
                 Some(position) => exact(p) * exact(rewards[position]),
                 None => RBig::ZERO,
@@ -208,12 +208,12 @@ fn eliminate(mut a: Vec<Vec<RBig>>) -> Vec<RBig> {
 
 /// The best of all policies, and the value of one.
 pub fn enumerate(mdp: &Mdp, value: impl Fn(&[u32]) -> Vec<Value>) -> Vec<Value> {
-    let n = mdp.states as usize;
+    let n = mdp.states() as usize;
     let mut policy = mdp.first_policy();
     let mut best = value(&policy);
     loop {
         let next = (0..n).find(|&s| {
-            let count = mdp.choices.count(s) as u32;
+            let count = mdp.choices().count(s) as u32;
             if count == 0 {
                 return false;
             }
@@ -223,6 +223,6 @@ pub fn enumerate(mdp: &Mdp, value: impl Fn(&[u32]) -> Vec<Value>) -> Vec<Value> 
         if next.is_none() {
             return best;
         }
-        best = best.into_iter().zip(value(&policy)).map(|(best, value)| best.best(value, mdp.objective)).collect();
+        best = best.into_iter().zip(value(&policy)).map(|(best, value)| best.best(value, mdp.objective())).collect();
     }
 }

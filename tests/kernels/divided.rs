@@ -85,7 +85,7 @@ fn models(scale: usize) -> Result<Vec<Mdp>, Box<dyn std::error::Error>> {
 
 /// Rounding of sums that sweeps may add in precision T, over many sweeps of a contraction.
 fn tolerance<T: Precise>(model: &Mdp) -> f64 {
-    16.0 * epsilon::<T>() / (1.0 - model.gamma).powi(2)
+    16.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2)
 }
 
 /// Least and greatest of what is a number; and a turn after one that met the bound leaves zeros.
@@ -123,11 +123,11 @@ fn extremes<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 /// r(s, a) + γ Σ P(s'|s, a) V(s') of every action of a state.
 fn factors(model: &Mdp, reward: &[f64], state: usize, v: impl Fn(usize) -> f64) -> Vec<f64> {
     let factor = |row: usize| {
-        let (successors, probs) = model.transitions.row(row);
+        let (successors, probs) = model.transitions().row(row);
         let expected: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * v(successor as usize)).sum();
-        reward[row] + model.gamma * expected
+        reward[row] + model.gamma() * expected
     };
-    model.choices.rows(state).map(factor).collect()
+    model.choices().rows(state).map(factor).collect()
 }
 
 fn largest(factors: &[f64]) -> f64 {
@@ -142,7 +142,7 @@ fn sweeps<T: Precise>(tested: &mut impl Backup, model: &Mdp, counts: &[u32]) -> 
     for &count in counts {
         let got = tested.backup(Stop::Change(0.0), count).map_err(|_| "a sweep failed")?;
         let Ok(_) = reference.backup(Stop::Change(0.0), count - 1);
-        let Ok(before) = if count > 1 { reference.values() } else { Ok(vec![0.0; model.states as usize]) };
+        let Ok(before) = if count > 1 { reference.values() } else { Ok(vec![0.0; model.states() as usize]) };
         if count > 1 {
             let Ok(()) = reference.reset(Some(&before));
         } else {
@@ -198,7 +198,7 @@ fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
         (position / division.cells, cell % (width * height), cell)
     };
     let mut threads: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
-    let mut order: Vec<usize> = (0..v.len()).filter(|&state| model.choices.count(state) > 0).collect();
+    let mut order: Vec<usize> = (0..v.len()).filter(|&state| model.choices().count(state) > 0).collect();
     order.sort_by_key(|&state| place(state));
     for state in order {
         let (block, thread, _) = place(state);
@@ -234,8 +234,8 @@ fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
             }
             let division = Division::new(&model, parameters)?;
             let mut start: Vec<f64> =
-                random.signed(model.states as usize).iter().map(|&x| f64::from(x as f32)).collect();
-            for (_, value) in start.iter_mut().enumerate().filter(|&(state, _)| model.choices.count(state) == 0) {
+                random.signed(model.states() as usize).iter().map(|&x| f64::from(x as f32)).collect();
+            for (_, value) in start.iter_mut().enumerate().filter(|&(state, _)| model.choices().count(state) == 0) {
                 *value = 0.0;
             }
             let launched = launch(&model, &division, &start);
@@ -316,7 +316,7 @@ fn solves<T: Precise>(tested: &mut impl Backup, model: &Mdp, optimal: &[f64]) ->
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values().map_err(|_| "no values")?;
     let bound = certify(model, &values).bound.ok_or("no certificate")?;
-    let allowed = 1.1 * theta / (1.0 - model.gamma);
+    let allowed = 1.1 * theta / (1.0 - model.gamma());
     if bound > allowed {
         return Err(format!("certified to {bound}, expected {allowed}").into());
     }
@@ -346,8 +346,8 @@ fn block_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
 fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let bound = 1e-3;
     let check = |model: &Mdp, Backups { sweeps, least, greatest, .. }: Backups, values: Vec<f64>| -> Outcome {
-        let factor = model.gamma / (1.0 - model.gamma);
-        let rounding = 200.0 * epsilon::<T>() / (1.0 - model.gamma);
+        let factor = model.gamma() / (1.0 - model.gamma());
+        let rounding = 200.0 * epsilon::<T>() / (1.0 - model.gamma());
         let holds =
             |(v, best): (&f64, &f64)| (v + factor * least - rounding..=v + factor * greatest + rounding).contains(best);
         if greatest - least >= bound || !values.iter().zip(&optimal(model)).all(holds) {

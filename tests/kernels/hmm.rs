@@ -4,7 +4,7 @@ use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics}
 use warpkov::hmm::cpu::{Batch as OnCpu, Exact};
 use warpkov::hmm::device::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
-use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::options::Pseudocounts;
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
@@ -81,8 +81,8 @@ fn on<T: Precise, D: Device>(device: &D, models: &[Hmm], sequences: &Sequences) 
 /// ln P(path, O) of each sequence.
 fn scores(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Vec<f64> {
     let n = model.states() as usize;
-    let Emissions::Categorical { symbols, probs } = &model.emissions else { return Vec::new() };
-    let Observations::Symbols(observed) = &sequences.observations else { return Vec::new() };
+    let Emissions::Categorical { symbols, probs } = model.emissions() else { return Vec::new() };
+    let Observations::Symbols(observed) = sequences.observations() else { return Vec::new() };
     let score = |m: usize| {
         let range = sequences.range(m);
         if states[range.start] == NO_STATE {
@@ -91,9 +91,9 @@ fn scores(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Vec<f64> {
         let path = &states[range.clone()];
         let emitted =
             path.iter().zip(&observed[range]).map(|(&q, &v)| probs[q as usize * *symbols as usize + v as usize].ln());
-        let moves = path.windows(2).map(|pair| model.transitions[pair[0] as usize * n + pair[1] as usize].ln());
-        let last = model.end.as_ref().map_or(0.0, |end| end[path[path.len() - 1] as usize].ln());
-        model.start[path[0] as usize].ln() + emitted.sum::<f64>() + moves.sum::<f64>() + last
+        let moves = path.windows(2).map(|pair| model.transitions()[pair[0] as usize * n + pair[1] as usize].ln());
+        let last = model.end().map_or(0.0, |end| end[path[path.len() - 1] as usize].ln());
+        model.start()[path[0] as usize].ln() + emitted.sum::<f64>() + moves.sum::<f64>() + last
     };
     (0..sequences.len()).map(score).collect()
 }
@@ -113,7 +113,7 @@ fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Seque
     logs("ln P(O)", &got.logs, &expected.logs)?;
     close("γ", &got.posteriors, &expected.posteriors, tolerance, 0.0)?;
     logs("ln P(path, O)", &got.decoded.scores, &expected.decoded.scores)?;
-    if matches!(model.emissions, Emissions::Categorical { .. }) {
+    if matches!(model.emissions(), Emissions::Categorical { .. }) {
         logs("the path's", &scores(model, sequences, &got.decoded.states), &expected.decoded.scores)?;
     }
     if T::WIDE {
@@ -153,7 +153,7 @@ impl Random {
     fn hmm(&mut self, n: usize, symbols: usize, ends: bool) -> Hmm {
         let end: Option<Vec<f64>> = ends.then(|| (0..n).map(|_| 0.5 * self.unit()).collect());
         let left = |i: usize| end.as_ref().map_or(1.0, |end| 1.0 - end[i]);
-        Hmm {
+        HmmParts {
             start: self.distribution(n, 1.0, 0),
             transitions: (0..n).flat_map(|i| self.distribution(n, left(i), i)).collect(),
             emissions: Emissions::Categorical {
@@ -163,12 +163,14 @@ impl Random {
             end: end.clone(),
             names: Names::default(),
         }
+        .validated()
+        .unwrap()
     }
 
     /// Sequences of these lengths.
     fn observed(&mut self, lengths: &[usize], symbols: usize) -> Sequences {
         let symbols = (0..lengths.iter().sum()).map(|_| self.below(symbols as u64) as u32).collect();
-        Sequences { offsets: offsets(lengths.iter().copied()), observations: Observations::Symbols(symbols) }
+        Sequences::new(offsets(lengths.iter().copied()), Observations::Symbols(symbols)).unwrap()
     }
 }
 
@@ -262,13 +264,12 @@ fn one_by_one<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let sequences = random.observed(lengths, 4);
         let all = on::<T, D>(device, &models, &sequences)?.remove(0);
         same("twice", &[on::<T, D>(device, &models, &sequences)?.remove(0)], std::slice::from_ref(&all))?;
-        let Observations::Symbols(observed) = &sequences.observations else { continue };
+        let Observations::Symbols(observed) = sequences.observations() else { continue };
         for m in 0..lengths.len() {
             let range = sequences.range(m);
-            let alone = Sequences {
-                offsets: vec![0, range.len() as u64],
-                observations: Observations::Symbols(observed[range.clone()].to_vec()),
-            };
+            let alone =
+                Sequences::new(vec![0, range.len() as u64], Observations::Symbols(observed[range.clone()].to_vec()))
+                    .unwrap();
             let alone = on::<T, D>(device, &models, &alone)?.remove(0);
             same("ln P(O)", &alone.logs, &all.logs[m..=m])?;
             same("γ", &alone.posteriors, &all.posteriors[range.start * n..range.end * n])?;
@@ -285,13 +286,15 @@ fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         // All states are alike, but that only the last one emits symbol 1, and none emits symbol 2.
         let mut probs: Vec<f64> = [1.0, 0.0, 0.0].repeat(n);
         probs[3 * n - 3..].copy_from_slice(&[0.5, 0.5, 0.0]);
-        let model = Hmm {
+        let model = HmmParts {
             start: vec![1.0 / n as f64; n],
             transitions: vec![1.0 / n as f64; n * n],
             end: None,
             emissions: Emissions::Categorical { symbols: 3, probs },
             names: Names::default(),
-        };
+        }
+        .validated()
+        .unwrap();
         let sequences = Sequences::of_symbols(&[vec![0, 0, 0], vec![0, 1, 0, 0], vec![0, 2], vec![2], vec![1]])?;
         let said = on::<T, D>(device, std::slice::from_ref(&model), &sequences)?.remove(0);
         let last = n as u32 - 1;
@@ -335,7 +338,7 @@ fn log_sum(x: impl Iterator<Item = f64> + Clone) -> f64 {
 /// Everything that is said of a model, in logarithms, as definitions have it; paths are those of the CPU. Covariances are diagonal.
 fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
     let n = model.states() as usize;
-    let log_b = |at: usize, j: usize| match (&model.emissions, &sequences.observations) {
+    let log_b = |at: usize, j: usize| match (model.emissions(), sequences.observations()) {
         (Emissions::Categorical { symbols, probs }, Observations::Symbols(seen)) => {
             probs[j * *symbols as usize + seen[at] as usize].ln()
         }
@@ -352,14 +355,14 @@ fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
         }
         _ => f64::NAN,
     };
-    let log_a: Vec<f64> = model.transitions.iter().map(|a| a.ln()).collect();
+    let log_a: Vec<f64> = model.transitions().iter().map(|a| a.ln()).collect();
     let decoded = on_cpu(std::slice::from_ref(model), sequences).remove(0).decoded;
     let mut expected = Expected {
         log_likelihoods: Vec::new(),
         start: vec![0.0; n],
         transitions: vec![0.0; n * n],
         end: vec![0.0; n],
-        emissions: match &model.emissions {
+        emissions: match model.emissions() {
             Emissions::Categorical { probs, .. } => Statistics::Categorical(vec![0.0; probs.len()]),
             Emissions::Gaussian { means, .. } => {
                 let zeros = || vec![0.0; means.len()];
@@ -373,14 +376,14 @@ fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
         let steps = range.len();
         let b: Vec<f64> =
             range.clone().flat_map(|at| (0..n).map(move |j| (at, j))).map(|(at, j)| log_b(at, j)).collect();
-        let mut alpha: Vec<f64> = (0..n).map(|j| model.start[j].ln() + b[j]).collect();
+        let mut alpha: Vec<f64> = (0..n).map(|j| model.start()[j].ln() + b[j]).collect();
         for t in 1..steps {
             for j in 0..n {
                 let p = log_sum((0..n).map(|i| alpha[(t - 1) * n + i] + log_a[i * n + j]));
                 alpha.push(p + b[t * n + j]);
             }
         }
-        let mut beta: Vec<f64> = model.end.as_ref().map_or(vec![0.0; n], |end| end.iter().map(|x| x.ln()).collect());
+        let mut beta: Vec<f64> = model.end().map_or(vec![0.0; n], |end| end.iter().map(|x| x.ln()).collect());
         let log = log_sum((0..n).map(|j| alpha[(steps - 1) * n + j] + beta[j]));
         expected.log_likelihoods.push(log);
         if log == f64::NEG_INFINITY {
@@ -402,7 +405,7 @@ fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
                 posteriors[at * n + j] = gamma;
                 expected.start[j] += if t == 0 { gamma } else { 0.0 };
                 expected.end[j] += if t + 1 == steps { gamma } else { 0.0 };
-                match (&mut expected.emissions, &sequences.observations, &model.emissions) {
+                match (&mut expected.emissions, sequences.observations(), model.emissions()) {
                     (
                         Statistics::Categorical(counts),
                         Observations::Symbols(seen),
@@ -433,11 +436,11 @@ fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
 fn with_unreachable(model: &Hmm, n: usize) -> Hmm {
     let old = model.states() as usize;
     let more = |row: &[f64], by: f64| row.iter().copied().chain(vec![by; n - old]).collect::<Vec<f64>>();
-    let mut transitions: Vec<f64> = model.transitions.chunks_exact(old).flat_map(|row| more(row, 0.0)).collect();
+    let mut transitions: Vec<f64> = model.transitions().chunks_exact(old).flat_map(|row| more(row, 0.0)).collect();
     for i in old..n {
         transitions.extend((0..n).map(|j| f64::from(u8::from(j == i))));
     }
-    let emissions = match &model.emissions {
+    let emissions = match model.emissions() {
         Emissions::Categorical { symbols, probs } => {
             let v = *symbols as usize;
             let probs = probs.iter().copied().chain(vec![1.0 / v as f64; (n - old) * v]).collect();
@@ -452,19 +455,23 @@ fn with_unreachable(model: &Hmm, n: usize) -> Hmm {
         }
         full => full.clone(),
     };
-    let end = model.end.as_ref().map(|end| more(end, 0.0));
-    Hmm { start: more(&model.start, 0.0), transitions, end, emissions, names: Names::default() }
+    let end = model.end().map(|end| more(end, 0.0));
+    HmmParts { start: more(model.start(), 0.0), transitions, end, emissions, names: Names::default() }
+        .validated()
+        .unwrap()
 }
 
 /// A model of two states and two symbols.
 fn of_two(start: [f64; 2], transitions: [f64; 4], probs: [f64; 4], end: Option<[f64; 2]>) -> Hmm {
-    Hmm {
+    HmmParts {
         start: start.to_vec(),
         transitions: transitions.to_vec(),
         end: end.map(|end| end.to_vec()),
         emissions: Emissions::Categorical { symbols: 2, probs: probs.to_vec() },
         names: Names::default(),
     }
+    .validated()
+    .unwrap()
 }
 
 /// What is said is what is so, whole, in little memory and in pieces; where emulated threads have much to do, in one of these ways.
@@ -512,7 +519,7 @@ fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         of_two([0.5, 0.5], [0.5; 4], [0.25, 0.75, 0.75, 0.25], None),
     ];
     let observed = [vec![1, 0, 1], vec![0, 0, 1], vec![0], vec![0, 1, 0, 1, 1, 0]];
-    let vectors = Hmm {
+    let vectors = HmmParts {
         start: vec![1.0, 0.0],
         transitions: half.to_vec(),
         end: None,
@@ -522,11 +529,14 @@ fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             covariances: Covariances::Diagonal(vec![1.0, 1.0]),
         },
         names: Names::default(),
-    };
-    let values = Sequences {
-        offsets: offsets([3, 1, 4]),
-        observations: Observations::Vectors { dimensions: 1, values: vec![50.0, 0.0, 50.0, 0.1, 0.0, 0.2, 49.0, 50.0] },
-    };
+    }
+    .validated()
+    .unwrap();
+    let values = Sequences::new(
+        offsets([3, 1, 4]),
+        Observations::Vectors { dimensions: 1, values: vec![50.0, 0.0, 50.0, 0.1, 0.0, 0.2, 49.0, 50.0] },
+    )
+    .unwrap();
     let logs = on::<T, D>(device, std::slice::from_ref(&vectors), &values)?.remove(0).logs;
     close("ln P(O)", &logs[..1], &[-1_254.143_109_960_734], 1e-9, 0.0)?;
     for n in [2, 12, 33, 130, 300, 1030] {
@@ -592,7 +602,7 @@ impl Random {
             Emissions::Categorical { symbols: symbols as u32, probs }
         };
         let start = if left_right { [vec![1.0], vec![0.0; n - 1]].concat() } else { self.uneven(n, 200.0, 0, 1.0) };
-        Hmm { start, transitions, end, emissions, names: Names::default() }
+        HmmParts { start, transitions, end, emissions, names: Names::default() }.validated().unwrap()
     }
 }
 
@@ -611,7 +621,7 @@ fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outco
             let models = [random.wild(n, 3, true, true)];
             let values = random.signed(2 * lengths.iter().sum::<usize>()).into_iter().map(|x| 30.0 * x).collect();
             let observations = Observations::Vectors { dimensions: 2, values };
-            let sequences = Sequences { offsets: offsets(lengths.iter().copied()), observations };
+            let sequences = Sequences::new(offsets(lengths.iter().copied()), observations).unwrap();
             agree_everywhere::<T, D>(device, scale, &models, &sequences, "vectors")?;
         }
     }
@@ -621,13 +631,13 @@ fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outco
 /// The model with a state more that every other one goes to with probability 1e-300: all sequences of two steps are in doubt. What it
 /// emits is what state 0 does.
 fn with_doubt(model: &Hmm) -> Hmm {
-    let n = model.start.len();
+    let n = model.start().len();
     let mut transitions: Vec<f64> =
-        model.transitions.chunks_exact(n).flat_map(|row| row.iter().copied().chain([1e-300])).collect();
+        model.transitions().chunks_exact(n).flat_map(|row| row.iter().copied().chain([1e-300])).collect();
     // Once there, anything may follow.
     transitions.extend(vec![1.0 / (n + 1) as f64; n + 1]);
     let again = |x: &[f64]| [x, &x[..x.len() / n]].concat();
-    let emissions = match &model.emissions {
+    let emissions = match model.emissions() {
         Emissions::Categorical { symbols, probs } => Emissions::Categorical { symbols: *symbols, probs: again(probs) },
         Emissions::Gaussian { dimensions, means, covariances } => Emissions::Gaussian {
             dimensions: *dimensions,
@@ -638,8 +648,10 @@ fn with_doubt(model: &Hmm) -> Hmm {
             },
         },
     };
-    let end = model.end.as_ref().map(|end| [&end[..], &[0.0]].concat());
-    Hmm { start: [&model.start[..], &[0.0]].concat(), transitions, end, emissions, names: Names::default() }
+    let end = model.end().map(|end| [&end[..], &[0.0]].concat());
+    HmmParts { start: [&model.start()[..], &[0.0]].concat(), transitions, end, emissions, names: Names::default() }
+        .validated()
+        .unwrap()
 }
 
 /// Sequences in doubt are taken again in f64, whatever the precision is, as the definitions say, as the host has it, and in little memory
@@ -648,7 +660,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     for seed in 0..if scale > 1 { 150 } else { 24 } {
         let (model, sequences) = wide::random_case(seed);
         let model = with_doubt(&model);
-        let n = model.start.len();
+        let n = model.start().len();
         let truths: Vec<_> = (0..sequences.len()).map(|m| wide::truth(&model, &sequences, m)).collect();
         let all: Vec<u32> = (0..sequences.len() as u32).collect();
         let exact = Exact::new(&model).expect(&sequences, &all);
@@ -731,8 +743,9 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
     ];
     for (n, limits) in cases {
         let first = with_unreachable(&of_two([1.0, 0.0], [0.5, 0.5, 0.0, 1.0], [1.0, 1e-300, 1e-300, 1.0], None), n);
-        let mut second = with_unreachable(&first, n);
+        let mut second = with_unreachable(&first, n).into_parts();
         second.transitions[..2].copy_from_slice(&[1.0, 1e-310]);
+        let second = second.validated().unwrap();
         let models = [first, second];
         let observed: &[usize] = if n > 64 { &[4, 3] } else { &[8, 3, 5, 1] };
         let sequences = random.observed(observed, 2);
@@ -753,14 +766,14 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
                 };
                 pairs.flat_map(of).collect::<Vec<f64>>()
             };
-            close(&what("π"), &got.start, &rows(&model.start, &truth.expected.start, n), tolerance, 0.0)?;
-            let transitions = rows(&model.transitions, &truth.expected.transitions, n);
-            close(&what("A"), &got.transitions, &transitions, tolerance, 0.0)?;
+            close(&what("π"), got.start(), &rows(model.start(), &truth.expected.start, n), tolerance, 0.0)?;
+            let transitions = rows(model.transitions(), &truth.expected.transitions, n);
+            close(&what("A"), got.transitions(), &transitions, tolerance, 0.0)?;
             let (
                 Emissions::Categorical { probs: got, .. },
                 Emissions::Categorical { probs, .. },
                 Statistics::Categorical(counts),
-            ) = (&got.emissions, &model.emissions, &truth.expected.emissions)
+            ) = (got.emissions(), model.emissions(), &truth.expected.emissions)
             else {
                 continue;
             };
@@ -798,9 +811,11 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let sum: f64 = row.iter().sum();
             row.iter_mut().for_each(|prob| *prob /= sum);
         };
-        without_last(&mut models[0].start);
-        models[0].transitions.chunks_exact_mut(n).take(last).for_each(without_last);
-        let kept = models[0].transitions[last * n..].to_vec();
+        let mut parts = models[0].clone().into_parts();
+        without_last(&mut parts.start);
+        parts.transitions.chunks_exact_mut(n).take(last).for_each(without_last);
+        let kept = parts.transitions[last * n..].to_vec();
+        models[0] = parts.validated().unwrap();
         let sequences = random.observed(lengths, symbols);
         let priors: &[f64] = if n < 64 || scale > 1 { &[0.0, 0.25] } else { &[0.0] };
         for &prior in priors {
@@ -823,25 +838,25 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let trained = got.models()?;
             for (got, expected) in trained.iter().zip(&expected_models) {
                 let what = |what: &str| format!("N = {n}, V = {symbols}, pseudocount {prior}: {what}");
-                close(&what("π"), &got.start, &expected.start, tolerance, 0.0)?;
-                close(&what("A"), &got.transitions, &expected.transitions, tolerance, 0.0)?;
-                same(&what("ends"), &[got.end.is_some()], &[expected.end.is_some()])?;
-                if let (Some(got), Some(expected)) = (&got.end, &expected.end) {
+                close(&what("π"), got.start(), expected.start(), tolerance, 0.0)?;
+                close(&what("A"), got.transitions(), expected.transitions(), tolerance, 0.0)?;
+                same(&what("ends"), &[got.end().is_some()], &[expected.end().is_some()])?;
+                if let (Some(got), Some(expected)) = (got.end(), expected.end()) {
                     close(&what("end"), got, expected, tolerance, 0.0)?;
                 }
                 if let (Emissions::Categorical { probs: got, .. }, Emissions::Categorical { probs: expected, .. }) =
-                    (&got.emissions, &expected.emissions)
+                    (got.emissions(), expected.emissions())
                 {
                     close(&what("B"), got, expected, tolerance, 0.0)?;
                 }
                 let zeros = |probs: &[f64]| probs.iter().map(|prob| *prob == 0.0).collect::<Vec<_>>();
                 if T::WIDE {
-                    same(&what("zeros"), &zeros(&got.transitions), &zeros(&expected.transitions))?;
+                    same(&what("zeros"), &zeros(got.transitions()), &zeros(expected.transitions()))?;
                 }
-                got.clone().validated()?;
+                got.clone().into_parts().validated()?;
             }
             if prior == 0.0 {
-                close("a state without counts", &trained[0].transitions[last * n..], &kept, 1e-6, 0.0)?;
+                close("a state without counts", &trained[0].transitions()[last * n..], &kept, 1e-6, 0.0)?;
             }
             // What is done next is done by the models of now.
             let Ok(decoded) = expected.viterbi();
@@ -889,7 +904,7 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             same("γ in windows", &cut.posteriors, &all[0].posteriors)?;
             agree::<T>(&cut, &on_cpu(models, &sequences)[0], &models[0], &sequences)?;
         }
-        if let (8, Observations::Symbols(observed)) = (n, &sequences.observations) {
+        if let (8, Observations::Symbols(observed)) = (n, sequences.observations()) {
             let range = sequences.range(1);
             let alone = Sequences::of_symbols(&[&observed[range.clone()]])?;
             let alone = said(&mut Batch::<T, D>::new(device, &alone, limits)?, models)?.remove(0);
@@ -919,13 +934,15 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         for state in [n - 2, n - 1] {
             probs[3 * state..3 * state + 3].copy_from_slice(&[0.5, 0.5, 0.0]);
         }
-        let model = Hmm {
+        let model = HmmParts {
             start: transitions[..n].to_vec(),
             transitions,
             end: None,
             emissions: Emissions::Categorical { symbols: 3, probs },
             names: Names::default(),
-        };
+        }
+        .validated()
+        .unwrap();
         let sequences = Sequences::of_symbols(&[
             vec![0, 0, 1, 0, 0, 0, 1, 1, 0],
             vec![0; 10],
@@ -940,24 +957,28 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         agree::<T>(&got, &expected, &models[0], &sequences)?;
     }
     // States alike: every path through the first two is as good as any.
-    let alike = Hmm {
+    let alike = HmmParts {
         start: vec![0.5, 0.5, 0.0],
         transitions: vec![0.5, 0.5, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 1.0],
         end: None,
         emissions: Emissions::Categorical { symbols: 2, probs: vec![0.5; 6] },
         names: Names::default(),
-    };
+    }
+    .validated()
+    .unwrap();
     let sequences = Sequences::of_symbols(&[vec![0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1], vec![1; 6]])?;
     let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, std::slice::from_ref(&alike))?.remove(0);
     same("the lowest states", &got.decoded.states, &[0; 17])?;
     // From left to right, a state every third step at the earliest.
-    let left_right = Hmm {
+    let left_right = HmmParts {
         start: vec![1.0, 0.0, 0.0, 0.0],
         transitions: vec![0.75, 0.25, 0.0, 0.0, 0.0, 0.75, 0.25, 0.0, 0.0, 0.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.5],
         end: Some(vec![0.0, 0.0, 0.25, 0.5]),
         emissions: Emissions::Categorical { symbols: 2, probs: vec![0.875, 0.125, 0.25, 0.75, 1.0, 0.0, 0.0, 1.0] },
         names: Names::default(),
-    };
+    }
+    .validated()
+    .unwrap();
     let sequences =
         Sequences::of_symbols(&[vec![0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1], vec![1; 7], vec![0; 3], vec![1, 1]])?;
     let models = [left_right];
@@ -971,10 +992,10 @@ fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let (n, v, m) = (37, 5, 6);
     let model = random.hmm(n, v, false);
     let sequences = random.observed(&[4; 6], v);
-    let Observations::Symbols(observed) = &sequences.observations else { return Ok(()) };
-    let Emissions::Categorical { probs, .. } = &model.emissions else { return Ok(()) };
-    let (emissions, transitions) = (device.upload(&of::<T>(probs))?, device.upload(&of::<T>(&model.transitions))?);
-    let mut c = device.upload(&of::<T>(&model.start.repeat(m)))?;
+    let Observations::Symbols(observed) = sequences.observations() else { return Ok(()) };
+    let Emissions::Categorical { probs, .. } = model.emissions() else { return Ok(()) };
+    let (emissions, transitions) = (device.upload(&of::<T>(probs))?, device.upload(&of::<T>(model.transitions()))?);
+    let mut c = device.upload(&of::<T>(&model.start().repeat(m)))?;
     let (mut w, mut sums) = (device.zeros::<T>(m * n)?, device.zeros::<f64>(m)?);
     let (elements, of_rows) = (Shape::cover((m * n) as u64, 128), Shape::new(m as u32, 64));
     for t in 0..4 {

@@ -61,7 +61,7 @@ const LAYOUTS: [Layout; 6] = [
 
 /// Rounding of sums of |x| ≤ `size` that a sweep may add in precision T, over many sweeps of a contraction.
 fn tolerance<T: Precise>(model: &Mdp) -> f64 {
-    16.0 * epsilon::<T>() / (1.0 - model.gamma).powi(2)
+    16.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2)
 }
 
 /// Evaluates the first policy, the one after an improvement, and so on: values and residuals must be those of the CPU.
@@ -122,12 +122,10 @@ fn row_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Out
 /// neither; and of two equally good ones the lower-numbered wins.
 fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let model = |rewards: [f64; 3]| {
-        let csr = |val: Vec<f64>| warpkov::mdp::model::Csr {
-            row_ptr: (0..=6).collect::<Vec<u64>>().into(),
-            col: vec![0, 0, 0, 1, 1, 1].into(),
-            val: val.into(),
-        };
-        Mdp::new(2, 3, 0.5, csr(vec![1.0; 6]), csr([rewards, rewards].concat()), None)
+        let csr =
+            |val: Vec<f64>| warpkov::mdp::model::Csr::new((0..=6).collect::<Vec<_>>(), vec![0, 0, 0, 1, 1, 1], val);
+        let (transitions, rewards) = (csr(vec![1.0; 6]).unwrap(), csr([rewards, rewards].concat()).unwrap());
+        Mdp::new(2, 3, 0.5, transitions, rewards, None)
     };
     for layout in LAYOUTS.iter().map(|&layout| Some(layout)).chain([None]) {
         for (rewards, expected) in [([1.0, 1.0, 1.0], 0), ([1.0, 1.0 + 1e-3, 1.0], 0), ([0.0, 2.0, 2.0], 1)] {
@@ -151,7 +149,7 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Opt
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values()?;
     let bound = certify(model, &values).bound.ok_or("no certificate")?;
-    let allowed = 4.0 * theta / (1.0 - model.gamma);
+    let allowed = 4.0 * theta / (1.0 - model.gamma());
     if bound > allowed {
         return Err(format!("certified to {bound}, expected {allowed}").into());
     }
@@ -184,7 +182,7 @@ fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) 
 fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     for model in models(scale) {
         // States without actions are swept as well, and never change.
-        let terminal = (0..model.states as usize).any(|state| model.choices.count(state) == 0);
+        let terminal = (0..model.states() as usize).any(|state| model.choices().count(state) == 0);
         let still = |x: f64, keep: fn(f64, f64) -> f64| if terminal { keep(x, 0.0) } else { x };
         for layout in [Layout::Slices, Layout::Rows { lanes: 2 }, Layout::Rows { lanes: 32 }] {
             let mut tested = Projected::<T, O, D>::new(device, &model, layout)?;
@@ -214,7 +212,7 @@ fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -
     let side = if scale > 1 { 64 } else { 9 };
     let grid = SlipGrid { width: side, height: side + 2, ..SlipGrid::default() }.generate()?;
     for model in models(scale).into_iter().chain([grid]) {
-        let bound = 0.5 * epsilon * (1.0 - model.gamma);
+        let bound = 0.5 * epsilon * (1.0 - model.gamma());
         let mut reference = cpu::Parallel::<f64>::new(&model);
         let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, |_| ControlFlow::Continue(()));
         let Ok(optimal) = reference.values();

@@ -1,13 +1,13 @@
 //! Point-based backups on every device: the seven kernels and the lookahead against their definitions in f64, and the fast
 //! path against those.
 
-use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::{Backup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::cpu::Assembler;
 use warpkov::pomdp::device::{Backups, Limits, Product, Walkers};
-use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::model::{Pomdp, PomdpParts};
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
 use warpkov::pomdp::solve::bounds::{fib, mdp, qmdp};
@@ -74,7 +74,7 @@ fn example() -> Operands {
 
 /// The same with T as compressed rows: row s·A + a.
 fn sparse(operands: Operands) -> Operands {
-    let rows = Csr { row_ptr: vec![0, 1, 2, 3, 4].into(), col: vec![0, 1, 1, 1].into(), val: vec![1.0; 4].into() };
+    let rows = Csr::new(vec![0, 1, 2, 3, 4], vec![0, 1, 1, 1], vec![1.0; 4]).unwrap();
     Operands { transitions: Transitions::Sparse(rows), ..operands }
 }
 
@@ -138,23 +138,25 @@ fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
 impl Random {
     /// A random process: `longest` successors and `seen` observations at most in each row, rewards in [−1, 1).
     pub fn pomdp(&mut self, states: u32, actions: u32, observations: u32, longest: u32, seen: u32) -> Pomdp {
-        let process = Mdp { choices: Choices::Uniform(actions), ..self.mdp(states, actions, longest, 0.9) };
+        let process =
+            MdpParts { choices: Choices::Uniform(actions), ..self.mdp(states, actions, longest, 0.9).into_parts() };
         let seen = self.distributions((states * actions) as usize, observations, seen);
         let start = Belief::uniform((0..states).collect());
-        let model = Pomdp { process, observation_count: observations, observations: seen, start, ..Pomdp::default() };
+        let model =
+            PomdpParts { process, observation_count: observations, observations: seen, start, ..PomdpParts::default() };
         model.validated().expect("a valid model")
     }
 
     /// Beliefs over 1 to `longest` states.
     pub fn beliefs(&mut self, count: usize, states: u32, longest: u32) -> Vec<Belief> {
         let rows = self.distributions(count, states, longest);
-        (0..count).map(|row| rows.row(row)).map(|(s, p)| Belief { states: s.to_vec(), probs: p.to_vec() }).collect()
+        (0..count).map(|row| rows.row(row)).map(|(s, p)| Belief::new(s.to_vec(), p.to_vec()).unwrap()).collect()
     }
 
     /// Vectors with entries in [−1, 1).
     pub fn vectors(&mut self, count: usize, states: u32) -> AlphaVectors {
-        let actions = (0..count).map(|i| i as u32 % 3).collect();
-        AlphaVectors { states, values: self.signed(count * states as usize), actions }
+        let actions = (0..count).map(|i| i as u32 % 2).collect();
+        AlphaVectors::of(states, self.signed(count * states as usize), actions).unwrap()
     }
 }
 
@@ -310,7 +312,7 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 let plans = tested.backup(&beliefs)?;
                 let found = &plans.vectors;
                 for (j, next) in plans.next.chunks(observations as usize).enumerate() {
-                    let told = assembler.vector(&vectors, found.actions[j], next);
+                    let told = assembler.vector(&vectors, found.actions()[j], next);
                     close("what next says", found.vector(j), &told, 32.0 * epsilon::<T>(), 0.0)?;
                 }
                 let values: Vec<_> = beliefs.iter().enumerate().map(|(j, b)| b.dot(found.vector(j))).collect();
@@ -321,8 +323,8 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                     // Another choice than the best, where they are worth the same in ten bits.
                     close("b · backup(b)", &values, &best, 4e-3, 0.0)?;
                 } else {
-                    same("actions", &found.actions, &expected.best_action)?;
-                    close("backup(b)", &found.values, &expected.backup, 32.0 * epsilon::<T>(), 0.0)?;
+                    same("actions", found.actions(), &expected.best_action)?;
+                    close("backup(b)", found.values(), &expected.backup, 32.0 * epsilon::<T>(), 0.0)?;
                 }
                 same("again", &[tested.backup(&beliefs)?], &[plans])?;
             }
@@ -339,11 +341,8 @@ fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     for count in [1, 5, 700] {
         let once = random.vectors(count, 30);
         // Twice the same: the first of equal ones is best.
-        let twice = AlphaVectors {
-            states: 30,
-            values: [&once.values[..], &once.values].concat(),
-            actions: [&once.actions[..], &once.actions].concat(),
-        };
+        let values = [once.values(), once.values()].concat();
+        let twice = AlphaVectors::of(30, values, [once.actions(), once.actions()].concat())?;
         tested.set_vectors(&twice)?;
         let (found, values): (Vec<_>, Vec<_>) = tested.best(&beliefs)?.into_iter().unzip();
         let expected: Vec<_> = beliefs.iter().filter_map(|belief| once.best(belief)).collect();
@@ -351,6 +350,11 @@ fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         close("V(b)", &values, &expected.iter().map(|best| best.1).collect::<Vec<_>>(), 16.0 * epsilon::<T>(), 0.0)?;
     }
     Ok(())
+}
+
+/// The same vectors with other actions.
+fn of_actions(vectors: &AlphaVectors, actions: Vec<u32>) -> AlphaVectors {
+    AlphaVectors::of(vectors.states(), vectors.values().to_vec(), actions).expect("an action for each")
 }
 
 /// Beliefs of walks are b₀ and what follows some belief of the step before; they are the same again, and backups of them,
@@ -361,7 +365,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     for (states, actions, observations) in [(1, 1, 1), (9, 2, 3), (if scale > 1 { 300 } else { 130 }, 3, 2)] {
         let model = random.pomdp(states, actions, observations, 4, 3);
         let vectors = random.vectors(3, states);
-        let vectors = AlphaVectors { actions: vectors.actions.iter().map(|a| a % actions).collect(), ..vectors };
+        let vectors = of_actions(&vectors, vectors.actions().iter().map(|a| a % actions).collect());
         for (product, guided) in [(Product::Sparse, 0), (Product::Dense { exact: true }, count / 2)] {
             let backups = Backups::<T, D>::new(device, &model, Some(product), Limits::default())?;
             let mut tested = Walkers::new(device, &model, backups, &vec![10.0; (states * actions) as usize])?;
@@ -375,9 +379,9 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             same("beliefs", &[batches.iter().map(Vec::len).sum::<usize>()], &[walked.beliefs])?;
             same("steps", &[walked.batches], &[4])?;
             same("b₀", &[batches[0].len()], &[1])?;
-            let mut before = vec![model.start.clone()];
+            let mut before = vec![model.start().clone()];
             for (step, batch) in batches.iter().enumerate().skip(1) {
-                let mut follow = vec![model.start.clone()];
+                let mut follow = vec![model.start().clone()];
                 let mut projection = Projection::default();
                 for belief in &before {
                     (0..actions).for_each(|a| projection.each(&model, belief, a, |_, _, next| follow.push(next)));
@@ -404,7 +408,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                     same("no value falls", &[found[j].1 >= old - tolerance], &[true])?;
                 }
                 same("a backup for each", &[backups.vectors.len()], &[batches[number].len()])?;
-                same("the first stay", &all.values[..known.values.len()], &known.values)?;
+                same("the first stay", &all.values()[..known.values().len()], known.values())?;
             }
             let best = |tested: &mut Walkers<T, D>| -> Result<Vec<f64>, D::Error> {
                 let mut values = Vec::new();
@@ -480,7 +484,7 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
             fib::fib(&model, &rewards, qmdp::qmdp(&model, &rewards, &seen, &mut || false), 1e-3, &mut || false);
         let backups = Backups::<T, D>::new(device, &model, None, Limits::default())?;
         let mut tested = Walkers::new(device, &model, backups, &informed)?;
-        tested.set_vectors(&AlphaVectors { actions: vec![0], ..random.vectors(1, states) })?;
+        tested.set_vectors(&of_actions(&random.vectors(1, states), vec![0]))?;
         let best_in = vec![0; states as usize];
         let walks = Walks { count: 16, hopeful: 8, guided: 0, explored: 0.5, best_in };
         let mut known = Known { model: &model, informed, points: Vec::new() };
@@ -498,7 +502,7 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
                 known.points.extend(lower.map(|(point, _)| point));
             }
         }
-        let start = [model.start.clone()];
+        let start = [model.start().clone()];
         let bound = tested.upper(&start)?;
         close("the bound of b₀", &bound, &[known.at(&start[0])], tolerance, 0.0)?;
         let first = Known { points: Vec::new(), ..known }.at(&start[0]);

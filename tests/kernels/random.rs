@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use warpkov::mdp::model::{Choices, Csr, Mdp};
+use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts};
 
 pub struct Random(ChaCha8Rng);
 
@@ -50,7 +50,7 @@ impl Random {
         let ends: Vec<f64> =
             (0..rows).map(|_| if self.below(4) == 0 { 0.25 * self.below(5) as f64 } else { 0.0 }).collect();
         let (p, r) = self.rows(rows, states, longest, |row| 1.0 - ends[row]);
-        let mdp = Mdp {
+        let mdp = MdpParts {
             states,
             choices: Choices::Ragged(offsets.into()),
             gamma,
@@ -58,7 +58,7 @@ impl Random {
             rewards: r.csr(),
             ends: ends.into(),
             action_rewards: self.signed(rows).into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         mdp.validated().expect("a valid model")
     }
@@ -110,6 +110,6 @@ impl Rows {
     }
 
     fn csr(self) -> Csr {
-        Csr { row_ptr: self.row_ptr.into(), col: self.col.into(), val: self.val.into() }
+        Csr::new(self.row_ptr, self.col, self.val).unwrap()
     }
 }

@@ -8,7 +8,7 @@ use warpkov::mdp::certificate::{certify, certify_centred};
 use warpkov::mdp::cpu;
 use warpkov::mdp::device::{Mixed, Plan, Values};
 use warpkov::mdp::generate::SlipGrid;
-use warpkov::mdp::model::{Choices, Mdp};
+use warpkov::mdp::model::{Choices, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Storage, Target};
 use warpkov::mdp::solve::value_iteration;
 use warpkov::runtime::Precise;
@@ -61,15 +61,15 @@ pub fn chain(states: u32) -> Mdp {
         }
         choices.push(row_ptr.len() as u64 - 1);
     }
-    let transitions = warpkov::mdp::model::Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
-    let model = Mdp {
+    let transitions = warpkov::mdp::model::Csr::new(row_ptr, col, val).unwrap();
+    let model = MdpParts {
         states,
         choices: Choices::Ragged(choices.into()),
         gamma: 0.95,
         transitions,
         ends: ends.into(),
         action_rewards: earned.into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     };
     model.validated().expect("a valid model")
 }
@@ -104,7 +104,7 @@ fn in_layout<T: Precise, O: Offset, D: Device>(device: &D, models: &[Mdp], stora
 fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan) -> Outcome {
     let mut tested = Values::<T, O, D>::new(device, plan)?;
     let mut reference = cpu::Serial::<f64>::new(model);
-    let tolerance = 32.0 * epsilon::<T>() / (1.0 - model.gamma).powi(2);
+    let tolerance = 32.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2);
     for sweeps in [1, 2, 33] {
         let got = tested.backup(Stop::Change(0.0), sweeps)?;
         let Ok(expected) = reference.backup(Stop::Change(0.0), sweeps);
@@ -117,7 +117,7 @@ fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan
         }
     }
     let start: Vec<f64> =
-        (0..model.states).map(|s| if model.choices.count(s as usize) > 0 { 0.5 } else { 0.0 }).collect();
+        (0..model.states()).map(|s| if model.choices().count(s as usize) > 0 { 0.5 } else { 0.0 }).collect();
     tested.reset(Some(&start))?;
     let Ok(()) = reference.reset(Some(&start));
     tested.backup(Stop::Change(0.0), 3)?;
@@ -140,7 +140,7 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan
         let mut values = tested.values()?;
         let bound = certify_centred(model, &mut values).bound.ok_or("no certificate")?;
         if stop == Stop::Change(theta) || model.goes_on() {
-            let allowed = 2.0 * theta / (1.0 - model.gamma) + 64.0 * epsilon::<T>() / (1.0 - model.gamma).powi(2);
+            let allowed = 2.0 * theta / (1.0 - model.gamma()) + 64.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2);
             if bound > allowed {
                 return Err(format!("certified to {bound}, expected {allowed}").into());
             }
@@ -201,7 +201,7 @@ fn mixed<D: Device>(device: &D, scale: usize) -> Outcome {
         let plan = Plan::new(&model, None).ok_or("no plan")?;
         let mut tested = Mixed::<u32, D>::new(device, &plan)?;
         let limits = Limits { target: Target::Epsilon(1e-9), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
-        let stop = Stop::Change(1e-10 * (1.0 - model.gamma));
+        let stop = Stop::Change(1e-10 * (1.0 - model.gamma()));
         value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
         let bound = certify(&model, &tested.values()?).bound.ok_or("no certificate")?;
         if bound > 1e-9 {

@@ -1,7 +1,7 @@
 //! What hidden Markov models say, straight from the definitions, in numbers of 64 bits with an exponent of 64 more; and random models
 //! whose numbers are of all orders of magnitude.
 
-use warpkov::hmm::model::{Covariances, Emissions, Hmm, Names};
+use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 
 /// m · 2ᵉ; m has its highest bit, or is 0.
@@ -88,7 +88,7 @@ pub struct Truth {
 
 /// By the definitions.
 pub fn truth(model: &Hmm, sequences: &Sequences, sequence: usize) -> Truth {
-    let (n, range) = (model.start.len(), sequences.range(sequence));
+    let (n, range) = (model.start().len(), sequences.range(sequence));
     let steps = range.len();
     let logs = densities(model, sequences, sequence);
     let emitted: Vec<Big> = match &logs {
@@ -96,8 +96,8 @@ pub fn truth(model: &Hmm, sequences: &Sequences, sequence: usize) -> Truth {
         None => probs(model, sequences, sequence).into_iter().map(Big::new).collect(),
     };
     let steepest = logs.iter().flatten().fold(0.0, |most: f64, log| most.max(log.abs()));
-    let a: Vec<Big> = model.transitions.iter().copied().map(Big::new).collect();
-    let end: Vec<Big> = match &model.end {
+    let a: Vec<Big> = model.transitions().iter().copied().map(Big::new).collect();
+    let end: Vec<Big> = match model.end() {
         Some(end) => end.iter().copied().map(Big::new).collect(),
         None => vec![Big::new(1.0); n],
     };
@@ -105,7 +105,7 @@ pub fn truth(model: &Hmm, sequences: &Sequences, sequence: usize) -> Truth {
     for t in 0..steps {
         for j in 0..n {
             let sum = match t {
-                0 => Big::new(model.start[j]),
+                0 => Big::new(model.start()[j]),
                 t => Big::sum((0..n).map(|i| alpha[(t - 1) * n + i].times(a[i * n + j]))),
             };
             alpha[t * n + j] = sum.times(emitted[t * n + j]);
@@ -138,18 +138,18 @@ pub fn truth(model: &Hmm, sequences: &Sequences, sequence: usize) -> Truth {
 /// bⱼ(o) of symbols, T × N.
 fn probs(model: &Hmm, sequences: &Sequences, sequence: usize) -> Vec<f64> {
     let (Emissions::Categorical { symbols, probs }, Observations::Symbols(seen)) =
-        (&model.emissions, &sequences.observations)
+        (model.emissions(), sequences.observations())
     else {
         panic!("symbols")
     };
-    let of = |at: usize| (0..model.start.len()).map(move |j| probs[j * *symbols as usize + seen[at] as usize]);
+    let of = |at: usize| (0..model.start().len()).map(move |j| probs[j * *symbols as usize + seen[at] as usize]);
     sequences.range(sequence).flat_map(of).collect()
 }
 
 /// ln bⱼ(x) of vectors of one or two dimensions, T × N.
 fn densities(model: &Hmm, sequences: &Sequences, sequence: usize) -> Option<Vec<f64>> {
     let (Emissions::Gaussian { dimensions, means, covariances }, Observations::Vectors { values, .. }) =
-        (&model.emissions, &sequences.observations)
+        (model.emissions(), sequences.observations())
     else {
         return None;
     };
@@ -171,7 +171,7 @@ fn densities(model: &Hmm, sequences: &Sequences, sequence: usize) -> Option<Vec<
             }
         }
     };
-    let rows = sequences.range(sequence).flat_map(|at| (0..model.start.len()).map(move |j| (at, j)));
+    let rows = sequences.range(sequence).flat_map(|at| (0..model.start().len()).map(move |j| (at, j)));
     Some(rows.map(|(at, j)| log(at, j)).collect())
 }
 
@@ -307,6 +307,6 @@ pub fn random_case(seed: u64) -> (Hmm, Sequences) {
         )
     };
     let end = ends.then_some(end);
-    let model = Hmm { start, transitions, end, emissions, names: Names::default() }.validated().unwrap();
-    (model, Sequences { offsets: offsets(lengths), observations }.validated().unwrap())
+    let model = HmmParts { start, transitions, end, emissions, names: Names::default() }.validated().unwrap();
+    (model, Sequences::new(offsets(lengths), observations).unwrap())
 }

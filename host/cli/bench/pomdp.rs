@@ -200,7 +200,7 @@ where
             if device.is_none() {
                 continue;
             }
-            Work::dense(arguments.states, size, size)
+            Work::dense(arguments.states, size, size).map_err(warpkov::pomdp::generate::Error::from)?
         } else {
             Work::walked(Tag::default().generate()?, size, size)
         };

@@ -107,7 +107,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         None if arguments.json => {
             let path = |sequence: usize| -> Value {
                 let names = states[sequences.range(sequence)].iter();
-                names.map(|&state| (state != NO_STATE).then(|| name(&model.names.states, state))).collect()
+                names.map(|&state| (state != NO_STATE).then(|| name(&model.names().states, state))).collect()
             };
             let paths: Value = (0..sequences.len()).map(path).collect();
             let scores = scores.map(|scores| numbers(&scores));
@@ -125,9 +125,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
 
 /// Whether each state is to be written.
 fn chosen(model: &Hmm, asked: Option<&List>) -> Result<Vec<bool>, Error> {
-    let Some(List(asked)) = asked else { return Ok(vec![true; model.start.len()]) };
-    let mut chosen = vec![false; model.start.len()];
-    let names: Vec<String> = (0..model.states()).map(|state| name(&model.names.states, state)).collect();
+    let Some(List(asked)) = asked else { return Ok(vec![true; model.start().len()]) };
+    let mut chosen = vec![false; model.start().len()];
+    let names: Vec<String> = (0..model.states()).map(|state| name(&model.names().states, state)).collect();
     for text in asked {
         let Some(state) = names.iter().position(|name| name == text) else {
             return Err(Error::Usage(format!("--states: the model has no state {text:?}")));
@@ -191,5 +191,5 @@ fn write_bed(out: &mut dyn Write, given: &Given, states: &[u32], chosen: &[bool]
 
 /// Names of states, as a file has them.
 fn names(model: &Hmm, of: impl Fn(&str) -> String) -> Vec<String> {
-    (0..model.states()).map(|state| of(&name(&model.names.states, state))).collect()
+    (0..model.states()).map(|state| of(&name(&model.names().states, state))).collect()
 }

@@ -38,12 +38,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         let picture = draw_transitions(&title, &model, format)?;
         write_whole(path, |out| out.write_all(&picture))?;
     }
-    let n = model.start.len();
+    let n = model.start().len();
     let positive = |probs: &[f64]| probs.iter().filter(|p| **p > 0.0).count();
-    let (starts, transitions) = (positive(&model.start), positive(&model.transitions));
-    let ends = model.end.as_deref().map(positive);
+    let (starts, transitions) = (positive(model.start()), positive(model.transitions()));
+    let ends = model.end().map(positive);
     let back = (0..n).flat_map(|state| &model.row(state)[..state]).any(|p| *p > 0.0);
-    let (emitted, symbols, dimensions) = match &model.emissions {
+    let (emitted, symbols, dimensions) = match model.emissions() {
         Emissions::Categorical { symbols, .. } => (format!("{symbols} symbols"), Some(*symbols), None),
         Emissions::Gaussian { dimensions, covariances, .. } => {
             let kind = match covariances {
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     if arguments.json {
         let object = json!({
             "states": n, "symbols": symbols, "dimensions": dimensions, "starts": starts, "transitions": transitions,
-            "ends": ends, "left_right": !back, "parameters": model.parameters(), "names": model.names,
+            "ends": ends, "left_right": !back, "parameters": model.parameters(), "names": model.names(),
         });
         print_json(&mut out, &object)?;
         return Ok(Outcome::Success);

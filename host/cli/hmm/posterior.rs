@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     }
     if let Some((path, format)) = target {
         let least = if format == "npy" { 8 } else { 4 };
-        room(path, sequences.steps() as u64 * model.start.len() as u64 * least)?;
+        room(path, sequences.steps() as u64 * model.start().len() as u64 * least)?;
     }
     let place = arguments.data.place(&given)?;
     let start = watch.lap();
@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let precision = arguments.data.precision(&place, &given);
     let posteriors = only(recursions.posteriors()?);
     let solve = watch.lap();
-    let n = model.start.len();
+    let n = model.start().len();
     given.note_impossible(|sequence| posteriors[sequences.range(sequence).start * n..][..n].iter().any(|p| *p > 0.0));
     match target {
         Some((path, "npy")) => write_whole(path, |out| write_npy_rows(out, &posteriors, n))?,
@@ -103,10 +103,10 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
 
 fn write_csv(out: &mut dyn Write, given: &Given, posteriors: &[f64]) -> io::Result<()> {
     let (model, sequences) = (&given.model, given.sequences());
-    let n = model.start.len();
+    let n = model.start().len();
     write!(out, "sequence,position")?;
     for state in 0..model.states() {
-        write!(out, ",{}", field(&name(&model.names.states, state)))?;
+        write!(out, ",{}", field(&name(&model.names().states, state)))?;
     }
     writeln!(out)?;
     for sequence in 0..sequences.len() {

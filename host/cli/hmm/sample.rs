@@ -58,14 +58,14 @@ fn check(arguments: &Arguments, format: Format, model: &Hmm) -> Result<(), Error
         return Err(Error::Usage("several sequences in one array need --lengths, a file of their lengths".to_owned()));
     }
     // Where states end, nobody knows how many observations come.
-    let Some(length) = arguments.length.filter(|_| model.end.is_none()) else { return Ok(()) };
+    let Some(length) = arguments.length.filter(|_| model.end().is_none()) else { return Ok(()) };
     let observations = u64::from(arguments.sequences).saturating_mul(length);
-    let numbers = match &model.emissions {
+    let numbers = match model.emissions() {
         Emissions::Categorical { .. } => 1,
         Emissions::Gaussian { dimensions, .. } => u64::from(*dimensions),
     };
     if let ModelFile::At(path) = &arguments.out {
-        let least = match (format, &model.emissions) {
+        let least = match (format, model.emissions()) {
             (Format::Npy, Emissions::Categorical { .. }) => 4,
             (Format::Npy, Emissions::Gaussian { .. }) => 8,
             (Format::Fasta, _) => 1,
@@ -114,7 +114,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
             _ => (0..drawn.sequences.len()).try_for_each(|sequence| {
                 let states = drawn.states[drawn.sequences.range(sequence)].iter();
                 let names: Vec<String> =
-                    states.map(|&state| word(&name(&model.names.states, state)).into_owned()).collect();
+                    states.map(|&state| word(&name(&model.names().states, state)).into_owned()).collect();
                 writeln!(out, "{}", names.join(" "))
             }),
         })?;

@@ -92,9 +92,10 @@ enum Kind {
 }
 
 /// The model with covariances of a kind.
-fn with_covariances(mut model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
+fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     let Some(kind) = kind else { return Ok(model) };
-    let Emissions::Gaussian { dimensions, covariances, .. } = &mut model.emissions else {
+    let mut parts = model.into_parts();
+    let Emissions::Gaussian { dimensions, covariances, .. } = &mut parts.emissions else {
         return Err(Error::Usage("--covariances is for models that emit numbers".to_owned()));
     };
     let (d, given) = (*dimensions as usize, std::mem::replace(covariances, Covariances::Diagonal(Vec::new())));
@@ -102,13 +103,13 @@ fn with_covariances(mut model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
         Kind::Diagonal => given.diagonal(d),
         Kind::Full => given.full(d),
     };
-    Ok(model)
+    parts.validated().map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
 
 /// Bytes that a model takes at least.
 fn least(format: Format, model: &Hmm) -> u64 {
     let states = u64::from(model.states());
-    let of_state = match &model.emissions {
+    let of_state = match model.emissions() {
         Emissions::Categorical { symbols, .. } => u64::from(*symbols),
         Emissions::Gaussian { dimensions, .. } => 2 * u64::from(*dimensions),
     };

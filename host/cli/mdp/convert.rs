@@ -59,10 +59,10 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
 /// Says on stderr what of `mdp` a file in `format` will lack.
 pub fn note_losses(format: Format, mdp: &Mdp) {
     let Some(discount) = format.discount() else { return };
-    if discount != mdp.gamma {
-        eprintln!("note: {format} has no place for γ = {}, and is read with {discount}", mdp.gamma);
+    if discount != mdp.gamma() {
+        eprintln!("note: {format} has no place for γ = {}, and is read with {discount}", mdp.gamma());
     }
-    if mdp.objective == Objective::Minimize {
+    if mdp.objective() == Objective::Minimize {
         eprintln!("note: {format} has no place for costs, which are written as rewards");
     }
 }

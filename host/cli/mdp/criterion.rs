@@ -134,7 +134,7 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
     if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
         // A value and an action.
         let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
-        file::room(path, u64::from(*steps) * u64::from(mdp.states) * least)?;
+        file::room(path, u64::from(*steps) * u64::from(mdp.states()) * least)?;
     }
     let (mut solved, elapsed) = {
         let start = Instant::now();
@@ -164,20 +164,20 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
 }
 
 fn solve(mdp: &Mdp, criterion: &Criterion, options: &Options, common: &Common) -> Result<Solved, Error> {
-    let mut observe = solve::observer(mdp.states, common.quiet);
+    let mut observe = solve::observer(mdp.states(), common.quiet);
     let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
         return Ok(solve_on(common.device, mdp, criterion, &options.solve, &mut observe)?);
     };
     let last = terminal_values.as_deref().map(solve::initial_values).transpose()?;
     if let (Some(path), Some(values)) = (terminal_values, &last)
-        && values.len() != mdp.states as usize
+        && values.len() != mdp.states() as usize
     {
-        let (path, found, states) = (path.display(), values.len(), mdp.states);
+        let (path, found, states) = (path.display(), values.len(), mdp.states());
         return Err(Error::Usage(format!("{path}: {found} terminal values, expected one per state, {states}")));
     }
     let (solved, stages) = backward_on(common.device, mdp, *steps, last.as_deref(), all_steps.is_some(), &mut observe)?;
     if let (Some(path), Some(stages)) = (all_steps, stages) {
-        write_steps(path, &stages, mdp.states as usize)?;
+        write_steps(path, &stages, mdp.states() as usize)?;
     }
     Ok(solved)
 }
@@ -208,14 +208,14 @@ fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
 /// with `!` all others. A label that is called just so comes first, unless it is the number of a state: `label:` and `state:`
 /// before a name say which it is.
 fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
-    let label = |name: &str| mdp.labels.get(name).cloned().ok_or_else(|| unknown(name, mdp));
+    let label = |name: &str| mdp.labels().get(name).cloned().ok_or_else(|| unknown(name, mdp));
     let state = |name: &str| match name.parse::<u32>() {
-        Ok(state) if state < mdp.states => Ok(vec![state]),
-        Ok(state) => Err(Error::Usage(format!("--goal: {state}, expected a state below {}", mdp.states))),
+        Ok(state) if state < mdp.states() => Ok(vec![state]),
+        Ok(state) => Err(Error::Usage(format!("--goal: {state}, expected a state below {}", mdp.states()))),
         Err(_) => Err(Error::Usage(format!("--goal: found '{name}', expected the number of a state"))),
     };
-    let holds = |name: &str| match (mdp.labels.get(name), name.parse::<u32>()) {
-        (Some(states), Ok(state)) if state < mdp.states && states[..] != [state] => Err(Error::Usage(format!(
+    let holds = |name: &str| match (mdp.labels().get(name), name.parse::<u32>()) {
+        (Some(states), Ok(state)) if state < mdp.states() && states[..] != [state] => Err(Error::Usage(format!(
             "--goal: {name} is a label, of {} states, and a state, expected label:{name} or state:{name}",
             states.len()
         ))),
@@ -228,10 +228,10 @@ fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
         },
     };
     let whole = text.strip_prefix("label:").map_or(text, str::trim);
-    if mdp.labels.contains_key(text) || mdp.labels.contains_key(whole) {
+    if mdp.labels().contains_key(text) || mdp.labels().contains_key(whole) {
         return holds(text);
     }
-    let mut found = vec![false; mdp.states as usize];
+    let mut found = vec![false; mdp.states() as usize];
     for term in text.split([',', '|']) {
         let mut inside = vec![true; found.len()];
         for factor in term.split('&') {
@@ -245,11 +245,11 @@ fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
         }
         found.iter_mut().zip(inside).for_each(|(found, inside)| *found |= inside);
     }
-    Ok((0..mdp.states).filter(|&state| found[state as usize]).collect())
+    Ok((0..mdp.states()).filter(|&state| found[state as usize]).collect())
 }
 
 fn unknown(name: &str, mdp: &Mdp) -> Error {
-    let labels: Vec<_> = mdp.labels.keys().map(String::as_str).collect();
+    let labels: Vec<_> = mdp.labels().keys().map(String::as_str).collect();
     Error::Usage(match &labels[..] {
         [] => format!("--goal: found '{name}', but the model has no labels, expected numbers of states"),
         labels => {
@@ -261,13 +261,23 @@ fn unknown(name: &str, mdp: &Mdp) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use warpkov::mdp::model::{Csr, MdpParts};
+
     use super::*;
+
+    /// Four states with these labels.
+    fn labelled(labels: BTreeMap<String, Vec<u32>>) -> Mdp {
+        let transitions = Csr::new(vec![0, 1, 2, 3, 4], vec![0, 1, 2, 3], vec![1.0; 4]).unwrap();
+        MdpParts { states: 4, transitions, labels, ..MdpParts::default() }.validated().unwrap()
+    }
 
     #[test]
     fn goals_are_labels_states_and_what_is_made_of_them() {
         let labels = [("a", vec![0, 1]), ("b", vec![1, 2]), ("a & b", vec![3])];
         let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
-        let mdp = Mdp { states: 4, labels, ..Mdp::default() };
+        let mdp = labelled(labels);
         let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
         assert_eq!(found("a").unwrap(), [0, 1]);
         assert_eq!(found("a&b").unwrap(), [1]);
@@ -284,7 +294,7 @@ mod tests {
 
         let labels = [("2", vec![0, 1]), ("3", vec![3]), ("7", vec![1])];
         let labels = labels.map(|(name, states)| (name.to_owned(), states)).into();
-        let mdp = Mdp { states: 4, labels, ..Mdp::default() };
+        let mdp = labelled(labels);
         let found = |text: &str| states(text, &mdp).map_err(|error| error.to_string());
         let message = "--goal: 2 is a label, of 2 states, and a state, expected label:2 or state:2";
         assert_eq!((found("2").unwrap_err(), found("3 | !2").unwrap_err()), (message.to_owned(), message.to_owned()));

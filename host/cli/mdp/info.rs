@@ -102,33 +102,33 @@ struct Geometry {
 
 impl From<&Mdp> for Info {
     fn from(mdp: &Mdp) -> Self {
-        let (p, r) = (&mdp.transitions, &mdp.rewards);
+        let (p, r) = (mdp.transitions(), mdp.rewards());
         let rewards = Rewards {
             nnz: r.nnz(),
-            range: range(&r.val),
-            actions_nnz: mdp.action_rewards.iter().filter(|&&reward| reward != 0.0).count(),
-            actions_range: range(&mdp.action_rewards),
+            range: range(r.val()),
+            actions_nnz: mdp.action_rewards().iter().filter(|&&reward| reward != 0.0).count(),
+            actions_range: range(mdp.action_rewards()),
         };
-        let grid = mdp.grid.as_ref().map(|grid| Geometry {
+        let grid = mdp.grid().map(|grid| Geometry {
             width: grid.width,
             height: grid.height,
             goal: grid.goal,
             walls: grid.walls.len(),
             obstacles: grid.obstacles.len(),
         });
-        let counts = || (0..mdp.states as usize).map(|state| mdp.choices.count(state));
+        let counts = || (0..mdp.states() as usize).map(|state| mdp.choices().count(state));
         Self {
-            states: mdp.states,
-            actions: mdp.choices.max(),
+            states: mdp.states(),
+            actions: mdp.choices().max(),
             rows: mdp.rows(),
             terminal: counts().filter(|&count| count == 0).count(),
-            gamma: mdp.gamma,
-            objective: mdp.objective,
-            labels: mdp.labels.iter().map(|(label, states)| (label.clone(), states.len())).collect(),
+            gamma: mdp.gamma(),
+            objective: mdp.objective(),
+            labels: mdp.labels().iter().map(|(label, states)| (label.clone(), states.len())).collect(),
             transitions: Rows::from(p),
             rewards,
             grid,
-            bytes: bytes(p) + bytes(r) + size_of_val(&*mdp.ends) + size_of_val(&*mdp.action_rewards),
+            bytes: bytes(p) + bytes(r) + size_of_val(&*mdp.ends()) + size_of_val(&*mdp.action_rewards()),
         }
     }
 }
@@ -141,7 +141,7 @@ pub fn range(values: &[f64]) -> Option<[f64; 2]> {
 
 /// Bytes of a matrix.
 pub fn bytes(matrix: &Csr) -> usize {
-    size_of_val(&*matrix.row_ptr) + size_of_val(&*matrix.col) + size_of_val(&*matrix.val)
+    size_of_val(&*matrix.row_ptr()) + size_of_val(&*matrix.col()) + size_of_val(&*matrix.val())
 }
 
 /// Reads, then prints.

@@ -266,8 +266,12 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let begun = Instant::now();
     let mut mdp = options.input.read()?;
     let read = begun.elapsed();
-    mdp.gamma = options.gamma.unwrap_or(mdp.gamma);
-    mdp.objective = options.objective.unwrap_or(mdp.objective);
+    if let Some(gamma) = options.gamma {
+        mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
+    }
+    if let Some(objective) = options.objective {
+        mdp = mdp.with_objective(objective);
+    }
     options.common.room(&mdp)?;
     if let Some(criterion) = &options.criterion {
         return criterion::run(&mdp, criterion, &options.common, out);
@@ -276,7 +280,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     if options.default_tie {
         let SolveOptions { method, precision, limits, .. } = &mut solve_options;
         let precision = method.map_or(*precision, |method| method.precision(*precision));
-        limits.tie = precision.tie_for(limits.target, mdp.gamma);
+        limits.tie = precision.tie_for(limits.target, mdp.gamma());
     }
     let mut solution = solve(&mdp, &solve_options, options)?;
     solution.phases.read = read;
@@ -294,7 +298,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
 }
 
 fn solve(mdp: &Mdp, solve: &SolveOptions, options: &Options) -> Result<Solution, Error> {
-    let mut observer = observer(mdp.states, options.common.quiet);
+    let mut observer = observer(mdp.states(), options.common.quiet);
     let initial = options.initial.as_deref().map(initial_values).transpose()?;
     Ok(solve_from(mdp, initial.as_deref(), solve, &mut observer)?)
 }
@@ -319,7 +323,7 @@ impl Common {
     /// Refuses to solve a model for whose solution there is no room.
     pub fn room(&self, mdp: &Mdp) -> Result<(), Error> {
         match &self.out {
-            Some((ModelFile::At(path), format)) => file::room(path, format.least() * u64::from(mdp.states)),
+            Some((ModelFile::At(path), format)) => file::room(path, format.least() * u64::from(mdp.states())),
             _ => Ok(()),
         }
     }

@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     for step in &arguments.after {
         belief = after(&model, &belief, step)?;
     }
-    let sign = model.process.objective.sign();
+    let sign = model.process().objective().sign();
     let model = model.to_maximize();
     let outlooks = lookahead(&model, &policy, &belief);
     // The first of the best.
@@ -68,12 +68,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let lines: Vec<Line> = outlooks
         .iter()
         .map(|outlook| Line {
-            action: name(&model.names.actions, outlook.action),
+            action: name(&model.names().actions, outlook.action),
             value: sign * outlook.value,
             reward: sign * outlook.reward,
         })
         .collect();
-    let chosen = name(&model.names.actions, best);
+    let chosen = name(&model.names().actions, best);
     if arguments.json {
         let known: Vec<(u32, f64)> = belief.iter().collect();
         let printed = serde_json::json!({ "action": chosen, "value": value, "actions": lines, "belief": known });
@@ -87,7 +87,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         let mark = if line.action == chosen { '*' } else { ' ' };
         writeln!(out, "{mark} {:<width$}  {:>13.6}  {:>13.6}", line.action, line.value, line.reward)?;
     }
-    writeln!(out, "V(b) by the vectors: {value:.6}; {} states are possible", belief.states.len())?;
+    writeln!(out, "V(b) by the vectors: {value:.6}; {} states are possible", belief.states().len())?;
     Ok(Outcome::Success)
 }
 
@@ -102,7 +102,7 @@ fn known_at_start(model: &Pomdp, seen: Option<u32>) -> Result<Belief, Error> {
             ))),
         };
     };
-    let has = |(_, start): &(f64, Belief)| start.states.iter().any(|&s| model.seen.get(s as usize) == Some(&seen));
+    let has = |(_, start): &(f64, Belief)| start.states().iter().any(|&s| model.seen().get(s as usize) == Some(&seen));
     let found = starts.into_iter().find(has).map(|(_, start)| start);
     found.ok_or_else(|| Error::Usage(format!("--seen {seen}: no state of the start has this part")))
 }
@@ -129,7 +129,7 @@ fn parse_belief(model: &Pomdp, text: &str) -> Result<Belief, Error> {
         for part in parts {
             let pair =
                 part.split_once('=').ok_or_else(|| wrong(format!("found {part:?}, expected STATE=PROBABILITY")))?;
-            dense[index(pair.0, &model.names.states, states, "state")? as usize] = number(pair.1)?;
+            dense[index(pair.0, &model.names().states, states, "state")? as usize] = number(pair.1)?;
         }
     } else {
         if parts.len() != states as usize {
@@ -147,7 +147,7 @@ fn parse_belief(model: &Pomdp, text: &str) -> Result<Belief, Error> {
         return Err(wrong(format!("the probabilities sum to {sum}, expected 1")));
     }
     dense.iter_mut().for_each(|p| *p /= sum);
-    Ok(Belief::dense(&dense))
+    Belief::dense(&dense).map_err(|error| wrong(format!("it {error}")))
 }
 
 /// The belief after `step`, ACTION:OBSERVATION.
@@ -155,8 +155,8 @@ fn after(model: &Pomdp, belief: &Belief, step: &str) -> Result<Belief, Error> {
     let parts = step.split_once(':');
     let (action, seen) =
         parts.ok_or_else(|| Error::Usage(format!("--after: found {step:?}, expected ACTION:OBSERVATION")))?;
-    let action = index(action, &model.names.actions, model.actions(), "action")?;
-    let seen = index(seen, &model.names.observations, model.observation_count, "observation")?;
+    let action = index(action, &model.names().actions, model.actions(), "action")?;
+    let seen = index(seen, &model.names().observations, model.observation_count(), "observation")?;
     Projection::default().update(model, belief, action, seen).ok_or_else(|| {
         Error::Usage(format!("--after {step}: this cannot be seen after that, from what was known before"))
     })

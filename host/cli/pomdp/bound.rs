@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     if model.gamma() >= 1.0 {
         return Err(Error::Usage("γ is 1, where one backup bounds nothing".to_owned()));
     }
-    let sign = model.process.objective.sign();
+    let sign = model.process().objective().sign();
     let model = model.to_maximize();
     if let (Some(path), Some(format)) = (&arguments.plot, plot_format) {
         let picture = plot::draw_vectors(&model, &policy, format)?;

@@ -82,7 +82,7 @@ pub fn note_losses(format: Format, model: &Pomdp) {
     if format != Format::Pomdp {
         return;
     }
-    let names = &model.names;
+    let names = model.names();
     for (what, names) in [("states", &names.states), ("actions", &names.actions), ("observations", &names.observations)]
     {
         if !names.is_empty() && !formats::nameable(names) {

@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         writeln!(out)?;
         return Ok(outcome);
     }
-    let what = if model.process.objective.sign() > 0.0 { "reward" } else { "cost" };
+    let what = if model.process().objective().sign() > 0.0 { "reward" } else { "cost" };
     if found.half_width.is_finite() {
         writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
     } else {

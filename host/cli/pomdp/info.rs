@@ -52,23 +52,23 @@ struct Info {
 
 impl From<&Pomdp> for Info {
     fn from(model: &Pomdp) -> Self {
-        let process = &model.process;
-        let transitions = Rows::from(&process.transitions);
+        let process = model.process();
+        let transitions = Rows::from(process.transitions());
         Self {
             states: model.states(),
             actions: model.actions(),
-            observations: model.observation_count,
+            observations: model.observation_count(),
             gamma: model.gamma(),
-            objective: process.objective,
-            start: model.start.states.len(),
+            objective: process.objective(),
+            start: model.start().states().len(),
             deterministic: transitions.longest_row == 1,
             transitions,
-            observation: Rows::from(&model.observations),
+            observation: Rows::from(model.observations()),
             observed: observed(model),
             rewards: range(&model.expected_rewards()),
-            transition_rewards: process.rewards.nnz() > 0,
-            bytes: [&process.transitions, &process.rewards, &model.observations].map(bytes).iter().sum::<usize>()
-                + size_of_val(&*process.action_rewards),
+            transition_rewards: process.rewards().nnz() > 0,
+            bytes: [process.transitions(), process.rewards(), model.observations()].map(bytes).iter().sum::<usize>()
+                + size_of_val(&*process.action_rewards()),
         }
     }
 }
@@ -76,10 +76,10 @@ impl From<&Pomdp> for Info {
 /// Whether no two states can show the same observation after the same action.
 fn observed(model: &Pomdp) -> bool {
     let states = model.states() as usize;
-    let mut owner = vec![None; model.observation_count as usize];
-    (0..model.observations.rows()).all(|row| {
+    let mut owner = vec![None; model.observation_count() as usize];
+    (0..model.observations().rows()).all(|row| {
         let (action, state) = (row / states, row % states);
-        model.observations.row(row).0.iter().all(|&observation| {
+        model.observations().row(row).0.iter().all(|&observation| {
             let before = owner[observation as usize].replace((action, state));
             before.is_none_or(|before| before == (action, state) || before.0 != action)
         })

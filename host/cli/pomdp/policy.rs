@@ -27,7 +27,7 @@ impl WithPolicy {
     pub fn read(&self) -> Result<(Pomdp, AlphaVectors), Error> {
         let model = self.input.read()?;
         reads(&self.policy)?;
-        let policy = read_vectors(&self.policy, None, Some(&model))?.times(model.process.objective.sign());
+        let policy = read_vectors(&self.policy, None, Some(&model))?.times(model.process().objective().sign());
         let wrong = |error| Error::Usage(format!("{}: {error}", self.policy.display()));
         simulate::check(&model, &policy).map_err(wrong)?;
         Ok((model, policy))

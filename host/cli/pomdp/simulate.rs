@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let (model, policy) = arguments.files.read()?;
     let Extent { steps, seed } = arguments.extent;
     let simulator = Simulator::new(&model, &policy, &Options { episodes: 1, steps, seed })?;
-    let (names, sign) = (&model.names, model.process.objective.sign());
+    let (names, sign) = (model.names(), model.process().objective().sign());
     let (mut lines, mut earned, mut discount) = (Vec::new(), 0.0, 1.0);
     handle_interrupts();
     let ended = simulator.episode(&mut Projection::default(), arguments.episode, |step: &Step| {
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
             observation: name(&names.observations, step.observation),
             reward: step.reward,
             value: sign * step.value,
-            possible: step.belief.states.len(),
+            possible: step.belief.states().len(),
         });
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

@@ -66,7 +66,8 @@ enum Type {
 /// Reads, runs the kernels, prints.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let model = formats::read_arrays(&arguments.model, None)?;
-    let vectors = formats::read_vectors(&arguments.alphas, None, Some(&model))?.times(model.process.objective.sign());
+    let vectors =
+        formats::read_vectors(&arguments.alphas, None, Some(&model))?.times(model.process().objective().sign());
     let beliefs = formats::beliefs::read(&arguments.beliefs, model.states())?;
     let model = model.to_maximize();
     if vectors.is_empty() {

@@ -47,18 +47,18 @@ pub struct LogChain<T> {
 
 impl<T: Precise> Chain<T> {
     pub fn new(model: &Hmm) -> Self {
-        let n = model.start.len();
+        let n = model.start().len();
         let (ones, reach) = (vec![1.0; n], Reach::new(model));
         // Rows of α sum to 1 at least, and are rounded.
-        let firm = model.start.iter().chain(&model.transitions).all(|prob| *prob >= 2.0 * Limits::of::<T>().least);
+        let firm = model.start().iter().chain(model.transitions()).all(|prob| *prob >= 2.0 * Limits::of::<T>().least);
         Self {
             n,
             stride: stride(n),
-            start: padded(&model.start, T::from_f64, T::ZERO),
-            forward: Panels::new::<SumProduct>(n, |i, j| T::from_f64(model.transitions[i * n + j])),
+            start: padded(model.start(), T::from_f64, T::ZERO),
+            forward: Panels::new::<SumProduct>(n, |i, j| T::from_f64(model.transitions()[i * n + j])),
             backward: OnceLock::new(),
-            ending: padded(model.end.as_ref().unwrap_or(&ones), T::from_f64, T::ZERO),
-            ends: model.end.is_some(),
+            ending: padded(model.end().unwrap_or(&ones), T::from_f64, T::ZERO),
+            ends: model.end().is_some(),
             open: firm && reach.is_open(),
             reach,
             firm,
@@ -74,7 +74,7 @@ impl<T: Precise> Chain<T> {
     }
 
     pub fn backward(&self) -> &Panels<T> {
-        let (n, transitions) = (self.n, &self.model.transitions);
+        let (n, transitions) = (self.n, self.model.transitions());
         self.backward.get_or_init(|| Panels::new::<SumProduct>(n, |i, j| T::from_f64(transitions[j * n + i])))
     }
 
@@ -83,16 +83,16 @@ impl<T: Precise> Chain<T> {
             let (n, model) = (self.n, &self.model);
             let log = |x: f64| T::from_f64(x.ln());
             let ones = vec![1.0; n];
-            let forward = Panels::new::<MaxPlus>(n, |i, j| log(model.transitions[i * n + j]));
+            let forward = Panels::new::<MaxPlus>(n, |i, j| log(model.transitions()[i * n + j]));
             let columns = (0..n).flat_map(|j| {
-                let column: Vec<f64> = (0..n).map(|i| model.transitions[i * n + j]).collect();
+                let column: Vec<f64> = (0..n).map(|i| model.transitions()[i * n + j]).collect();
                 padded(&column, log, T::NEG_INFINITY)
             });
             LogChain {
-                start: padded(&model.start, log, T::NEG_INFINITY),
+                start: padded(model.start(), log, T::NEG_INFINITY),
                 forward,
                 columns: columns.collect(),
-                ending: padded(model.end.as_ref().unwrap_or(&ones), log, T::NEG_INFINITY),
+                ending: padded(model.end().unwrap_or(&ones), log, T::NEG_INFINITY),
                 emitted: log_table(model),
             }
         })

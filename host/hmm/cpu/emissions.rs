@@ -49,9 +49,9 @@ impl<T: Precise> Row<T> {
 
 impl<T: Precise> Emitter<T> {
     pub fn new(model: &Hmm) -> Self {
-        match &model.emissions {
+        match model.emissions() {
             Emissions::Categorical { symbols, probs } => {
-                let (n, stride) = (model.start.len(), stride(model.start.len()));
+                let (n, stride) = (model.start().len(), stride(model.start().len()));
                 let symbols = *symbols as usize;
                 let (mut table, mut scales) = (vec![T::ZERO; symbols * stride], vec![0; symbols]);
                 for symbol in 0..symbols {
@@ -69,7 +69,7 @@ impl<T: Precise> Emitter<T> {
                 Self::Table { probs: table, scales }
             }
             Emissions::Gaussian { dimensions, means, covariances } => {
-                Self::Densities(Densities::new(model.start.len(), *dimensions as usize, means, covariances))
+                Self::Densities(Densities::new(model.start().len(), *dimensions as usize, means, covariances))
             }
         }
     }
@@ -121,7 +121,7 @@ impl<T: Precise> Emitter<T> {
 
     /// Multiplies by bⱼ(o) of the observation at a place, unscaled and of the model's own numbers.
     pub fn emit(&self, model: &Hmm, seen: &Observations, at: usize, state: usize, product: &mut LogProduct) {
-        match (self, seen, &model.emissions) {
+        match (self, seen, model.emissions()) {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }, _) => {
                 let d = *dimensions as usize;
                 product.times_exp(densities.log(&values[at * d..][..d], state));
@@ -167,8 +167,8 @@ fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
 
 /// ln bⱼ(o), a row for each symbol; empty where vectors are emitted.
 pub fn log_table<T: Precise>(model: &Hmm) -> Vec<T> {
-    let Emissions::Categorical { symbols, probs } = &model.emissions else { return Vec::new() };
-    let (n, stride, symbols) = (model.start.len(), stride(model.start.len()), *symbols as usize);
+    let Emissions::Categorical { symbols, probs } = model.emissions() else { return Vec::new() };
+    let (n, stride, symbols) = (model.start().len(), stride(model.start().len()), *symbols as usize);
     let mut table = vec![T::NEG_INFINITY; symbols * stride];
     for (symbol, row) in table.chunks_exact_mut(stride).enumerate() {
         for state in 0..n {

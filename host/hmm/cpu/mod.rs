@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
-use super::backend::{Decoded, Expected, NO_STATE, Recursions};
+use super::backend::{Decoded, Expected, NO_STATE, Recursions, fit};
 use super::options::Pseudocounts;
 use crate::hmm::cpu::chain::Chain;
 use crate::hmm::cpu::statistics::Sums;
@@ -158,14 +158,14 @@ impl<'s, T: Precise> Batch<'s, T> {
         }
         let (model, range) = (&chain.model, self.sequences.range(sequence));
         let mut product = LogProduct::ONE;
-        product.times(model.start[path[0] as usize]);
+        product.times(model.start()[path[0] as usize]);
         for pair in path.windows(2) {
             product.times(model.row(pair[0] as usize)[pair[1] as usize]);
         }
         for (at, &state) in range.zip(path) {
-            chain.emitter.emit(model, &self.sequences.observations, at, state as usize, &mut product);
+            chain.emitter.emit(model, self.sequences.observations(), at, state as usize, &mut product);
         }
-        if let Some(end) = &model.end {
+        if let Some(end) = model.end() {
             product.times(end[path[path.len() - 1] as usize]);
         }
         product.ln()
@@ -176,13 +176,14 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     type Error = Infallible;
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), Infallible> {
+        assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         self.models = each(models.len() == 1, models.iter().collect(), Chain::new);
         self.expected.clear();
         Ok(())
     }
 
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
-        let seen = &self.sequences.observations;
+        let seen = self.sequences.observations();
         let by_group = self.by_group(|chain, group| sweeps::forward(chain, seen, group));
         let pairs = self.models.iter().zip(by_group);
         let of_model = |(chain, groups): (&Chain<T>, Vec<Vec<f64>>)| {
@@ -197,7 +198,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
-        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
+        let (seen, bytes, few) = (self.sequences.observations(), self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let n = chain.n;
             let mut all = vec![0.0; self.sequences.steps() * n];
@@ -218,7 +219,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn viterbi(&mut self) -> Result<Vec<Decoded>, Infallible> {
-        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
+        let (seen, bytes, few) = (self.sequences.observations(), self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let mut states = vec![NO_STATE; self.sequences.steps()];
             let parts = self.split(&mut states, 1);
@@ -234,7 +235,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 
     fn expect(&mut self) -> Result<Vec<Expected>, Infallible> {
-        let (seen, bytes, few) = (&self.sequences.observations, self.trellis, self.few());
+        let (seen, bytes, few) = (self.sequences.observations(), self.trellis, self.few());
         let of_model = |chain: &Chain<T>| {
             let parts = (SUMS / Sums::bytes(chain)).clamp(1, PARTS);
             let of_part = |groups: &[Group]| {
@@ -285,7 +286,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(floor);
         each(self.models.len() == 1, self.models.iter_mut().zip(&expected).collect(), |(chain, expected)| {
             let mut model = chain.model.clone();
-            maximise(&mut model, expected, pseudocounts, &floors);
+            model.update(|parts| maximise(parts, expected, pseudocounts, &floors));
             *chain = Chain::new(&model);
         });
         Ok(())

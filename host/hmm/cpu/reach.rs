@@ -21,29 +21,29 @@ pub struct Reach {
 
 impl Reach {
     pub fn new(model: &Hmm) -> Self {
-        let n = model.start.len();
+        let n = model.start().len();
         let words = n.div_ceil(BITS);
         let set = |member: &dyn Fn(usize) -> bool| -> Vec<u64> {
             let mut set = vec![0; words];
             (0..n).filter(|&state| member(state)).for_each(|state| set[state / BITS] |= 1 << (state % BITS));
             set
         };
-        let emitting = match &model.emissions {
+        let emitting = match model.emissions() {
             Emissions::Categorical { symbols, probs } if probs.contains(&0.0) => {
                 let symbols = *symbols as usize;
                 Some((0..symbols).flat_map(|symbol| set(&|state| probs[state * symbols + symbol] > 0.0)).collect())
             }
             _ => None,
         };
-        let everywhere = emitting.is_none() && model.start.iter().chain(&model.transitions).all(|prob| *prob > 0.0);
+        let everywhere = emitting.is_none() && model.start().iter().chain(model.transitions()).all(|prob| *prob > 0.0);
         Self {
             words,
             everywhere,
-            start: set(&|state| model.start[state] > 0.0),
+            start: set(&|state| model.start()[state] > 0.0),
             // Not asked for where all are reached from everywhere.
             next: (0..if everywhere { 0 } else { n }).flat_map(|i| set(&|j| model.row(i)[j] > 0.0)).collect(),
             emitting,
-            ending: set(&|state| model.end.as_ref().is_none_or(|end| end[state] > 0.0)),
+            ending: set(&|state| model.end().is_none_or(|end| end[state] > 0.0)),
         }
     }
 

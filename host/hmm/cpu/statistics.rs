@@ -40,7 +40,7 @@ pub fn add<T: Precise>(sums: &mut [f64], x: &[T]) {
 
 impl Counts {
     fn new(model: &Hmm, stride: usize) -> Self {
-        match &model.emissions {
+        match model.emissions() {
             Emissions::Categorical { symbols, .. } => Self::Symbols(vec![0.0; *symbols as usize * stride]),
             Emissions::Gaussian { dimensions, covariances, .. } => {
                 let d = *dimensions as usize;
@@ -178,7 +178,7 @@ impl Sums {
 
     /// What they take, about.
     pub fn bytes<T: Precise>(chain: &Chain<T>) -> usize {
-        let kinds = match &chain.model.emissions {
+        let kinds = match chain.model.emissions() {
             Emissions::Categorical { symbols, .. } => *symbols as usize,
             Emissions::Gaussian { dimensions, .. } => (*dimensions as usize + 1).pow(2),
         };
@@ -205,7 +205,7 @@ impl Sums {
         Expected {
             log_likelihoods,
             start: self.start[..n].to_vec(),
-            transitions: rows.zip(&chain.model.transitions).map(|(pairs, prob)| pairs * prob).collect(),
+            transitions: rows.zip(chain.model.transitions()).map(|(pairs, prob)| pairs * prob).collect(),
             end: self.end[..n].to_vec(),
             emissions: self.counts.statistics(n, stride),
         }

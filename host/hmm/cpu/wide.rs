@@ -309,8 +309,8 @@ impl<'m> Exact<'m> {
     /// By this model, which is valid.
     #[must_use]
     pub fn new(model: &'m Hmm) -> Self {
-        let n = model.start.len();
-        let emitter = match &model.emissions {
+        let n = model.start().len();
+        let emitter = match model.emissions() {
             Emissions::Categorical { symbols, probs } => {
                 let symbols = *symbols as usize;
                 let row = |symbol: usize| -> Vec<f64> { (0..n).map(|j| probs[j * symbols + symbol]).collect() };
@@ -323,10 +323,10 @@ impl<'m> Exact<'m> {
         Self {
             model,
             n,
-            start: Row::of(&model.start),
-            forward: Matrix::new(n, |i, j| model.transitions[i * n + j]),
+            start: Row::of(model.start()),
+            forward: Matrix::new(n, |i, j| model.transitions()[i * n + j]),
             backward: OnceLock::new(),
-            ending: Row::of(model.end.as_ref().unwrap_or(&vec![1.0; n])),
+            ending: Row::of(model.end().unwrap_or(&vec![1.0; n])),
             emitter,
         }
     }
@@ -339,7 +339,7 @@ impl<'m> Exact<'m> {
     }
 
     fn backward(&self) -> &Matrix {
-        let (n, transitions) = (self.n, &self.model.transitions);
+        let (n, transitions) = (self.n, self.model.transitions());
         self.backward.get_or_init(|| Matrix::new(n, |i, j| transitions[j * n + i]))
     }
 
@@ -404,7 +404,7 @@ impl<'m> Exact<'m> {
                     if t + 1 == range.len() {
                         add(end);
                     }
-                    count(emissions, self.model, n, &sequences.observations, range.start + t, gamma);
+                    count(emissions, self.model, n, sequences.observations(), range.start + t, gamma);
                 };
                 let prob = self.forward_backward(sequences, sequence as usize, Some(transitions), show);
                 expected.log_likelihoods.push(prob.ln());
@@ -453,7 +453,7 @@ impl<'m> Exact<'m> {
         let mut scratch = self.scratch();
         let (mut before, mut now) = (Row::new(self.n), Row::new(self.n));
         for (t, at) in sequences.range(sequence).enumerate() {
-            self.step(&sequences.observations, at, (t > 0).then_some(&before), &mut now, &mut scratch);
+            self.step(sequences.observations(), at, (t > 0).then_some(&before), &mut now, &mut scratch);
             std::mem::swap(&mut before, &mut now);
             if before.largest() == f64::NEG_INFINITY {
                 return Number::ZERO;
@@ -472,7 +472,7 @@ impl<'m> Exact<'m> {
         mut pairs: Option<&mut Vec<f64>>,
         mut show: impl FnMut(usize, &[f64]),
     ) -> Number {
-        let (n, range, seen) = (self.n, sequences.range(sequence), &sequences.observations);
+        let (n, range, seen) = (self.n, sequences.range(sequence), sequences.observations());
         let mut scratch = self.scratch();
         let steps = range.len();
         let length = if steps.saturating_mul(16 * n) <= TRELLIS { steps } else { steps.isqrt() + 1 };
@@ -552,7 +552,7 @@ impl<'m> Exact<'m> {
 
 /// Adds what γ of the observation at a place counts for.
 fn count(emissions: &mut Statistics, model: &Hmm, n: usize, seen: &Observations, at: usize, gamma: &[f64]) {
-    match (emissions, seen, &model.emissions) {
+    match (emissions, seen, model.emissions()) {
         (Statistics::Categorical(counts), Observations::Symbols(seen), Emissions::Categorical { symbols, .. }) => {
             let symbols = *symbols as usize;
             (0..n).for_each(|j| counts[j * symbols + seen[at] as usize] += gamma[j]);

@@ -13,7 +13,7 @@ use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
-use crate::hmm::backend::{Decoded, Expected, Recursions, Statistics};
+use crate::hmm::backend::{Decoded, Expected, Recursions, Statistics, fit};
 use crate::hmm::cpu::Exact;
 use crate::hmm::device::gaussian::{Gaussians, vectors};
 use crate::hmm::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
@@ -637,7 +637,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let expected = set.hosts.iter().enumerate().map(|(k, model)| {
             let pairs = &sums[k * places.pairs_pitch..];
             let row = |first: usize| &counts[k * places.counts_pitch + first..][..n];
-            let xi = (0..n * n).map(|at| pairs[at / n * stride + at % n] * T::from_f64(model.transitions[at]).to_f64());
+            let xi =
+                (0..n * n).map(|at| pairs[at / n * stride + at % n] * T::from_f64(model.transitions()[at]).to_f64());
             let by_symbol = (0..n * slots).map(|at| row(places.symbols + at % slots * stride)[at / slots]);
             let mut expected = Expected {
                 log_likelihoods: log_likelihoods.next().unwrap_or_default(),
@@ -715,7 +716,7 @@ fn add_missing<T: Precise, D: Device>(
     let mut listed = if places.in_lists { device.to_vec(work.listed.get())? } else { Vec::new() };
     for (k, missing) in &set.missing {
         let pairs = &mut sums[k * places.pairs_pitch..];
-        for (at, (xi, &prob)) in missing.transitions.iter().zip(&set.hosts[*k].transitions).enumerate() {
+        for (at, (xi, &prob)) in missing.transitions.iter().zip(set.hosts[*k].transitions()).enumerate() {
             if *xi > 0.0 {
                 // ξ without A, as the table has it.
                 pairs[at / n * stride + at % n] += xi / T::from_f64(prob.max(power(entry(T::WIDE)))).to_f64();
@@ -751,6 +752,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
     type Error = D::Error;
 
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), D::Error> {
+        assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         let states = models.first().map_or(0, Hmm::states);
         assert!(self.pieces.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
         let way = Way::of(states);
@@ -883,7 +885,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let mut models = self.models()?;
         let floors = self.spread.floors(floor);
         let pairs = models.par_iter_mut().zip(&expected);
-        pairs.for_each(|(model, expected)| maximise(model, expected, pseudocounts, &floors));
+        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, pseudocounts, &floors)));
         self.set_models(&models)
     }
 

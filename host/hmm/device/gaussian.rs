@@ -14,7 +14,7 @@ use crate::runtime::Precise;
 
 /// Vectors by row, in the order of a packing.
 pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
-    match &sequences.observations {
+    match sequences.observations() {
         Observations::Symbols(_) => Vec::new(),
         Observations::Vectors { dimensions, values } => {
             let d = *dimensions as usize;
@@ -67,7 +67,7 @@ impl<D: Device> Gaussians<D> {
         base: &D::Buffer<u32>,
         x: &D::Buffer<f64>,
     ) -> Result<Option<(Self, Tables<T, D>)>, D::Error> {
-        let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| &model.emissions)
+        let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| model.emissions())
         else {
             return Ok(None);
         };
@@ -78,7 +78,7 @@ impl<D: Device> Gaussians<D> {
         let mut inverse = vec![0.0; count * factors * stride];
         let mut constant = vec![f64::NEG_INFINITY; count * stride];
         for (k, model) in models.iter().enumerate() {
-            let Emissions::Gaussian { means, covariances, .. } = &model.emissions else { continue };
+            let Emissions::Gaussian { means, covariances, .. } = model.emissions() else { continue };
             for j in 0..model.states() as usize {
                 let (of_state, log_determinant) = match covariances {
                     Covariances::Diagonal(variances) => {

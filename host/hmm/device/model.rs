@@ -107,12 +107,12 @@ impl<T: Precise, D: Device> Models<T, D> {
         let symbols = models.first().map_or(0, symbols);
         let (normal, entry) = (hmm::normal(T::WIDE), hmm::entry(T::WIDE));
         Ok(Self {
-            start: padded(1, 1, normal, &|model, _, j| model.start[j])?,
-            end: padded(1, 1, entry, &|model, _, j| model.end.as_ref().map_or(1.0, |end| end[j]))?,
-            ends: device.upload(&models.iter().map(|model| u32::from(model.end.is_some())).collect::<Vec<_>>())?,
-            transitions: padded(stride, n, entry, &|model, i, j| model.transitions[i * n + j])?,
-            transposed: padded(stride, n, entry, &|model, i, j| model.transitions[j * n + i])?,
-            table: padded(symbols, symbols, normal, &|model, v, j| match &model.emissions {
+            start: padded(1, 1, normal, &|model, _, j| model.start()[j])?,
+            end: padded(1, 1, entry, &|model, _, j| model.end().map_or(1.0, |end| end[j]))?,
+            ends: device.upload(&models.iter().map(|model| u32::from(model.end().is_some())).collect::<Vec<_>>())?,
+            transitions: padded(stride, n, entry, &|model, i, j| model.transitions()[i * n + j])?,
+            transposed: padded(stride, n, entry, &|model, i, j| model.transitions()[j * n + i])?,
+            table: padded(symbols, symbols, normal, &|model, v, j| match model.emissions() {
                 Emissions::Categorical { probs, .. } => probs[j * symbols + v],
                 Emissions::Gaussian { .. } => outside,
             })?,
@@ -130,31 +130,33 @@ impl<T: Precise, D: Device> Models<T, D> {
         };
         let (start, transitions, end, table) =
             (all(&self.start)?, all(&self.transitions)?, all(&self.end)?, all(&self.table)?);
-        for (k, model) in hosts.iter_mut().enumerate() {
-            let n = model.start.len();
-            let take = |probs: &mut [f64], of: &dyn Fn(usize) -> T| {
-                probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at).to_f64());
-            };
-            let scale = |probs: &mut [f64], last: Option<&mut f64>| {
-                let total = probs.iter().sum::<f64>() + last.as_deref().copied().unwrap_or(0.0);
-                if !T::WIDE && total > 0.0 {
-                    probs.iter_mut().chain(last).for_each(|prob| *prob /= total);
+        for (k, host) in hosts.iter_mut().enumerate() {
+            host.update(|model| {
+                let n = model.start.len();
+                let take = |probs: &mut [f64], of: &dyn Fn(usize) -> T| {
+                    probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at).to_f64());
+                };
+                let scale = |probs: &mut [f64], last: Option<&mut f64>| {
+                    let total = probs.iter().sum::<f64>() + last.as_deref().copied().unwrap_or(0.0);
+                    if !T::WIDE && total > 0.0 {
+                        probs.iter_mut().chain(last).for_each(|prob| *prob /= total);
+                    }
+                };
+                take(&mut model.start, &|i| start[k * stride + i]);
+                scale(&mut model.start, None);
+                take(&mut model.transitions, &|at| transitions[(k * stride + at / n) * stride + at % n]);
+                if let Some(ends) = &mut model.end {
+                    take(ends, &|i| end[k * stride + i]);
                 }
-            };
-            take(&mut model.start, &|i| start[k * stride + i]);
-            scale(&mut model.start, None);
-            take(&mut model.transitions, &|at| transitions[(k * stride + at / n) * stride + at % n]);
-            if let Some(ends) = &mut model.end {
-                take(ends, &|i| end[k * stride + i]);
-            }
-            for (i, row) in model.transitions.chunks_exact_mut(n).enumerate() {
-                scale(row, model.end.as_mut().map(|end| &mut end[i]));
-            }
-            if let Emissions::Categorical { symbols, probs } = &mut model.emissions {
-                let v = *symbols as usize;
-                take(probs, &|at| table[(k * v + at % v) * stride + at / v]);
-                probs.chunks_exact_mut(v).for_each(|row| scale(row, None));
-            }
+                for (i, row) in model.transitions.chunks_exact_mut(n).enumerate() {
+                    scale(row, model.end.as_mut().map(|end| &mut end[i]));
+                }
+                if let Emissions::Categorical { symbols, probs } = &mut model.emissions {
+                    let v = *symbols as usize;
+                    take(probs, &|at| table[(k * v + at % v) * stride + at / v]);
+                    probs.chunks_exact_mut(v).for_each(|row| scale(row, None));
+                }
+            });
         }
         Ok(())
     }
@@ -162,8 +164,8 @@ impl<T: Precise, D: Device> Models<T, D> {
 
 /// V, or 0 where vectors are emitted.
 pub fn symbols(model: &Hmm) -> usize {
-    match model.emissions {
-        Emissions::Categorical { symbols, .. } => symbols as usize,
+    match model.emissions() {
+        Emissions::Categorical { symbols, .. } => *symbols as usize,
         Emissions::Gaussian { .. } => 0,
     }
 }

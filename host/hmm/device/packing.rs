@@ -35,7 +35,7 @@ impl Packing {
     /// # Panics
     /// Where there are 2³² observations or more.
     pub fn new(sequences: &Sequences) -> Self {
-        Self::of(&sequences.offsets, |_| false)
+        Self::of(sequences.offsets(), |_| false)
     }
 
     /// Of sequences that begin at these offsets; of equally long ones those come first that `early` names.
@@ -77,7 +77,7 @@ impl Packing {
 
     /// Symbols by row; where vectors were observed each row is a symbol of its own.
     pub fn symbols(&self, sequences: &Sequences) -> Vec<u32> {
-        match &sequences.observations {
+        match sequences.observations() {
             Observations::Symbols(symbols) => self.observation.iter().map(|&at| symbols[at as usize]).collect(),
             Observations::Vectors { .. } => (0..self.rows()).collect(),
         }

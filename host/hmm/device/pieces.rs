@@ -90,7 +90,7 @@ impl<D: Device> Pieces<D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &D, sequences: &Sequences, steps: u32) -> Result<(Self, Packing, Vec<u32>), D::Error> {
-        let (offsets, link) = cut(&sequences.offsets, steps);
+        let (offsets, link) = cut(sequences.offsets(), steps);
         let mut last = vec![false; offsets.len() - 1];
         link[1..].iter().for_each(|&end| last[end as usize - 1] = true);
         let mut packing = Packing::of(&offsets, |p| !last[p as usize]);
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn pieces_lie_open_ones_first() {
         let sequences = Sequences::of_symbols(&[vec![0; 4], vec![0; 9], vec![0; 3]]).unwrap();
-        assert_eq!(cut(&sequences.offsets, 4), (vec![0, 4, 8, 12, 13, 16], vec![0, 1, 4, 5]));
+        assert_eq!(cut(sequences.offsets(), 4), (vec![0, 4, 8, 12, 13, 16], vec![0, 1, 4, 5]));
         let (pieces, packing, told) = Pieces::new(&Emulator::default(), &sequences, 4).unwrap();
         assert_eq!(packing.order, [1, 2, 0, 4, 3]);
         assert_eq!(packing.lengths, [4, 4, 4, 3, 1]);

@@ -155,7 +155,7 @@ impl<D: Device> Again<'_, D> {
         asked: &mut Asked<'_>,
     ) -> Result<Vec<Vec<f64>>, D::Error> {
         let (device, models) = (self.device, self.models);
-        let n = models.first().map_or(0, |model| model.start.len());
+        let n = models.first().map_or(0, |model| model.start().len());
         let (count, of) = (doubtful.len(), |slot: usize| &models[doubtful[slot].model]);
         let wants = match asked {
             Asked::Nothing => wanted::NOTHING,
@@ -166,18 +166,18 @@ impl<D: Device> Again<'_, D> {
         let rounds = self.rounds(&items, n, wants);
         let until = self.pieces.map_or(u32::MAX, |pieces| pieces.steps);
 
-        let into = Sparse::new(device, count, n, |slot, j, i| of(slot).transitions[i * n + j])?;
+        let into = Sparse::new(device, count, n, |slot, j, i| of(slot).transitions()[i * n + j])?;
         let onward = match wants {
             wanted::NOTHING => Sparse::new(device, 0, n, |_, _, _| 0.0)?,
-            _ => Sparse::new(device, count, n, |slot, i, j| of(slot).transitions[i * n + j])?,
+            _ => Sparse::new(device, count, n, |slot, i, j| of(slot).transitions()[i * n + j])?,
         };
-        let start = device.upload(&pairs((0..count).flat_map(|slot| of(slot).start.iter().copied())))?;
-        let ends = (0..count).flat_map(|slot| (0..n).map(move |j| of(slot).end.as_ref().map_or(1.0, |end| end[j])));
+        let start = device.upload(&pairs((0..count).flat_map(|slot| of(slot).start().iter().copied())))?;
+        let ends = (0..count).flat_map(|slot| (0..n).map(move |j| of(slot).end().map_or(1.0, |end| end[j])));
         let end = device.upload(&pairs(ends))?;
         let symbols = self.models.first().map_or(0, crate::hmm::device::model::symbols);
         let table = device.upload(&pairs((0..count * symbols * n).map(|at| {
             let (row, j) = (at / n, at % n);
-            match &of(row / symbols).emissions {
+            match of(row / symbols).emissions() {
                 Emissions::Categorical { probs, .. } => probs[j * symbols + row % symbols],
                 Emissions::Gaussian { .. } => 0.0,
             }
@@ -363,7 +363,7 @@ impl<D: Device> Again<'_, D> {
 
     /// The counts of a model, in the order of the kernel; `indices` say which transitions come first.
     fn expected(&self, model: &Hmm, sums: &[f64], indices: &[u32], log_likelihoods: Vec<f64>) -> Expected {
-        let n = model.start.len();
+        let n = model.start().len();
         let (xi, rest) = sums.split_at(indices.len());
         let (start, rest) = rest.split_at(n);
         let (end, emitted) = rest.split_at(n);

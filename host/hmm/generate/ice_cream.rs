@@ -1,7 +1,7 @@
 //! Eisner's ice cream.
 
 use super::Error;
-use crate::hmm::model::{Emissions, Hmm, Names};
+use crate::hmm::model::{Emissions, Hmm, HmmParts, Names};
 
 /// How many ice creams were eaten each day, one to three, tells whether it was cold or hot (Eisner, *An Interactive
 /// Spreadsheet for Teaching the Forward-Backward Algorithm*, 2002).
@@ -15,7 +15,7 @@ impl IceCream {
     /// None.
     pub fn generate(&self) -> Result<Hmm, Error> {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let model = Hmm {
+        let model = HmmParts {
             start: vec![0.5, 0.5],
             transitions: vec![0.8, 0.1, 0.1, 0.8],
             end: Some(vec![0.1, 0.1]),

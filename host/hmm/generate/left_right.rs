@@ -3,7 +3,7 @@
 use super::{Error, Kind, distribution};
 use crate::common::parameters::count;
 use crate::common::random::random;
-use crate::hmm::model::{Hmm, Names};
+use crate::hmm::model::{Hmm, HmmParts, Names};
 
 /// A model that starts in the first state and goes on by at most `jump` states at a time; from the last it goes nowhere, or
 /// ends.
@@ -44,6 +44,6 @@ impl LeftRight {
             transitions[state * n..][next].copy_from_slice(&probs);
         }
         let emissions = self.kind.emissions(self.states, random)?;
-        Ok(Hmm { start, transitions, end, emissions, names: Names::default() }.validated()?)
+        Ok(HmmParts { start, transitions, end, emissions, names: Names::default() }.validated()?)
     }
 }

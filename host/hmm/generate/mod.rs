@@ -93,13 +93,13 @@ fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
 #[must_use]
 pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hmm {
     let random = &mut random(seed, stream);
-    let n = model.start.len();
-    let mut fresh = model.clone();
+    let n = model.start().len();
+    let mut fresh = model.clone().into_parts();
     redraw(&mut fresh.start, None, random);
     for (state, row) in fresh.transitions.chunks_exact_mut(n).enumerate() {
         redraw(row, fresh.end.as_mut().map(|end| &mut end[state]), random);
     }
-    match (&mut fresh.emissions, &sequences.observations) {
+    match (&mut fresh.emissions, sequences.observations()) {
         (Emissions::Categorical { symbols, probs }, _) => {
             probs.chunks_exact_mut(*symbols as usize).for_each(|row| redraw(row, None, random));
         }
@@ -125,7 +125,7 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
         // Sequences are checked against the model.
         _ => {}
     }
-    fresh
+    Hmm::built(fresh)
 }
 
 /// Draws what is not 0 anew.

@@ -3,7 +3,7 @@
 use super::{Error, Kind, distribution};
 use crate::common::parameters::count;
 use crate::common::random::random;
-use crate::hmm::model::{Hmm, Names};
+use crate::hmm::model::{Hmm, HmmParts, Names};
 
 /// A model whose distributions are drawn, all entries positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,6 @@ impl Uniform {
             transitions.extend(row);
         }
         let emissions = self.kind.emissions(self.states, random)?;
-        Ok(Hmm { start, transitions, end, emissions, names: Names::default() }.validated()?)
+        Ok(HmmParts { start, transitions, end, emissions, names: Names::default() }.validated()?)
     }
 }

@@ -15,7 +15,7 @@ use crate::common::io::BUFFER;
 use crate::common::io::binary::{invalid, of_file, within};
 use crate::common::io::npy::{self, Tensor};
 use crate::common::io::npz::{Archive, Members};
-use crate::hmm::model::{Covariances, Emissions, Hmm, Names};
+use crate::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 
 /// Where arrays are, by name.
 trait Arrays {
@@ -48,16 +48,16 @@ impl Arrays for &Path {
 }
 
 /// Reads a model from an archive, not yet validated.
-pub fn read(file: File, name: String) -> Result<Hmm, Error> {
+pub fn read(file: File, name: String) -> Result<HmmParts, Error> {
     Archive::open(file).and_then(model).map_err(of_file(name))
 }
 
 /// Reads a model from a folder, not yet validated.
-pub fn read_folder(path: &Path) -> Result<Hmm, Error> {
+pub fn read_folder(path: &Path) -> Result<HmmParts, Error> {
     model(path).map_err(of_file(path.display().to_string()))
 }
 
-fn model(mut arrays: impl Arrays) -> io::Result<Hmm> {
+fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
     let (shape, start) = array(&mut arrays, "startprob_")?;
     let [n] = shape[..] else { return Err(wrong("startprob_", &shape, "one dimension")) };
     let square = format!("{n} × {n}");
@@ -94,7 +94,7 @@ fn model(mut arrays: impl Arrays) -> io::Result<Hmm> {
         false => Ok(Vec::new()),
     };
     let names = Names { states: texts("states_")?, symbols: texts("symbols_")? };
-    Ok(Hmm { start, transitions, end, emissions, names })
+    Ok(HmmParts { start, transitions, end, emissions, names })
 }
 
 fn array(arrays: &mut impl Arrays, name: &str) -> io::Result<(Vec<usize>, Vec<f64>)> {
@@ -134,7 +134,7 @@ fn covariances(kind: Option<&str>, shape: &[usize], numbers: Vec<f64>, n: usize,
 
 /// Writes a model to an archive.
 pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
-    let n = model.start.len();
+    let n = model.start().len();
     let mut archive = Members::new(out);
     let mut put = |name: &str, shape: &[usize], numbers: &[f64]| {
         archive.add(name, |out| {
@@ -142,12 +142,12 @@ pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
             out.write_all(bytemuck::cast_slice(numbers))
         })
     };
-    put("startprob_", &[n], &model.start)?;
-    put("transmat_", &[n, n], &model.transitions)?;
-    if let Some(end) = &model.end {
+    put("startprob_", &[n], model.start())?;
+    put("transmat_", &[n, n], model.transitions())?;
+    if let Some(end) = model.end() {
         put("end_", &[n], end)?;
     }
-    match &model.emissions {
+    match model.emissions() {
         Emissions::Categorical { symbols, probs } => put("emissionprob_", &[n, *symbols as usize], probs)?,
         Emissions::Gaussian { dimensions, means, covariances } => {
             let d = *dimensions as usize;
@@ -165,7 +165,7 @@ pub fn write(out: &mut dyn Write, model: &Hmm) -> io::Result<()> {
             archive.add("covariance_type", |out| npy::write_texts(out, &[kind]))?;
         }
     }
-    for (name, texts) in [("states_", &model.names.states), ("symbols_", &model.names.symbols)] {
+    for (name, texts) in [("states_", &model.names().states), ("symbols_", &model.names().symbols)] {
         if !texts.is_empty() {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             archive.add(name, |out| npy::write_texts(out, &texts))?;

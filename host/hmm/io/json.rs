@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, flat};
-use crate::hmm::model::{Covariances, Emissions, Hmm, Names};
+use crate::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +33,7 @@ enum Matrices {
 }
 
 /// Reads a model, not yet validated.
-pub fn read(text: &[u8], file: &str) -> Result<Hmm, Error> {
+pub fn read(text: &[u8], file: &str) -> Result<HmmParts, Error> {
     let model: Model = serde_json::from_slice(text).map_err(|error| {
         let message = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
@@ -44,7 +44,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Hmm, Error> {
 }
 
 impl Model {
-    fn hmm(self) -> Result<Hmm, String> {
+    fn hmm(self) -> Result<HmmParts, String> {
         let n = self.pi.len();
         let rows = |name: &str, found: usize| match found == n {
             true => Ok(()),
@@ -80,20 +80,20 @@ impl Model {
             _ => return Err("expected either \"B\", or \"means\" and \"covariances\"".to_owned()),
         };
         let names = Names { states: self.states, symbols: self.symbols };
-        Ok(Hmm { start: self.pi, transitions, end: self.end, emissions, names })
+        Ok(HmmParts { start: self.pi, transitions, end: self.end, emissions, names })
     }
 }
 
 /// Writes a model, a row a line.
 pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
-    let n = model.start.len();
+    let n = model.start().len();
     write!(out, "{{\n\"pi\": ")?;
-    put(out, &model.start)?;
-    matrix(out, "A", &model.transitions, n)?;
-    if let Some(end) = &model.end {
-        field(out, "end", end)?;
+    put(out, &model.start())?;
+    matrix(out, "A", model.transitions(), n)?;
+    if let Some(end) = model.end() {
+        field(out, "end", &end)?;
     }
-    match &model.emissions {
+    match model.emissions() {
         Emissions::Categorical { symbols, probs } => matrix(out, "B", probs, *symbols as usize)?,
         Emissions::Gaussian { dimensions, means, covariances } => {
             let d = *dimensions as usize;
@@ -108,7 +108,7 @@ pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
             }
         }
     }
-    for (key, names) in [("states", &model.names.states), ("symbols", &model.names.symbols)] {
+    for (key, names) in [("states", &model.names().states), ("symbols", &model.names().symbols)] {
         if !names.is_empty() {
             field(out, key, names)?;
         }

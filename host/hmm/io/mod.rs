@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
-use super::model::{Emissions, Hmm};
+use super::model::{Emissions, Hmm, HmmParts};
 use crate::common::choice::{Choice, choice};
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::output::atomic_write;
@@ -93,7 +93,7 @@ fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Hmm, Error
     validated(model, file)
 }
 
-fn validated(model: Hmm, file: String) -> Result<Hmm, Error> {
+fn validated(model: HmmParts, file: String) -> Result<Hmm, Error> {
     model.validated().map_err(invalid(file))
 }
 
@@ -102,7 +102,7 @@ fn validated(model: Hmm, file: String) -> Result<Hmm, Error> {
 /// # Errors
 /// If it has none, with what that is.
 pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
-    match (format, &model.emissions, &model.end) {
+    match (format, model.emissions(), model.end()) {
         (Format::Umdhmm, Emissions::Gaussian { .. }, _) | (Format::Umdhmm, _, Some(_)) => Err(umdhmm::NO_PLACE),
         _ => Ok(()),
     }

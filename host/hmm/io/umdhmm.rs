@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::Error;
 use crate::common::io::lines::{Put, integer, no_place, quoted, real};
-use crate::hmm::model::{Emissions, Hmm, Names};
+use crate::hmm::model::{Emissions, Hmm, HmmParts, Names};
 
 /// What cannot be written.
 pub const NO_PLACE: &str = "UMDHMM's format has no place for ends and for vectors";
@@ -72,7 +72,7 @@ impl<'t> Words<'t> {
 }
 
 /// Reads a model, not yet validated.
-pub fn read(text: &[u8], file: &str) -> Result<Hmm, Error> {
+pub fn read(text: &[u8], file: &str) -> Result<HmmParts, Error> {
     let mut words = Words::new(text, file);
     let symbols = words.count("M=")?;
     let n = words.count("N=")? as usize;
@@ -82,7 +82,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Hmm, Error> {
     match words.next() {
         None => {
             let emissions = Emissions::Categorical { symbols, probs };
-            Ok(Hmm { start, transitions, end: None, emissions, names: Names::default() })
+            Ok(HmmParts { start, transitions, end: None, emissions, names: Names::default() })
         }
         word => Err(words.unexpected(word, "the end of the file")),
     }
@@ -90,11 +90,11 @@ pub fn read(text: &[u8], file: &str) -> Result<Hmm, Error> {
 
 /// Writes a model.
 pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
-    let n = model.start.len();
-    let (Emissions::Categorical { symbols, probs }, None) = (&model.emissions, &model.end) else {
+    let n = model.start().len();
+    let (Emissions::Categorical { symbols, probs }, None) = (model.emissions(), model.end()) else {
         return Err(no_place(NO_PLACE.to_owned()));
     };
-    let matrices = [("A:", &model.transitions, n), ("B:", probs, *symbols as usize), ("pi:", &model.start, n)];
+    let matrices = [("A:", model.transitions(), n), ("B:", probs, *symbols as usize), ("pi:", model.start(), n)];
     writeln!(out, "M= {symbols}\nN= {n}")?;
     for (key, numbers, columns) in matrices {
         writeln!(out, "{key}")?;

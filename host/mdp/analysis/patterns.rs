@@ -45,7 +45,7 @@ impl Patterns {
     /// not repeat enough, or rows are long. Equal models have equal patterns, in the order of their first states.
     #[must_use]
     pub fn find(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         // Patterns of each chunk of states by itself. A model that has none is found out in the first few states.
         let of_chunk = |chunk: usize| {
             let mut finder = Finder::new(mdp, reward);
@@ -120,7 +120,7 @@ impl<'m> Finder<'m> {
         let patterns = Patterns { rows: vec![0], ends: vec![0], ..Patterns::default() };
         Self {
             mdp,
-            transitions: mdp.transitions.view(),
+            transitions: mdp.transitions().view(),
             reward,
             patterns,
             example: Vec::new(),
@@ -145,7 +145,7 @@ impl<'m> Finder<'m> {
 
     /// Whether a row of a state is too long.
     fn is_long(&self, state: usize) -> bool {
-        self.mdp.choices.rows(state).any(|row| self.transitions.row(row).0.len() > MAX_ROW)
+        self.mdp.choices().rows(state).any(|row| self.transitions.row(row).0.len() > MAX_ROW)
     }
 
     /// A hash of the pattern of a state.
@@ -153,7 +153,7 @@ impl<'m> Finder<'m> {
         // Firefox' hash: a rotation, an exclusive or, a multiplication. Who makes it collide only makes it slow.
         let mut hash = 0u64;
         let mut mix = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-        for row in self.mdp.choices.rows(state) {
+        for row in self.mdp.choices().rows(state) {
             let (successors, probs) = self.transitions.row(row);
             mix(self.reward[row].to_bits());
             mix(successors.len() as u64);
@@ -166,7 +166,7 @@ impl<'m> Finder<'m> {
     /// Whether `pattern` is that of a state.
     fn is(&self, pattern: usize, state: usize) -> bool {
         let found = &self.patterns;
-        let (own, rows) = (found.rows_of(pattern), self.mdp.choices.rows(state));
+        let (own, rows) = (found.rows_of(pattern), self.mdp.choices().rows(state));
         own.len() == rows.len()
             && own.zip(rows).all(|(own, row)| {
                 let (entries, (successors, probs)) = (found.entries_of(own), self.transitions.row(row));
@@ -179,7 +179,7 @@ impl<'m> Finder<'m> {
 
     /// Adds the pattern of a state.
     fn add(&mut self, state: usize) {
-        for row in self.mdp.choices.rows(state) {
+        for row in self.mdp.choices().rows(state) {
             let (successors, probs) = self.transitions.row(row);
             self.patterns.distance.extend(successors.iter().map(|&successor| distance(successor, state)));
             self.patterns.prob.extend(probs);
@@ -198,6 +198,7 @@ fn distance(successor: u32, state: usize) -> isize {
 mod tests {
     use super::*;
     use crate::mdp::generate::SlipGrid;
+    use crate::mdp::model::MdpParts;
 
     #[test]
     fn a_grid_has_few_patterns_and_they_are_its_rows() {
@@ -206,10 +207,10 @@ mod tests {
         let patterns = Patterns::find(&mdp, &reward).unwrap();
         // Interior, four sides, four corners (one of them the goal), and the two neighbours of the goal.
         assert_eq!(patterns.count(), 11);
-        for state in 0..mdp.states as usize {
+        for state in 0..mdp.states() as usize {
             let rows = patterns.rows_of(patterns.of_state[state] as usize);
-            for (own, row) in rows.zip(mdp.choices.rows(state)) {
-                let (successors, probs) = mdp.transitions.row(row);
+            for (own, row) in rows.zip(mdp.choices().rows(state)) {
+                let (successors, probs) = mdp.transitions().row(row);
                 let entries = patterns.entries_of(own);
                 let expected: Vec<_> = successors.iter().map(|&s| distance(s, state)).collect();
                 assert_eq!((&patterns.distance[entries.clone()], &patterns.prob[entries]), (&expected[..], probs));
@@ -220,9 +221,9 @@ mod tests {
 
     #[test]
     fn states_that_differ_have_none() {
-        let mut mdp = SlipGrid::default().generate().unwrap();
+        let mdp = SlipGrid::default().generate().unwrap();
         let rewards: Vec<f64> = (0..mdp.rows()).map(|row| row as f64).collect();
-        mdp.action_rewards = rewards.into();
+        let mdp = MdpParts { action_rewards: rewards.into(), ..mdp.into_parts() }.validated().unwrap();
         assert!(Patterns::find(&mdp, &mdp.expected_rewards()).is_none());
     }
 }

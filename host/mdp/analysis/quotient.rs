@@ -8,7 +8,7 @@
 
 use super::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::model::validate::Invalid;
-use crate::mdp::model::{Choices, Csr, Mdp, NO_ACTION, Objective};
+use crate::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 
 /// The state of the quotient that a settled state has.
 const SETTLED: u32 = u32::MAX;
@@ -64,7 +64,7 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
     /// Rewards that are not finite.
     pub fn quotient(&self) -> Result<Quotient, Invalid> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let (mut of_state, mut members) = (vec![SETTLED; states], Vec::<Vec<u32>>::new());
         let mut of_component = vec![SETTLED; self.components.count as usize];
         for state in (0..states).filter(|&state| self.open[state]) {
@@ -98,7 +98,7 @@ impl<R: Fn(usize) -> f64> Plan<'_, R> {
         for (own, (members, stay)) in members.iter().zip(stay).enumerate() {
             let rows = members.iter().flat_map(|&state| graph.rows(state as usize));
             for row in rows.filter(|&row| self.allowed[row] && !self.components.inside[row]) {
-                let (cols, probs) = mdp.transitions.row(row);
+                let (cols, probs) = mdp.transitions().row(row);
                 let sum = probs.iter().sum::<f64>() + mdp.end(row);
                 let target = |(&col, &p): (&u32, &f64)| (of_state[col as usize], p / sum);
                 entries.extend(cols.iter().zip(probs).map(target).filter(|&(col, p)| col != SETTLED && p > 0.0));
@@ -233,15 +233,15 @@ impl Builder {
 
     /// The model: γ = 1, maximising.
     pub fn finish(self) -> Result<Mdp, Invalid> {
-        Mdp {
+        MdpParts {
             states: self.choices.len() as u32 - 1,
             choices: Choices::Ragged(self.choices.into()),
             gamma: 1.0,
             objective: Objective::Maximize,
-            transitions: Csr { row_ptr: self.row_ptr.into(), col: self.col.into(), val: self.val.into() },
+            transitions: Csr::built(self.row_ptr, self.col, self.val),
             ends: self.ends.into(),
             action_rewards: self.rewards.into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         }
         .validated()
     }

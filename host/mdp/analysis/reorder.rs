@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use crate::common::interrupt;
-use crate::mdp::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, split};
+use crate::mdp::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, MdpParts, split};
 
 /// States below which no order matters: V is in the caches as a whole.
 const FEW: u32 = 1 << 16;
@@ -46,15 +46,22 @@ const GROWTH: f64 = 16.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     /// The old number of each new state.
-    pub old: Vec<u32>,
+    old: Vec<u32>,
     /// The new number of each old state.
-    pub new: Vec<u32>,
+    new: Vec<u32>,
 }
 
 impl Order {
-    /// That in which new state i is old state `old[i]`, each once.
+    /// That in which new state i is old state `old[i]`; `None` where one of `0..old.len()` is missing.
     #[must_use]
-    pub fn new(old: Vec<u32>) -> Self {
+    pub fn new(old: Vec<u32>) -> Option<Self> {
+        let mut seen = vec![false; old.len()];
+        let fresh = |&state: &u32| seen.get_mut(state as usize).is_some_and(|seen| !std::mem::replace(seen, true));
+        old.iter().all(fresh).then(|| Self::built(old))
+    }
+
+    /// [`new`](Self::new) of what is a bijection by construction.
+    fn built(old: Vec<u32>) -> Self {
         let mut new = vec![0; old.len()];
         for (number, &state) in (0..).zip(&old) {
             new[state as usize] = number;
@@ -76,13 +83,13 @@ impl Order {
     /// Whether it may is told from a sample, which takes less time than a sweep.
     #[must_use]
     pub fn worthwhile(mdp: &Mdp, sweeps: impl FnOnce() -> f64) -> Option<(Self, [f64; 2])> {
-        if mdp.states < FEW || !promises(mdp) || sweeps() < WORTH {
+        if mdp.states() < FEW || !promises(mdp) || sweeps() < WORTH {
             return None;
         }
         let before = mean_distance(mdp);
         let neighbours = Neighbours::of(mdp);
         // What is connected through few levels has wide ones, in which successors are far away in any order.
-        let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states as usize]);
+        let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states() as usize]);
         if reached.len() as f64 / levels as f64 > before || interrupt::requested() {
             return None;
         }
@@ -104,38 +111,42 @@ impl Order {
     }
 
     /// The model in this order; its grid is dropped.
+    ///
+    /// # Panics
+    /// If the model has another number of states.
     #[must_use]
     pub fn apply(&self, mdp: &Mdp) -> Mdp {
+        assert_eq!(self.old.len(), mdp.states() as usize, "an order of another number of states");
         let states = self.old.par_iter().with_min_len(CHUNK);
-        let rows: Vec<usize> = states.flat_map_iter(|&state| mdp.choices.rows(state as usize)).collect();
-        let choices = match &mdp.choices {
+        let rows: Vec<usize> = states.flat_map_iter(|&state| mdp.choices().rows(state as usize)).collect();
+        let choices = match mdp.choices() {
             Choices::Uniform(actions) => Choices::Uniform(*actions),
-            Choices::Ragged(_) => {
-                Choices::Ragged(offsets(self.old.iter().map(|&state| mdp.choices.count(state as usize) as u64)).into())
-            }
+            Choices::Ragged(_) => Choices::Ragged(
+                offsets(self.old.iter().map(|&state| mdp.choices().count(state as usize) as u64)).into(),
+            ),
         };
         let of_rows = |numbers: &Array<f64>| match numbers.is_empty() {
             true => Array::default(),
             false => rows.par_iter().map(|&row| numbers[row]).collect::<Vec<_>>().into(),
         };
-        let labels = mdp.labels.iter().map(|(name, states)| (name.clone(), self.renumbered(states)));
+        let labels = mdp.labels().iter().map(|(name, states)| (name.clone(), self.renumbered(states)));
         let names = |names: &ActionNames| ActionNames {
             names: names.names.clone(),
             of_row: rows.par_iter().map(|&row| names.of_row[row]).collect(),
         };
-        Mdp {
-            states: mdp.states,
+        Mdp::built(MdpParts {
+            states: mdp.states(),
             choices,
-            gamma: mdp.gamma,
-            objective: mdp.objective,
-            transitions: self.matrix(&mdp.transitions, &rows),
-            ends: of_rows(&mdp.ends),
-            rewards: self.matrix(&mdp.rewards, &rows),
-            action_rewards: of_rows(&mdp.action_rewards),
+            gamma: mdp.gamma(),
+            objective: mdp.objective(),
+            transitions: self.matrix(mdp.transitions(), &rows),
+            ends: of_rows(mdp.ends()),
+            rewards: self.matrix(mdp.rewards(), &rows),
+            action_rewards: of_rows(mdp.action_rewards()),
             labels: labels.collect::<BTreeMap<_, _>>(),
-            action_names: mdp.action_names.as_ref().map(names),
+            action_names: mdp.action_names().map(names),
             grid: None,
-        }
+        })
     }
 
     /// What belongs to old states, in the new order.
@@ -158,7 +169,7 @@ impl Order {
 
     /// Some rows of a matrix, with their columns renumbered and ascending.
     fn matrix(&self, matrix: &Csr, rows: &[usize]) -> Csr {
-        let row_ptr = offsets(rows.iter().map(|&row| matrix.row_ptr[row + 1] - matrix.row_ptr[row]));
+        let row_ptr = offsets(rows.iter().map(|&row| matrix.row_ptr()[row + 1] - matrix.row_ptr()[row]));
         let (mut col, mut val) = (vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
         let chunks = split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val));
         chunks.for_each(|((first, col), (_, val))| {
@@ -175,7 +186,7 @@ impl Order {
                 }
             }
         });
-        Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+        Csr::built(row_ptr, col, val)
     }
 }
 
@@ -198,19 +209,19 @@ pub fn mean_distance(mdp: &Mdp) -> f64 {
 
 fn mean(mdp: &Mdp, distance: impl Fn(usize, u32) -> u32 + Sync) -> f64 {
     let of_state = |state: usize| {
-        let successors = mdp.choices.rows(state).flat_map(|row| mdp.transitions.row(row).0);
+        let successors = mdp.choices().rows(state).flat_map(|row| mdp.transitions().row(row).0);
         successors.map(|&successor| u64::from(distance(state, successor))).sum::<u64>() as f64
     };
-    let total: f64 = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK).map(of_state).sum();
-    total / mdp.transitions.nnz().max(1) as f64
+    let total: f64 = (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK).map(of_state).sum();
+    total / mdp.transitions().nnz().max(1) as f64
 }
 
 /// Whether a sample says that successors are far from their states, and that another order can bring them nearer.
 fn promises(mdp: &Mdp) -> bool {
-    let states = f64::from(mdp.states);
+    let states = f64::from(mdp.states());
     let (mut distances, mut entries, mut arrivals) = (0.0, 0.0, HashMap::new());
     for row in (0..mdp.rows()).step_by((mdp.rows() / ROWS).max(1)) {
-        let (state, successors) = (mdp.choices.state_of(row) as u32, mdp.transitions.row(row).0);
+        let (state, successors) = (mdp.choices().state_of(row) as u32, mdp.transitions().row(row).0);
         distances += successors.iter().map(|&successor| f64::from(successor.abs_diff(state))).sum::<f64>();
         entries += successors.len() as f64;
         // One of them stands for the row, however long it is.
@@ -242,8 +253,8 @@ fn width(mdp: &Mdp, start: u32) -> Option<f64> {
         within.push(found.len() as f64);
         let last = found.len();
         for place in first..last {
-            for row in mdp.choices.rows(found[place] as usize) {
-                let successors = mdp.transitions.row(row).0;
+            for row in mdp.choices().rows(found[place] as usize) {
+                let successors = mdp.transitions().row(row).0;
                 entries += successors.len();
                 found.extend(successors.iter().filter(|&&successor| seen.insert(successor)));
                 if found.len() > NEAR[0] || entries > NEAR[1] {
@@ -254,8 +265,8 @@ fn width(mdp: &Mdp, start: u32) -> Option<f64> {
                     }
                     // The reach of so many steps goes on to grow with the same power of their number.
                     let power = (whole / half).ln() / (steps as f64 / (steps / 2) as f64).ln();
-                    let levels = steps as f64 * (f64::from(mdp.states) / whole).powf(1.0 / power.max(1.0));
-                    return Some(f64::from(mdp.states) / levels);
+                    let levels = steps as f64 * (f64::from(mdp.states()) / whole).powf(1.0 / power.max(1.0));
+                    return Some(f64::from(mdp.states()) / levels);
                 }
             }
         }
@@ -272,10 +283,10 @@ struct Neighbours {
 
 impl Neighbours {
     fn of(mdp: &Mdp) -> Self {
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let successors = |state: usize, found: &mut Vec<u32>| {
             found.clear();
-            found.extend(mdp.choices.rows(state).flat_map(|row| mdp.transitions.row(row).0));
+            found.extend(mdp.choices().rows(state).flat_map(|row| mdp.transitions().row(row).0));
             found.sort_unstable();
             found.dedup();
             found.retain(|&successor| successor as usize != state);
@@ -336,7 +347,7 @@ impl Neighbours {
                 order.extend(self.breadth_first(state, &mut seen).0);
             }
         }
-        Order::new(order)
+        Order::built(order)
     }
 
     fn degree(&self, state: u32) -> u64 {
@@ -392,7 +403,7 @@ impl Neighbours {
             order.extend(self.breadth_first(start, &mut seen).0);
         }
         order.reverse();
-        Order::new(order)
+        Order::built(order)
     }
 }
 
@@ -416,7 +427,7 @@ mod tests {
     fn shuffled(side: u32) -> (Mdp, Mdp, Order) {
         let grid = SlipGrid { width: side, height: side, ..SlipGrid::default() }.generate().unwrap();
         let states = u64::from(side * side);
-        let order = Order::new((0..states).map(|state| (state * 7919 % states) as u32).collect());
+        let order = Order::new((0..states).map(|state| (state * 7919 % states) as u32).collect()).unwrap();
         let mdp = order.apply(&grid);
         (grid, mdp, order)
     }
@@ -424,9 +435,9 @@ mod tests {
     #[test]
     fn a_renumbered_model_is_the_same_model() {
         let (grid, mdp, order) = shuffled(20);
-        let back = Order::new(order.new.clone()).apply(&mdp).validated().unwrap();
-        assert_eq!(back.transitions.row_ptr[..], grid.transitions.row_ptr[..]);
-        assert_eq!(back.transitions.col[..], grid.transitions.col[..]);
+        let back = Order::built(order.new.clone()).apply(&mdp);
+        assert_eq!(back.transitions().row_ptr()[..], grid.transitions().row_ptr()[..]);
+        assert_eq!(back.transitions().col()[..], grid.transitions().col()[..]);
         assert_eq!(back.expected_rewards(), grid.expected_rewards());
         let numbers: Vec<u32> = (0..400).collect();
         assert_eq!(order.to_old(&order.to_new(&numbers)), numbers);
@@ -450,8 +461,8 @@ mod tests {
 
     /// The same model with its states in another order, for which the multiplier must have no factor in common with S.
     fn scattered(mdp: &Mdp) -> Mdp {
-        let states = u64::from(mdp.states);
-        Order::new((0..states).map(|state| (state * 48_271 % states) as u32).collect()).apply(mdp)
+        let states = u64::from(mdp.states());
+        Order::new((0..states).map(|state| (state * 48_271 % states) as u32).collect()).unwrap().apply(mdp)
     }
 
     #[test]
@@ -490,11 +501,11 @@ mod tests {
         let row = |state: u32| [(0, 0.1), (state + 1, 0.9)].into_iter().filter(move |&(next, _)| next < states);
         let rows = (0..states).map(|state| if state + 1 < states { row(state).collect() } else { vec![(0, 1.0)] });
         let rows: Vec<Vec<(u32, f64)>> = rows.collect();
-        let transitions = Csr {
-            row_ptr: offsets(rows.iter().map(|row| row.len() as u64)).into(),
-            col: rows.iter().flatten().map(|entry| entry.0).collect::<Vec<_>>().into(),
-            val: rows.iter().flatten().map(|entry| entry.1).collect::<Vec<_>>().into(),
-        };
+        let transitions = Csr::built(
+            offsets(rows.iter().map(|row| row.len() as u64)),
+            rows.iter().flatten().map(|entry| entry.0).collect::<Vec<_>>(),
+            rows.iter().flatten().map(|entry| entry.1).collect::<Vec<_>>(),
+        );
         let line = Mdp::new(states, 1, 0.9, transitions, Csr::default(), None).unwrap();
         assert!(Order::worthwhile(&scattered(&line), || 1000.0).is_none());
     }

@@ -49,14 +49,14 @@ impl Tiles {
     /// Tiles of `size` states, on all cores; `None` where they depend on too many others.
     #[must_use]
     pub fn find(mdp: &Mdp, size: usize) -> Option<Self> {
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let count = states.div_ceil(size);
         let of_tile = |tile: usize| {
             let mut found = Needed::up_to(8 * MOST);
             found.take(tile as u32);
             let mut last = tile;
-            for row in mdp.choices.first(tile * size)..mdp.choices.first(states.min((tile + 1) * size)) {
-                for &successor in mdp.transitions.row(row).0 {
+            for row in mdp.choices().first(tile * size)..mdp.choices().first(states.min((tile + 1) * size)) {
+                for &successor in mdp.transitions().row(row).0 {
                     let other = successor as usize / size;
                     if other != last && !found.take(other as u32) {
                         return None;
@@ -127,7 +127,7 @@ mod tests {
     fn tiles_of_a_grid_are_told_without_it() {
         for (width, height, size) in [(10, 4, 10), (7, 9, 4), (100, 3, 8), (1, 40, 8), (40, 1, 8), (3, 3, 16)] {
             let mdp = SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap();
-            let (found, told) = (Tiles::find(&mdp, size).unwrap(), Tiles::of_grid(width, mdp.states, size));
+            let (found, told) = (Tiles::find(&mdp, size).unwrap(), Tiles::of_grid(width, mdp.states(), size));
             assert_eq!(told.ptr.len(), found.ptr.len());
             for (tile, (own, all)) in found.ptr.windows(2).zip(told.ptr.windows(2)).enumerate() {
                 let needs = &told.needs[all[0] as usize..all[1] as usize];
@@ -143,13 +143,11 @@ mod tests {
     fn what_depends_on_everything_has_no_tiles() {
         // Every state may go to 60 others all over the place.
         let states = 1000u64;
-        let csr = |entries: u64| Csr {
-            row_ptr: (0..=states).map(|row| entries * row).collect::<Vec<_>>().into(),
-            col: (0..states * entries)
-                .map(|i| ((i / entries + i % entries * 16) % states) as u32)
-                .collect::<Vec<_>>()
-                .into(),
-            val: vec![1.0 / entries as f64; (states * entries) as usize].into(),
+        let csr = |entries: u64| {
+            let row_ptr: Vec<_> = (0..=states).map(|row| entries * row).collect();
+            let column = |i| ((i / entries + i % entries * 16) % states) as u32;
+            let col: Vec<_> = (0..states * entries).map(column).collect();
+            Csr::new(row_ptr, col, vec![1.0 / entries as f64; (states * entries) as usize]).unwrap()
         };
         let model = |entries| Mdp::new(states as u32, 1, 0.5, csr(entries), Csr::empty(1000), None).unwrap();
         assert_eq!(Tiles::find(&model(60), 10), None);

@@ -249,7 +249,7 @@ where
                         scaling.notes.push(format!(
                             "{} with {} entries: {error}",
                             family.name(),
-                            mdp.transitions.nnz()
+                            mdp.transitions().nnz()
                         ));
                         continue;
                     }
@@ -296,7 +296,7 @@ where
         chosen: bool,
         runs: usize,
     ) -> Result<Point, SolveError> {
-        let nnz = mdp.transitions.nnz();
+        let nnz = mdp.transitions().nnz();
         // Small models take a few µs, large ones some ms.
         let sweeps = (1_000_000_000 / nnz.max(1)).clamp(8, 128) as u32;
         let (time, sweep_bytes) = if plan.is_wide() {
@@ -306,7 +306,7 @@ where
         };
         let sweep_us = 1e3 * milliseconds(time) / f64::from(sweeps);
         let gbps = sweep_bytes as f64 / sweep_us / 1e3;
-        Ok(Point { family, storage: plan.storage(), chosen, states: mdp.states, nnz, sweep_us, sweep_bytes, gbps })
+        Ok(Point { family, storage: plan.storage(), chosen, states: mdp.states(), nnz, sweep_us, sweep_bytes, gbps })
     }
 }
 
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn models_have_about_as_many_entries_as_asked_for() {
         for family in FAMILIES {
-            let nnz = family.model(300_000.0).unwrap().transitions.nnz() as f64;
+            let nnz = family.model(300_000.0).unwrap().transitions().nnz() as f64;
             assert!((nnz / 300_000.0 - 1.0).abs() < 0.1, "{}: {nnz}", family.name());
         }
     }

@@ -129,7 +129,7 @@ impl<'m, T: Precise> Engine<'m, T> {
     /// Stores the model, and starts at V = 0 and the first action of every state.
     #[must_use]
     pub fn new(model: &'m Mdp, options: EngineOptions) -> Self {
-        let states = model.states as usize;
+        let states = model.states() as usize;
         let layout = layout::store::<T>(model, options.storage);
         let acts = (0..states).step_by(BLOCK).map(|first| layout.acts(first..states.min(first + BLOCK))).collect();
         let values = Values {
@@ -158,7 +158,7 @@ impl<'m, T: Precise> Engine<'m, T> {
     /// between these changes, and after that γ/(1 − γ) times half their span at most. It is done at spans that are each at
     /// most half of the one before, so that sweeps converge whatever it does.
     fn shift(&mut self, least: f64, greatest: f64) {
-        let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma);
+        let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma());
         let shift = middle * gamma / (1.0 - gamma);
         if middle.abs() > span / 8.0 && span <= self.shifted / 2.0 && shift.is_finite() {
             self.shifted = span;
@@ -189,7 +189,7 @@ impl<'m, T: Precise> Engine<'m, T> {
 
     /// Which states act.
     pub(super) fn acting(&self) -> Vec<bool> {
-        (0..self.states()).into_par_iter().map(|state| self.model.choices.count(state) > 0).collect()
+        (0..self.states()).into_par_iter().map(|state| self.model.choices().count(state) > 0).collect()
     }
 
     /// P^π without its rewards, and r^π.

@@ -30,13 +30,13 @@ struct Working<'m, T: Precise> {
 
 impl<'m, T: Precise> Working<'m, T> {
     fn new(model: &'m Mdp) -> Self {
-        let states = model.states as usize;
+        let states = model.states() as usize;
         Self {
             model,
-            gamma: model.gamma,
-            row_ptr: &model.transitions.row_ptr,
-            col: &model.transitions.col,
-            prob: T::of(&model.transitions.val),
+            gamma: model.gamma(),
+            row_ptr: model.transitions().row_ptr(),
+            col: model.transitions().col(),
+            prob: T::of(model.transitions().val()),
             reward: T::of(&model.expected_rewards()).into_owned(),
             policy: model.first_policy(),
             v_old: vec![T::ZERO; states],
@@ -52,7 +52,7 @@ impl<'m, T: Precise> Working<'m, T> {
     /// The row of a state's present action; `None` where it has none.
     fn row(&self, state: usize) -> Option<usize> {
         let action = self.policy[state];
-        (action != NO_ACTION).then(|| self.model.choices.first(state) + action as usize)
+        (action != NO_ACTION).then(|| self.model.choices().first(state) + action as usize)
     }
 
     /// The entries of that row.
@@ -67,7 +67,7 @@ impl<'m, T: Precise> Working<'m, T> {
 
     /// The largest Q-factor of a state and its action, the lowest-numbered of equal ones.
     fn best(&self, state: usize) -> Option<(f64, u32)> {
-        let factors = self.model.choices.rows(state).map(|row| self.q_factor(row)).zip(0..);
+        let factors = self.model.choices().rows(state).map(|row| self.q_factor(row)).zip(0..);
         factors.reduce(|best, next| if next.0 > best.0 { next } else { best })
     }
 
@@ -86,7 +86,7 @@ impl<'m, T: Precise> Working<'m, T> {
     fn greedy(&self, state: usize, tie: f64) -> u32 {
         let old = self.policy[state];
         let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, old);
-        for (row, action) in self.model.choices.rows(state).zip(0..) {
+        for (row, action) in self.model.choices().rows(state).zip(0..) {
             let q = self.q_factor(row);
             if action == old {
                 old_q = q;
@@ -248,7 +248,7 @@ impl<'m, T: Precise> Parallel<'m, T> {
     /// Starts at V = 0, π = 0.
     #[must_use]
     pub fn new(model: &'m Mdp) -> Self {
-        let states = model.states as usize;
+        let states = model.states() as usize;
         let projected = Projected {
             row_ptr: vec![0; states + 1],
             col: Vec::new(),

@@ -29,22 +29,22 @@ impl<'m, T: Precise> Sequential<'m, T> {
     pub fn new(model: &'m Mdp) -> Self {
         Self {
             model,
-            gamma: T::from_f64(model.gamma),
-            prob: T::of(&model.transitions.val),
+            gamma: T::from_f64(model.gamma()),
+            prob: T::of(model.transitions().val()),
             reward: T::of(&model.transition_rewards()).into_owned(),
             action_reward: (0..model.rows()).map(|row| T::from_f64(model.action_reward(row))).collect(),
-            v: vec![T::ZERO; model.states as usize],
+            v: vec![T::ZERO; model.states() as usize],
             policy: model.first_policy(),
         }
     }
 
     /// Q(s, a) of a row.
     fn q_factor(&self, row: usize) -> T {
-        let transitions = &self.model.transitions;
-        let entries = transitions.row_ptr[row] as usize..transitions.row_ptr[row + 1] as usize;
+        let transitions = self.model.transitions();
+        let entries = transitions.row_ptr()[row] as usize..transitions.row_ptr()[row + 1] as usize;
         let results = self.prob[entries.clone()].iter().zip(&self.reward[entries.clone()]);
         let mut sum = self.action_reward[row];
-        for (&successor, (&prob, &reward)) in transitions.col[entries].iter().zip(results) {
+        for (&successor, (&prob, &reward)) in transitions.col()[entries].iter().zip(results) {
             sum += prob * (reward + self.gamma * self.v[successor as usize]);
         }
         sum
@@ -54,7 +54,7 @@ impl<'m, T: Precise> Sequential<'m, T> {
     fn sweep(&mut self) -> (f64, f64) {
         let (mut least, mut greatest) = (T::ZERO, T::ZERO);
         for state in 0..self.v.len() {
-            let factors = self.model.choices.rows(state).map(|row| self.q_factor(row)).zip(0..);
+            let factors = self.model.choices().rows(state).map(|row| self.q_factor(row)).zip(0..);
             let Some((value, action)) = factors.reduce(|best, next| if next.0 > best.0 { next } else { best }) else {
                 continue;
             };
@@ -127,11 +127,8 @@ mod tests {
     /// State 0 earns 1 and stays, state 1 goes to state 0, or stays for 3/8.
     #[test]
     fn later_states_see_what_earlier_ones_have_become() {
-        let csr = |row_ptr: &[u64], col: &[u32], val: &[f64]| Csr {
-            row_ptr: row_ptr.to_vec().into(),
-            col: col.to_vec().into(),
-            val: val.to_vec().into(),
-        };
+        let csr =
+            |row_ptr: &[u64], col: &[u32], val: &[f64]| Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec()).unwrap();
         let p = csr(&[0, 1, 2, 3, 4], &[0, 0, 0, 1], &[1.0; 4]);
         let r = csr(&[0, 1, 2, 2, 3], &[0, 0, 1], &[1.0, 0.5, 0.375]);
         let model = Mdp::new(2, 2, 0.5, p, r, None).unwrap();

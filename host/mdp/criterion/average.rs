@@ -36,7 +36,7 @@ const UNIT: f64 = f64::EPSILON / 2.0;
 
 pub(super) fn solve<E: std::error::Error>(graph: &Graph, session: &mut Session<E>) -> Result<Bounded, Error<E>> {
     let mdp = graph.mdp();
-    let states = mdp.states as usize;
+    let states = mdp.states() as usize;
     let components = graph.end_components(|_| true);
     let may_end = graph.can_reach(&(0..=states).map(|v| graph.rows(v).is_empty()).collect::<Vec<_>>(), |_| true);
     let single = components.count == 1 && !may_end.contains[..states].contains(&true);
@@ -84,7 +84,7 @@ impl Average<'_> {
         /// How often gains are found anew.
         const ATTEMPTS: usize = 4;
         let mdp = self.graph.mdp();
-        let entries = mdp.transitions.nnz();
+        let entries = mdp.transitions().nnz();
         let mut allowance = Allowance::new(session.options.max_sweeps);
         let mut attempt = 0;
         let mut numbers = Numbers::FIRST;
@@ -131,11 +131,11 @@ impl Average<'_> {
     /// The solution where all states have the same gain.
     fn of_one(&self, gains: &Gains) -> Bounded {
         let mdp = self.graph.mdp();
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let (lower, upper) = (vec![gains.lower[0]; states], vec![gains.upper[0]; states]);
-        let (lower, upper) = signed(mdp.objective, lower, upper);
+        let (lower, upper) = signed(mdp.objective(), lower, upper);
         let policy = actions(self.graph, gains.rows.iter().copied());
-        let sign = mdp.objective.sign();
+        let sign = mdp.objective().sign();
         let bias = Some(gains.bias.iter().map(|h| sign * h).collect());
         Bounded { bias, ..unnoted(lower, upper, policy, gains.ended.status()) }
     }
@@ -143,7 +143,7 @@ impl Average<'_> {
     /// The solution where gains differ: the total of what is paid for staying in components.
     fn of_all<E: std::error::Error>(&self, gains: &Gains, session: &mut Session<E>) -> Result<Bounded, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let bounds = || gains.lower.iter().zip(&gains.upper);
         let pay: Vec<f64> = bounds().map(|(&lower, &upper)| middle(lower, upper)).collect();
         let options = session.options;
@@ -167,7 +167,7 @@ impl Average<'_> {
             lower[state] = (lower[state] - off).next_down();
             upper[state] = (upper[state] + off).next_up();
         }
-        let (lower, upper) = signed(mdp.objective, lower, upper);
+        let (lower, upper) = signed(mdp.objective(), lower, upper);
         let policy = quotient.policy(graph, self.components, &found.rows, |state| gains.rows[state], |_| NO_ROW);
         let status = if gains.ended == Ended::Met { found.status } else { gains.ended.status() };
         Ok(unnoted(lower, upper, policy, status))
@@ -176,7 +176,7 @@ impl Average<'_> {
     /// Components merged, where it earns `pay` to stay.
     fn quotient<E: std::error::Error>(&self, pay: &[f64]) -> Result<Quotient, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
-        let open: Vec<bool> = (0..mdp.states as usize).map(|state| !graph.rows(state).is_empty()).collect();
+        let open: Vec<bool> = (0..mdp.states() as usize).map(|state| !graph.rows(state).is_empty()).collect();
         let plan = Plan {
             graph,
             open: &open,
@@ -191,7 +191,7 @@ impl Average<'_> {
 
     /// The component of each state of the quotient; 0 where it is none.
     fn component_of(&self, quotient: &Quotient) -> Vec<usize> {
-        let mut component = vec![0; quotient.mdp.as_ref().map_or(0, |mdp| mdp.states as usize)];
+        let mut component = vec![0; quotient.mdp.as_ref().map_or(0, |mdp| mdp.states() as usize)];
         for (state, &part) in self.components.of_state.iter().enumerate().filter(|(_, part)| **part != NO_COMPONENT) {
             if let Some(target) = quotient.target(state as u32) {
                 component[target as usize] = part as usize;
@@ -211,12 +211,12 @@ impl Average<'_> {
         session: &mut Session<E>,
     ) -> Result<Option<Bounded>, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
-        if mdp.transitions.nnz() > direct::ENTRIES {
+        if mdp.transitions().nnz() > direct::ENTRIES {
             return Ok(None);
         }
         let count = if self.single { 1 } else { self.components.count as usize };
         let mut members = vec![Vec::new(); count];
-        (0..mdp.states as usize).for_each(|state| {
+        (0..mdp.states() as usize).for_each(|state| {
             if let Some(part) = self.part(state) {
                 members[part as usize].push(state);
             }
@@ -230,13 +230,13 @@ impl Average<'_> {
         });
         let found = found.map(|(settled, (policy, bias))| {
             let status = settled.status();
-            let (lower, upper) = signed(mdp.objective, settled.lower, settled.upper);
+            let (lower, upper) = signed(mdp.objective(), settled.lower, settled.upper);
             Bounded { bias, ..unnoted(lower, upper, policy, status) }
         });
         Ok(match interrupted {
             false => found,
             true => {
-                let nothing = |bound: f64| vec![bound; mdp.states as usize];
+                let nothing = |bound: f64| vec![bound; mdp.states() as usize];
                 let unknown = || {
                     let policy = actions(graph, rows.iter().copied());
                     unnoted(nothing(f64::NEG_INFINITY), nothing(f64::INFINITY), policy, Status::Interrupted)
@@ -256,8 +256,8 @@ impl Average<'_> {
         work: &mut Work,
     ) -> Result<Solution<Found>, Halt> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
-        let states = mdp.states as usize;
-        let sign = mdp.objective.sign();
+        let states = mdp.states() as usize;
+        let sign = mdp.objective().sign();
         let reward = |row: usize, sum: &Big, numbers: Numbers| expected(mdp, row, sign, sum, numbers);
         let mut number = vec![0; states];
         let mut gains = Vec::with_capacity(members.len());
@@ -265,7 +265,7 @@ impl Average<'_> {
             (0..).zip(states).for_each(|(own, &state)| number[state] = own);
             let within = |row: usize| self.stays(row);
             let origin: Vec<usize> = states.iter().flat_map(|&s| graph.rows(s).filter(|&row| within(row))).collect();
-            work.spend(4 * origin.iter().map(|&row| mdp.transitions.row(row).0.len() + 1).sum::<usize>(), numbers)?;
+            work.spend(4 * origin.iter().map(|&row| mdp.transitions().row(row).0.len() + 1).sum::<usize>(), numbers)?;
             let model = Model::of_part(graph, states, &number, &within, numbers, &reward);
             let start = |(own, &state): (usize, &usize)| {
                 let all = model.rows_of(own);
@@ -293,7 +293,7 @@ impl Average<'_> {
         let component = self.component_of(quotient);
         let stay = |state: usize, _: Numbers| pay[component[state]].clone();
         let nothing = |_: usize, _: &Big, _: Numbers| (Big::ZERO, Big::ZERO);
-        work.spend(4 * mdp.transitions.nnz(), numbers)?;
+        work.spend(4 * mdp.transitions().nnz(), numbers)?;
         let model = Model::of_quotient(quotient, graph, numbers, &nothing, &stay);
         let first: Vec<usize> = (0..model.states()).map(|state| model.first[state]).collect();
         let found = direct::proper::solve(&model, &first, work)?;
@@ -362,8 +362,8 @@ struct Gains {
 impl Parts {
     fn new<E: std::error::Error>(run: &Average) -> Result<Self, Error<E>> {
         let (graph, mdp) = (run.graph, run.graph.mdp());
-        let states = mdp.states as usize;
-        let sign = mdp.objective.sign();
+        let states = mdp.states() as usize;
+        let sign = mdp.objective().sign();
         let rewards: Vec<f64> = mdp.expected_rewards().iter().map(|r| sign * r).collect();
         let count = if run.single { 1 } else { run.components.count as usize };
         let (state, part): (Vec<usize>, Vec<u32>) =
@@ -385,7 +385,7 @@ impl Parts {
         let (mut origin, mut longest) = (Vec::new(), 0);
         for (own, &state) in (0..).zip(&state) {
             for row in graph.rows(state).filter(|&row| run.stays(row)) {
-                let (cols, probs) = mdp.transitions.row(row);
+                let (cols, probs) = mdp.transitions().row(row);
                 let sum: f64 = probs.iter().sum();
                 let moves = cols.iter().zip(probs).filter(|(_, p)| **p > 0.0);
                 entries.extend(moves.map(|(&col, p)| (number[col as usize], TAU * (p / sum))));
@@ -471,8 +471,8 @@ impl Parts {
         let of_state = |state: usize| {
             let (v, mut best) =
                 (values[state], Best { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
-            for row in mdp.choices.rows(state) {
-                let (cols, probs) = mdp.transitions.row(row);
+            for row in mdp.choices().rows(state) {
+                let (cols, probs) = mdp.transitions().row(row);
                 let reward = mdp.action_reward(row);
                 let (mut next, mut size) = (0.0, 0.0);
                 for (&col, &p) in cols.iter().zip(probs) {

@@ -63,13 +63,13 @@ fn stages<E: std::error::Error>(
     keep: bool,
     session: &mut Session<E>,
 ) -> Result<Stages, Error<E>> {
-    let sign = mdp.objective.sign();
+    let sign = mdp.objective().sign();
     let model = mdp.to_maximize();
     let last = |state: usize| match terminal {
-        Some(values) if mdp.choices.count(state) > 0 => sign * values[state],
+        Some(values) if mdp.choices().count(state) > 0 => sign * values[state],
         _ => 0.0,
     };
-    let last: Vec<f64> = (0..mdp.states as usize).map(last).collect();
+    let last: Vec<f64> = (0..mdp.states() as usize).map(last).collect();
     let mut stages = Vec::new();
     let mut budget = u64::from(steps);
     let mut status = Status::Solved;
@@ -97,7 +97,7 @@ fn stages<E: std::error::Error>(
             policy = greedy(&model, &values);
             values = backend.values().map_err(Error::Backend)?;
             if keep {
-                stages.push((values.iter().map(|&v| own(mdp.objective, v)).collect(), policy.clone()));
+                stages.push((values.iter().map(|&v| own(mdp.objective(), v)).collect(), policy.clone()));
             }
             if session.push(done.sweeps, done.residual()).is_break() && budget > 0 {
                 status = Status::Interrupted;
@@ -108,7 +108,7 @@ fn stages<E: std::error::Error>(
     let error = error(mdp, u64::from(steps) - budget, &last);
     let bound = |shift: f64| values.iter().map(|v| v + shift).collect::<Vec<_>>();
     let (lower, upper) = (bound(-error), bound(error));
-    let (lower, upper) = signed(mdp.objective, lower, upper);
+    let (lower, upper) = signed(mdp.objective(), lower, upper);
     let bounded = session.bounded(lower, upper, policy, status);
     let steps = keep.then(|| {
         let (values, policies): (Vec<Vec<f64>>, Vec<_>) = stages.into_iter().rev().unzip();
@@ -121,12 +121,12 @@ fn stages<E: std::error::Error>(
 fn error(mdp: &Mdp, steps: u64, last: &[f64]) -> f64 {
     let (mut reward, mut sum, mut longest) = (0.0_f64, 0.0_f64, 0);
     for row in 0..mdp.rows() {
-        let (_, probs) = mdp.transitions.row(row);
+        let (_, probs) = mdp.transitions().row(row);
         let size =
             mdp.rewards_of(row).zip(probs).fold(mdp.action_reward(row).abs(), |size, (r, p)| size + (p * r).abs());
         (reward, sum, longest) = (reward.max(size), sum.max(probs.iter().sum()), longest.max(probs.len()));
     }
-    let gamma = mdp.gamma * sum * (1.0 + 4.0 * longest as f64 * UNIT);
+    let gamma = mdp.gamma() * sum * (1.0 + 4.0 * longest as f64 * UNIT);
     let terms = (longest + 4) as f64;
     let mut size = last.iter().map(|v| v.abs()).fold(0.0, f64::max);
     let mut error = 0.0;

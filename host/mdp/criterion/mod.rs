@@ -248,7 +248,7 @@ pub fn solve<'a, E: std::error::Error>(
 
 /// States as a set of vertices.
 fn members<E: std::error::Error>(mdp: &Mdp, list: &[u32]) -> Result<Vec<bool>, Error<E>> {
-    let states = mdp.states;
+    let states = mdp.states();
     let mut set = vec![false; states as usize + 1];
     for (position, &found) in list.iter().enumerate() {
         if found >= states {

@@ -110,7 +110,7 @@ pub(super) fn solve<E: std::error::Error>(
         }
         if matches!(ended, Ended::Slow | Ended::Stalled) {
             let operations =
-                if ended == Ended::Slow { allowance.operations(mdp.transitions.nnz()) } else { OPERATIONS };
+                if ended == Ended::Slow { allowance.operations(mdp.transitions().nnz()) } else { OPERATIONS };
             if attempt.rows.is_empty() {
                 attempt.rows = greedy(mdp, &values);
             }
@@ -147,10 +147,10 @@ struct Attempt {
 fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<usize> {
     let factors = factors(mdp, values);
     let best = |state: usize| {
-        let rows = mdp.choices.rows(state).map(|row| (factors[row], row));
+        let rows = mdp.choices().rows(state).map(|row| (factors[row], row));
         rows.reduce(|best, next| if next.0 > best.0 { next } else { best }).map_or(0, |(_, row)| row)
     };
-    (0..mdp.states as usize).map(best).collect()
+    (0..mdp.states() as usize).map(best).collect()
 }
 
 /// Solves a quotient by elimination, in `operations` at most.
@@ -161,14 +161,14 @@ fn eliminate<E: std::error::Error>(
     operations: f64,
     session: &mut Session<E>,
 ) -> Option<Proper> {
-    let mdp = quotient.mdp.as_ref().filter(|mdp| mdp.transitions.nnz() <= direct::ENTRIES)?;
+    let mdp = quotient.mdp.as_ref().filter(|mdp| mdp.transitions().nnz() <= direct::ENTRIES)?;
     let Attempt { numbers, rows } = attempt;
     let options = session.options;
     let mut stop = || session.asks_to_stop();
     let mut work = Work::new(operations, &mut stop);
     let Deepened { found, interrupted } =
         direct::deepen(source.graph.mdp(), &options, numbers, &mut work, |numbers, work| {
-            work.spend(4 * mdp.transitions.nnz(), numbers)?;
+            work.spend(4 * mdp.transitions().nnz(), numbers)?;
             let model = Model::of_quotient(quotient, source.graph, numbers, source.reward, source.stay);
             let bounds = direct::proper::solve(&model, rows, work)?;
             rows.clone_from(&bounds.rows);
@@ -187,11 +187,11 @@ fn eliminate<E: std::error::Error>(
 impl Proper {
     /// Nothing is known.
     fn unknown(mdp: &Mdp) -> Self {
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         Self {
             lower: vec![f64::NEG_INFINITY; states],
             upper: vec![f64::INFINITY; states],
-            rows: (0..states).map(|state| mdp.choices.first(state)).collect(),
+            rows: (0..states).map(|state| mdp.choices().first(state)).collect(),
             status: Status::Solved,
         }
     }
@@ -239,7 +239,7 @@ fn steps<E: std::error::Error>(
 /// Q-factors of all rows.
 fn factors(mdp: &Mdp, values: &[f64]) -> Vec<f64> {
     let factor = |row: usize| {
-        let (cols, probs) = mdp.transitions.row(row);
+        let (cols, probs) = mdp.transitions().row(row);
         cols.iter().zip(probs).fold(mdp.action_reward(row), |sum, (&col, p)| sum + p * values[col as usize])
     };
     (0..mdp.rows()).into_par_iter().with_min_len(CHUNK).map(factor).collect()
@@ -249,11 +249,11 @@ fn factors(mdp: &Mdp, values: &[f64]) -> Vec<f64> {
 fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Result<Mdp, Error<E>> {
     let factors = factors(mdp, values);
     let (mut builder, mut entries) = (Builder::default(), Vec::new());
-    for state in 0..mdp.states as usize {
-        let rows = mdp.choices.rows(state);
+    for state in 0..mdp.states() as usize {
+        let rows = mdp.choices().rows(state);
         let best = factors[rows.clone()].iter().copied().fold(f64::NEG_INFINITY, f64::max);
         for row in rows.filter(|&row| factors[row] >= best - eta) {
-            let (cols, probs) = mdp.transitions.row(row);
+            let (cols, probs) = mdp.transitions().row(row);
             entries.extend(cols.iter().copied().zip(probs.iter().copied()));
             builder.row(&mut entries, 1.0);
         }
@@ -283,10 +283,10 @@ struct Demand {
 
 /// Bounds V ± κw with the smallest κ that can be proven; infinite ones where none can.
 fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proof {
-    let lengths = mdp.transitions.row_ptr.par_windows(2).map(|ends| ends[1] - ends[0]);
+    let lengths = mdp.transitions().row_ptr().par_windows(2).map(|ends| ends[1] - ends[0]);
     let terms = (lengths.max().unwrap_or_default() as usize + rounding.operations + 3) as f64;
     let prover = Prover { mdp, values, weights, terms, reward_size: rounding.reward_size };
-    let states = (0..mdp.states as usize).into_par_iter().with_min_len(CHUNK / 4);
+    let states = (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK / 4);
     let found: Vec<(Demand, usize)> = states.map(|state| prover.demand(state)).collect();
 
     // Quotients of rounded numbers, and one comparison.
@@ -331,13 +331,13 @@ impl Prover<'_> {
     /// What the rows of a state demand, and the row that demands least of the lower bound.
     fn demand(&self, state: usize) -> (Demand, usize) {
         let (v, w) = (self.values[state], self.weights[state]);
-        let rows = self.mdp.choices.rows(state);
+        let rows = self.mdp.choices().rows(state);
         // A state without rows is worth 0; the quotient has none.
         let mut best = rows.start;
         let none = if rows.is_empty() { 0.0 } else { f64::INFINITY };
         let mut demand = Demand { up: 0.0, cap: f64::INFINITY, down: none, slack: 0.0 };
         for row in rows {
-            let (cols, probs) = self.mdp.transitions.row(row);
+            let (cols, probs) = self.mdp.transitions().row(row);
             let reward = self.mdp.action_reward(row);
             let [mut next, mut size, mut weight, mut weight_size] = [0.0; 4];
             for (&col, &p) in cols.iter().zip(probs) {

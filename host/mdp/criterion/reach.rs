@@ -17,10 +17,10 @@ pub(super) fn solve<E: std::error::Error>(
     session: &mut Session<E>,
 ) -> Result<Bounded, Error<E>> {
     let mdp = graph.mdp();
-    let states = mdp.states as usize;
-    let sign = mdp.objective.sign();
+    let states = mdp.states() as usize;
+    let sign = mdp.objective().sign();
     // Where the probability is 0 and 1, and the rows that see to that.
-    let (zero, one, rows) = match mdp.objective {
+    let (zero, one, rows) = match mdp.objective() {
         Objective::Maximize => {
             let zero = graph.can_reach(goal, |_| true).contains.iter().map(|reached| !reached).collect();
             let sure = graph.can_ensure(goal);
@@ -33,12 +33,12 @@ pub(super) fn solve<E: std::error::Error>(
     };
     let open: Vec<bool> = (0..states).map(|state| !zero[state] && !one[state]).collect();
     let allowed: Vec<bool> = (0..mdp.rows()).map(|row| open[graph.owner(row)]).collect();
-    let components = match mdp.objective {
+    let components = match mdp.objective() {
         Objective::Maximize => graph.end_components(|row| allowed[row]),
         Objective::Minimize => EndComponents::none(graph),
     };
     let reward = |row: usize| {
-        let (cols, probs) = mdp.transitions.row(row);
+        let (cols, probs) = mdp.transitions().row(row);
         let sum = probs.iter().sum::<f64>() + mdp.end(row);
         let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, p)| p);
         sign * (arrived.sum::<f64>() / sum)
@@ -47,7 +47,7 @@ pub(super) fn solve<E: std::error::Error>(
         Plan { graph, open: &open, allowed: &allowed, components: &components, stay: None, reward, reward_size: 0.0 }
             .quotient()?;
     let arrived = |row: usize, _: &Big, numbers: Numbers| {
-        let (cols, probs) = mdp.transitions.row(row);
+        let (cols, probs) = mdp.transitions().row(row);
         let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, &p)| numbers.of(p));
         let reward = arrived.fold(Big::ZERO, |sum, p| sum + p) * numbers.of(sign);
         let magnitude = size(&reward);
@@ -58,7 +58,7 @@ pub(super) fn solve<E: std::error::Error>(
 
     let settled = |state: usize| if one[state] { sign } else { 0.0 };
     let (lower, upper) = (quotient.values(&found.lower, settled), quotient.values(&found.upper, settled));
-    let (mut lower, mut upper) = signed(mdp.objective, lower, upper);
+    let (mut lower, mut upper) = signed(mdp.objective(), lower, upper);
     lower.iter_mut().chain(&mut upper).for_each(|bound| *bound = bound.clamp(0.0, 1.0));
     let settled = |state: usize| if goal[state] { NO_ROW } else { rows[state] };
     let policy = quotient.policy(graph, &components, &found.rows, |_| NO_ROW, settled);

@@ -188,13 +188,13 @@ impl Summary for Report<'_> {
             status: self.status(),
             converged: self.converged(),
             criterion: criterion.name(),
-            objective: mdp.objective,
+            objective: mdp.objective(),
             device,
             notes,
-            states: mdp.states,
-            actions: mdp.choices.max(),
-            nnz: mdp.transitions.nnz(),
-            gamma: horizon.map(|_| mdp.gamma),
+            states: mdp.states(),
+            actions: mdp.choices().max(),
+            nnz: mdp.transitions().nnz(),
+            gamma: horizon.map(|_| mdp.gamma()),
             horizon,
             goal_states: self.goal_states(),
             epsilon: options.epsilon,
@@ -219,8 +219,8 @@ impl Summary for Report<'_> {
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { mdp, criterion, ref values, .. } = *self;
         let Solved { bounded, device, notes } = self.solved;
-        let (states, actions) = (mdp.states, mdp.choices.max());
-        let objective = if mdp.objective == Objective::Minimize { "minimize" } else { "maximize" };
+        let (states, actions) = (mdp.states(), mdp.choices().max());
+        let objective = if mdp.objective() == Objective::Minimize { "minimize" } else { "maximize" };
         writeln!(out, "Using {device}, criterion {}, {objective}", criterion.name())?;
         for note in notes {
             writeln!(out, "Note: {note}")?;
@@ -228,12 +228,12 @@ impl Summary for Report<'_> {
         writeln!(out, "\n— Problem Summary —")?;
         write!(out, "S={states}, A={actions}")?;
         if let Criterion::Horizon(steps) = criterion {
-            write!(out, ", gamma={}, horizon={steps}", mdp.gamma)?;
+            write!(out, ", gamma={}, horizon={steps}", mdp.gamma())?;
         }
         if let Some(count) = self.goal_states() {
             write!(out, ", goal: {count} {}", if count == 1 { "state" } else { "states" })?;
         }
-        writeln!(out, "\nRows (S*A)={}, nnz={}", mdp.rows(), mdp.transitions.nnz())?;
+        writeln!(out, "\nRows (S*A)={}, nnz={}", mdp.rows(), mdp.transitions().nnz())?;
         writeln!(out, "{}", self.outcome())?;
         writeln!(out, "\n— Rounds —")?;
         write_rounds(out, &bounded.rounds)?;

@@ -36,14 +36,14 @@ pub(super) fn solve<E: std::error::Error>(
     session: &mut Session<E>,
 ) -> Result<Bounded, Error<E>> {
     let mdp = graph.mdp();
-    let states = mdp.states as usize;
-    let sign = mdp.objective.sign();
+    let states = mdp.states() as usize;
+    let sign = mdp.objective().sign();
     let rewards: Vec<f64> = mdp.expected_rewards().iter().map(|r| sign * r).collect();
     let is_goal = |state: usize| goal.is_some_and(|goal| goal[state]);
     let counts = |row: &usize| !is_goal(graph.owner(*row));
     let has = |wanted: fn(f64) -> bool| (0..mdp.rows()).filter(counts).any(|row| wanted(rewards[row]));
     let (gains, costs) = (has(|f| f > 0.0), has(|f| f < 0.0));
-    let case = match (gains, costs, mdp.objective, goal) {
+    let case = match (gains, costs, mdp.objective(), goal) {
         (true, true, _, Some(goal)) => {
             let case = all_proper(graph, goal);
             if let Some(state) = (0..states).find(|&state| !case.finite[state]) {
@@ -86,7 +86,7 @@ pub(super) fn solve<E: std::error::Error>(
 
     let settled = |state: usize| if finite[state] { 0.0 } else { infinity };
     let (lower, upper) = (quotient.values(&found.lower, settled), quotient.values(&found.upper, settled));
-    let (lower, upper) = signed(mdp.objective, lower, upper);
+    let (lower, upper) = signed(mdp.objective(), lower, upper);
     let stay = |state: usize| graph.rows(state).find(|&row| components.inside[row]).unwrap_or(NO_ROW);
     let policy = quotient.policy(graph, &components, &found.rows, stay, |state| rows[state]);
     Ok(session.bounded(lower, upper, policy, found.status))
@@ -96,7 +96,7 @@ pub(super) fn solve<E: std::error::Error>(
 pub(super) fn reward_size(graph: &Graph) -> f64 {
     let mdp = graph.mdp();
     let size = |row: usize| {
-        let (_, probs) = mdp.transitions.row(row);
+        let (_, probs) = mdp.transitions().row(row);
         mdp.rewards_of(row).zip(probs).fold(mdp.action_reward(row).abs(), |sum, (r, p)| sum + (p * r).abs())
     };
     (0..mdp.rows()).map(size).fold(0.0, f64::max)

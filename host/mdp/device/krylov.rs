@@ -25,7 +25,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
-        let states = model.states as usize;
+        let states = model.states() as usize;
         Ok(Self {
             projected: Projected::new(device, model, layout)?,
             states,
@@ -38,7 +38,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     /// Bytes of device memory that this takes, with the nine vectors of [`Krylov`](crate::mdp::krylov::Krylov).
     #[must_use]
     pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
-        let states = model.states as usize;
+        let states = model.states() as usize;
         Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
     }
 }

@@ -95,10 +95,10 @@ struct Resident<T: Precise, O: Offset, D: Device> {
 
 impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
-        let states = model.states as usize;
+        let states = model.states() as usize;
         let first_policy = model.first_policy();
         Ok(Self {
-            states: model.states,
+            states: model.states(),
             model: Model::upload(device, model)?,
             policy: device.upload(&first_policy)?,
             first_policy,
@@ -113,8 +113,8 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     /// Bytes of device memory that [`upload`](Self::upload) takes.
     fn bytes(model: &Mdp) -> u64 {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
-        let (states, rows, nnz) = (u64::from(model.states), model.rows() as u64, model.transitions.nnz() as u64);
-        let choices = if matches!(model.choices, Choices::Ragged(_)) { states + 1 } else { 0 };
+        let (states, rows, nnz) = (u64::from(model.states()), model.rows() as u64, model.transitions().nnz() as u64);
+        let choices = if matches!(model.choices(), Choices::Ragged(_)) { states + 1 } else { 0 };
         (choices + rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
     }
 
@@ -239,7 +239,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
-        let longest = model.transitions.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
+        let longest = model.transitions().row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
         let action_reward: Vec<f64> = (0..model.rows()).into_par_iter().map(|row| model.action_reward(row)).collect();
         let whole_warps = |n: u64| (n.next_power_of_two() as u32).clamp(32, THREADS);
         Ok(Self {
@@ -248,14 +248,14 @@ impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
             transition_reward: device.upload(&T::of(&model.transition_rewards()))?,
             action_reward: device.upload(&T::of(&action_reward))?,
             evaluate_threads: whole_warps(longest),
-            improve_threads: whole_warps(u64::from(model.choices.max())),
+            improve_threads: whole_warps(u64::from(model.choices().max())),
         })
     }
 
     /// Bytes of device memory that this method takes.
     #[must_use]
     pub fn bytes(model: &Mdp) -> u64 {
-        Resident::<T, O, D>::bytes(model) + ((model.transitions.nnz() + model.rows()) * size_of::<T>()) as u64
+        Resident::<T, O, D>::bytes(model) + ((model.transitions().nnz() + model.rows()) * size_of::<T>()) as u64
     }
 }
 
@@ -347,8 +347,8 @@ impl Layout {
     /// many lanes as a row has entries.
     #[must_use]
     pub fn choose(model: &Mdp) -> Self {
-        let mean = model.transitions.nnz() as f64 / model.rows() as f64;
-        if mean <= 8.0 && slice_capacity(model) as f64 <= 2.0 * mean * f64::from(model.states) + 4096.0 {
+        let mean = model.transitions().nnz() as f64 / model.rows() as f64;
+        if mean <= 8.0 && slice_capacity(model) as f64 <= 2.0 * mean * f64::from(model.states()) + 4096.0 {
             Self::Slices
         } else {
             Self::Rows { lanes: lanes_for(mean).max(2) }
@@ -360,8 +360,8 @@ impl Layout {
     /// Groups of rows that have an offset of their own: rows, or slices.
     fn groups(self, model: &Mdp) -> usize {
         match self {
-            Self::Slices => (model.states as usize).div_ceil(SLICE),
-            Self::Rows { .. } => model.states as usize,
+            Self::Slices => (model.states() as usize).div_ceil(SLICE),
+            Self::Rows { .. } => model.states() as usize,
         }
     }
 
@@ -400,9 +400,9 @@ fn row_capacity(model: &Mdp) -> usize {
 
 /// The length of the longest row of each group of `states` neighbouring ones, summed.
 fn sum_of_longest(model: &Mdp, states: usize) -> usize {
-    let (row_ptr, all) = (&model.transitions.row_ptr[..], model.states as usize);
+    let (row_ptr, all) = (&model.transitions().row_ptr()[..], model.states() as usize);
     let longest = |group: usize| {
-        let rows = model.choices.first(group * states)..=model.choices.first(all.min((group + 1) * states));
+        let rows = model.choices().first(group * states)..=model.choices().first(all.min((group + 1) * states));
         row_ptr[rows].windows(2).map(|ends| (ends[1] - ends[0]) as usize).max().unwrap_or(0)
     };
     (0..all.div_ceil(states)).into_par_iter().map(longest).sum()
@@ -450,8 +450,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
         let groups = layout.groups(model);
         let capacity = layout.capacity(model);
-        let improve_lanes = lanes_for(model.transitions.nnz() as f64 / model.rows() as f64 / 2.0);
-        let actions = model.rows().div_ceil(model.states as usize) as u32;
+        let improve_lanes = lanes_for(model.transitions().nnz() as f64 / model.rows() as f64 / 2.0);
+        let actions = model.rows().div_ceil(model.states() as usize) as u32;
         Ok(Self {
             device,
             resident: Resident::upload(device, model)?,
@@ -463,7 +463,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
             scratch: device.zeros(scratch_len(groups))?,
             col: device.zeros(capacity)?,
             prob: device.zeros(capacity)?,
-            reward: device.zeros(model.states as usize)?,
+            reward: device.zeros(model.states() as usize)?,
             current: false,
             extremes: device.zeros(2)?,
         })
@@ -475,7 +475,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let (t, o) = (size_of::<T>(), size_of::<O>());
         let groups = layout.groups(model);
         let own =
-            (2 * groups + 1 + scratch_len(groups)) * o + layout.capacity(model) * (4 + t) + model.states as usize * t;
+            (2 * groups + 1 + scratch_len(groups)) * o + layout.capacity(model) * (4 + t) + model.states() as usize * t;
         Resident::<T, O, D>::bytes(model) + own as u64 + 16
     }
 

@@ -33,12 +33,12 @@ impl Slices {
     /// The slices of a model; `None` where they would be mostly padding, or where a state has 2¹⁶ actions or a row so many
     /// entries.
     pub fn of(mdp: &Mdp) -> Option<Self> {
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let extent = |slice: usize| {
             let states = slice * SLICE..states.min((slice + 1) * SLICE);
-            let rows = mdp.choices.first(states.start)..=mdp.choices.first(states.end);
-            let actions = states.map(|state| mdp.choices.count(state)).max().unwrap_or(0);
-            let ends = &mdp.transitions.row_ptr[rows];
+            let rows = mdp.choices().first(states.start)..=mdp.choices().first(states.end);
+            let actions = states.map(|state| mdp.choices().count(state)).max().unwrap_or(0);
+            let ends = &mdp.transitions().row_ptr()[rows];
             let length = ends.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
             (actions < 1 << 16 && length < 1 << 16).then_some((actions as u32) << 16 | length as u32)
         };
@@ -53,7 +53,7 @@ impl Slices {
             ptr.push(entries);
             reward_ptr.push(rewards);
         }
-        let least = mdp.transitions.nnz() as u64 + mdp.rows() as u64;
+        let least = mdp.transitions().nnz() as u64 + mdp.rows() as u64;
         (entries + rewards <= 2 * least + 4096).then_some(Self { states, ptr, reward_ptr, extent })
     }
 
@@ -126,11 +126,13 @@ impl Slices {
                 let (actions, length) = ((self.extent[slice] >> 16) as usize, (self.extent[slice] & 0xFFFF) as usize);
                 for lane in 0..SLICE {
                     let state = slice * SLICE + lane;
-                    let rows = if state < self.states { mdp.choices.rows(state) } else { 0..0 };
+                    let rows = if state < self.states { mdp.choices().rows(state) } else { 0..0 };
                     for action in 0..actions {
                         let row = rows.start + action;
                         let range = match row < rows.end {
-                            true => mdp.transitions.row_ptr[row] as usize..mdp.transitions.row_ptr[row + 1] as usize,
+                            true => {
+                                mdp.transitions().row_ptr()[row] as usize..mdp.transitions().row_ptr()[row + 1] as usize
+                            }
                             false => 0..0,
                         };
                         for j in 0..length {
@@ -147,13 +149,13 @@ impl Slices {
 
     /// Successors.
     pub fn successors<'a>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [u32]) + 'a {
-        let of = move |_: usize, entry: usize| mdp.transitions.col[entry];
+        let of = move |_: usize, entry: usize| mdp.transitions().col()[entry];
         move |slices, elements| self.fill_entries(mdp, slices, elements, of, |state| state as u32)
     }
 
     /// Probabilities, discounted.
     pub fn probabilities<'a, T: Precise>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [T]) + 'a {
-        let of = move |_: usize, entry: usize| T::from_f64(mdp.gamma * mdp.transitions.val[entry]);
+        let of = move |_: usize, entry: usize| T::from_f64(mdp.gamma() * mdp.transitions().val()[entry]);
         move |slices, elements| self.fill_entries(mdp, slices, elements, of, |_| T::ZERO)
     }
 
@@ -170,13 +172,13 @@ impl Slices {
         mdp: &'a Mdp,
         narrow: impl Fn(i64) -> I + Sync + 'a,
     ) -> impl Fn(Range<usize>, &mut [I]) + 'a {
-        let of = move |state: usize, entry: usize| narrow(i64::from(mdp.transitions.col[entry]) - state as i64);
+        let of = move |state: usize, entry: usize| narrow(i64::from(mdp.transitions().col()[entry]) - state as i64);
         move |slices, elements| self.fill_entries(mdp, slices, elements, &of, |_| I::zeroed())
     }
 
     /// Probabilities as numbers of a palette, whose first is 0.
     pub fn probability_indices<'a>(&'a self, mdp: &'a Mdp, palette: &[f64]) -> impl Fn(Range<usize>, &mut [u8]) + 'a {
-        let index: Vec<u8> = indices(&mdp.transitions.val, palette);
+        let index: Vec<u8> = indices(mdp.transitions().val(), palette);
         move |slices, elements| self.fill_entries(mdp, slices, elements, |_, entry| index[entry], |_| 0)
     }
 
@@ -206,7 +208,7 @@ impl Slices {
                 let start = (self.reward_ptr[slice] - self.reward_ptr[first]) as usize;
                 for lane in 0..SLICE {
                     let state = slice * SLICE + lane;
-                    let rows = if state < self.states { mdp.choices.rows(state) } else { 0..0 };
+                    let rows = if state < self.states { mdp.choices().rows(state) } else { 0..0 };
                     for action in 0..(self.extent[slice] >> 16) as usize {
                         let row = rows.start + action;
                         elements[start + action * SLICE + lane] = if row < rows.end { of(row) } else { none };

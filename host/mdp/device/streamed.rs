@@ -99,7 +99,7 @@ impl<'m> Streaming<'m> {
 
     /// States of a tile.
     fn tile(&self) -> usize {
-        if self.small.is_some() { tile(self.mdp.states as usize) } else { SLICES_TILE }
+        if self.small.is_some() { tile(self.mdp.states() as usize) } else { SLICES_TILE }
     }
 
     /// Parts, and how many of them are on the device at a time.
@@ -145,7 +145,7 @@ impl<'m> Streaming<'m> {
     fn resident_bytes<T>(&self) -> u64 {
         let palettes = self.small.as_ref().map_or(0, |small| small.palette.len() + small.rewards.len());
         let tiles = self.tiles.as_ref().map_or(0, |tiles| 3 * tiles.ptr.len() + tiles.needs.len());
-        let values = 2 * u64::from(self.mdp.states) * size_of::<T>() as u64;
+        let values = 2 * u64::from(self.mdp.states()) * size_of::<T>() as u64;
         values + self.place_bytes() + (palettes * size_of::<T>() + 4 * tiles + 8 * SLOTS) as u64
     }
 
@@ -162,7 +162,7 @@ impl<'m> Streaming<'m> {
     /// The parts, in the order of their states.
     fn cut<T>(&self) -> Vec<Part> {
         let Self { mdp, slices, .. } = self;
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let tile = self.tile();
         let count = states.div_ceil(tile);
         let slice = |t: usize| (t * tile / SLICE).min(slices.extent.len());
@@ -328,7 +328,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
             [entry - part.entries.start as u64, reward - part.rewards.start as u64]
         });
         let place = device.upload(&place)?;
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let (v_old, v_new) = (device.zeros(states)?, device.zeros(states)?);
         let tiles = Dependencies::upload(device, tiles.as_ref())?;
         // Windows take what is left.
@@ -341,7 +341,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
             }
             Some(Small { wide, palette, rewards }) => {
                 let palettes = Palettes {
-                    probabilities: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
+                    probabilities: device.upload(&T::of(&discounted(mdp.gamma(), palette)))?,
                     rewards: device.upload(&T::of(rewards))?,
                 };
                 let probability = slices.entries_of(slices.probability_indices(mdp, palette));
@@ -470,7 +470,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
 
     /// The model once, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
-        Ok(self.model_bytes + 2 * u64::from(self.mdp.states) * size_of::<T>() as u64)
+        Ok(self.model_bytes + 2 * u64::from(self.mdp.states()) * size_of::<T>() as u64)
     }
 }
 

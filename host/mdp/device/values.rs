@@ -134,7 +134,7 @@ impl<'m> Plan<'m> {
     pub fn is_wide(&self) -> bool {
         let Model::Host { mdp, layout, .. } = &self.model else { return false };
         let entries = match layout {
-            Laid::Rows { .. } => mdp.transitions.nnz().max(mdp.rows()),
+            Laid::Rows { .. } => mdp.transitions().nnz().max(mdp.rows()),
             Laid::Slices(slices) | Laid::Narrow { slices, .. } => slices.entries().max(slices.rewards()),
             Laid::Patterns { .. } => 0,
         };
@@ -152,12 +152,12 @@ impl<'m> Plan<'m> {
             Model::Generated { grid, table } => return patterns(grid.states(), table) as u64,
         };
         (match layout {
-            Laid::Rows { .. } => mdp.transitions.nnz() * (4 + t) + mdp.rows() * (o + t),
+            Laid::Rows { .. } => mdp.transitions().nnz() * (4 + t) + mdp.rows() * (o + t),
             Laid::Slices(s) => slices(s) + s.entries() * (4 + t) + s.rewards() * t,
             Laid::Narrow { slices: s, wide, .. } => {
                 slices(s) + s.entries() * if *wide { 3 } else { 2 } + s.rewards() * 2
             }
-            Laid::Patterns { table, .. } => patterns(mdp.states, table),
+            Laid::Patterns { table, .. } => patterns(mdp.states(), table),
         }) as u64
     }
 
@@ -167,10 +167,10 @@ impl<'m> Plan<'m> {
         let Model::Host { mdp, layout, .. } = &self.model else { return 0 };
         let o = size_of::<O>();
         (match layout {
-            Laid::Rows { .. } => mdp.transitions.nnz() * 4 + mdp.rows() * o,
+            Laid::Rows { .. } => mdp.transitions().nnz() * 4 + mdp.rows() * o,
             Laid::Slices(slices) => slices.extent.len() * 4 * o + slices.entries() * 4,
             Laid::Narrow { .. } => return self.model_bytes::<f32, O>(),
-            Laid::Patterns { .. } => 2 * mdp.states as usize,
+            Laid::Patterns { .. } => 2 * mdp.states() as usize,
         }) as u64
     }
 
@@ -205,14 +205,14 @@ enum Source<'m> {
 impl Source<'_> {
     fn states(self) -> u32 {
         match self {
-            Self::Host(mdp) => mdp.states,
+            Self::Host(mdp) => mdp.states(),
             Self::Generated(grid) => grid.states(),
         }
     }
 
     fn gamma(self) -> f64 {
         match self {
-            Self::Host(mdp) => mdp.gamma,
+            Self::Host(mdp) => mdp.gamma(),
             Self::Generated(grid) => grid.grid.gamma,
         }
     }
@@ -231,48 +231,48 @@ impl Laid {
         match self {
             Self::Rows { states_per_block, .. } => *states_per_block as usize,
             Self::Slices(_) => SLICES_TILE,
-            Self::Narrow { .. } | Self::Patterns { .. } => tile(mdp.states as usize),
+            Self::Narrow { .. } | Self::Patterns { .. } => tile(mdp.states() as usize),
         }
     }
 }
 
 /// Slices where rows are short, if these would not be mostly padding; else rows.
 fn slices_or_rows(mdp: &Mdp) -> Laid {
-    let mean = mdp.transitions.nnz() as f64 / mdp.rows() as f64;
+    let mean = mdp.transitions().nnz() as f64 / mdp.rows() as f64;
     let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
     slices.unwrap_or_else(|| rows(mdp))
 }
 
 fn rows(mdp: &Mdp) -> Laid {
-    let lanes = lanes_for(mdp.transitions.nnz() as f64 / mdp.rows() as f64 / 2.0);
-    let actions = mdp.rows().div_ceil(mdp.states as usize) as u32;
+    let lanes = lanes_for(mdp.transitions().nnz() as f64 / mdp.rows() as f64 / 2.0);
+    let actions = mdp.rows().div_ceil(mdp.states() as usize) as u32;
     Laid::Rows { lanes, states_per_block: (THREADS / lanes / actions).max(1) }
 }
 
 fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
     let reach = |state: usize| {
-        let rows = mdp.choices.rows(state);
-        let entries = mdp.transitions.row_ptr[rows.start] as usize..mdp.transitions.row_ptr[rows.end] as usize;
-        let offsets = mdp.transitions.col[entries].iter().map(|&successor| i64::from(successor) - state as i64);
+        let rows = mdp.choices().rows(state);
+        let entries = mdp.transitions().row_ptr()[rows.start] as usize..mdp.transitions().row_ptr()[rows.end] as usize;
+        let offsets = mdp.transitions().col()[entries].iter().map(|&successor| i64::from(successor) - state as i64);
         offsets.fold([0, 0], |[least, greatest]: [i64; 2], offset| [least.min(offset), greatest.max(offset)])
     };
     let fits = |[least, greatest]: [i64; 2], bits: u32| least >= -(1 << (bits - 1)) && greatest < 1 << (bits - 1);
     // The first that does not fit ends the search.
     let both = |a: [i64; 2], b: [i64; 2]| Some([a[0].min(b[0]), a[1].max(b[1])]).filter(|&both| fits(both, 16));
-    let reached = (0..mdp.states as usize).into_par_iter().map(|state| Some(reach(state)));
+    let reached = (0..mdp.states() as usize).into_par_iter().map(|state| Some(reach(state)));
     let reached = reached.try_reduce(|| [0, 0], both)?;
-    if seem_distinct(&mdp.transitions.val, 1 << 8) {
+    if seem_distinct(mdp.transitions().val(), 1 << 8) {
         return None;
     }
     let slices = Slices::of(mdp)?;
-    let palette_of_probabilities = palette(0.0, &mdp.transitions.val, 1 << 8)?;
+    let palette_of_probabilities = palette(0.0, mdp.transitions().val(), 1 << 8)?;
     let rewards = palette(f64::NEG_INFINITY, reward, 1 << 16)?;
     Some(Laid::Narrow { slices, wide: !fits(reached, 8), palette: palette_of_probabilities, rewards })
 }
 
 fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
     let patterns = Patterns::find(mdp, reward)?;
-    let table = Table::of(&patterns, mdp.gamma)?;
+    let table = Table::of(&patterns, mdp.gamma())?;
     Some(Laid::Patterns { patterns, table: Box::new(table) })
 }
 
@@ -331,18 +331,18 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
             Model::Host { mdp, reward, layout } => (mdp, reward, layout),
             Model::Generated { grid, table } => return Self::generate(device, grid, table),
         };
-        let transitions = &mdp.transitions;
+        let transitions = mdp.transitions();
         Ok(match layout {
             Laid::Rows { lanes, states_per_block } => {
-                let (actions, choices) = upload_choices(device, &mdp.choices)?;
+                let (actions, choices) = upload_choices(device, mdp.choices())?;
                 Self::Rows {
                     lanes: *lanes,
                     states_per_block: *states_per_block,
                     actions,
                     choices: choices.into(),
-                    row_ptr: device.upload(&offsets::<O>(&transitions.row_ptr))?.into(),
-                    col: device.upload(&transitions.col)?.into(),
-                    prob: device.upload(&T::of(&transitions.val))?,
+                    row_ptr: device.upload(&offsets::<O>(transitions.row_ptr()))?.into(),
+                    col: device.upload(transitions.col())?.into(),
+                    prob: device.upload(&T::of(transitions.val()))?,
                     reward: device.upload(&T::of(reward))?,
                 }
             }
@@ -359,7 +359,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                     true => Narrow::Two(slices.upload_entries(device, slices.distances(mdp, |d| d as i16))?.into()),
                 },
                 prob: slices.upload_entries(device, slices.probability_indices(mdp, palette))?.into(),
-                palette: device.upload(&T::of(&discounted(mdp.gamma, palette)))?,
+                palette: device.upload(&T::of(&discounted(mdp.gamma(), palette)))?,
                 reward: slices.upload_rewards(device, slices.reward_indices(mdp, reward, rewards))?.into(),
                 rewards: device.upload(&T::of(rewards))?,
             },

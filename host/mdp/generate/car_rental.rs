@@ -2,7 +2,7 @@
 
 use super::{Error, matrix, offsets, poisson};
 use crate::common::parameters::{count, discount, finite, number};
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
+use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
 /// Two places that rent out cars; overnight, cars are moved from one to the other.
 ///
@@ -91,7 +91,7 @@ impl CarRental {
             rental_credit * rented - move_cost * moved(row).unsigned_abs() as f64
         };
         let names = (-i64::from(max_moves)..=i64::from(max_moves)).map(|cars| cars.to_string()).collect();
-        let mdp = Mdp {
+        let mdp = MdpParts {
             states: (base * base) as u32,
             choices: choices.clone(),
             gamma,
@@ -102,7 +102,7 @@ impl CarRental {
                 names,
                 of_row: (0..rows).map(|row| (moved(row) + i64::from(max_moves)) as u32).collect(),
             }),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         Ok(mdp.validated()?)
     }
@@ -142,8 +142,8 @@ mod tests {
     fn actions_are_moves() {
         let mdp = CarRental { max_cars: 6, ..CarRental::default() }.generate().unwrap();
         // Two cars at the first place and six at the second: two can go there, five come back.
-        let rows = mdp.choices.rows(2 * 7 + 6);
-        let ActionNames { names, of_row } = mdp.action_names.as_ref().unwrap();
+        let rows = mdp.choices().rows(2 * 7 + 6);
+        let ActionNames { names, of_row } = mdp.action_names().unwrap();
         let moves: Vec<_> = of_row[rows].iter().map(|&name| names[name as usize].as_str()).collect();
         assert_eq!(moves, ["-5", "-4", "-3", "-2", "-1", "0", "1", "2"]);
     }

@@ -111,7 +111,7 @@ mod tests {
     fn counts_are_those_of_the_benchmark() {
         for (processes, bound, states, transitions) in [(2, 2, 272, 492), (2, 16, 2064, 3852), (4, 2, 22_656, 75_232)] {
             let mdp = Consensus { processes, bound }.generate().unwrap();
-            assert_eq!((mdp.states, mdp.transitions.nnz()), (states, transitions));
+            assert_eq!((mdp.states(), mdp.transitions().nnz()), (states, transitions));
         }
     }
 }

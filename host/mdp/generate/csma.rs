@@ -206,6 +206,6 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_benchmark() {
         let mdp = Csma::default().generate().unwrap();
-        assert_eq!((mdp.states, mdp.transitions.nnz()), (1038, 1282));
+        assert_eq!((mdp.states(), mdp.transitions().nnz()), (1038, 1282));
     }
 }

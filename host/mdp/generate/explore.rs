@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use super::Error;
 use crate::common::parameters;
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
+use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
 /// The states found so far, and what their actions do.
 pub struct Search<S> {
@@ -74,8 +74,12 @@ impl<S> Explored<S> {
     /// Labels the states of which something holds.
     #[must_use]
     pub fn label(mut self, name: &str, holds: impl Fn(&S) -> bool) -> Self {
-        let members = (0..).zip(&self.states).filter(|(_, state)| holds(state)).map(|(number, _)| number).collect();
-        self.mdp.labels.insert(name.to_owned(), members);
+        let members = (0..self.mdp.states())
+            .zip(&self.states)
+            .filter(|(_, state)| holds(state))
+            .map(|(number, _)| number)
+            .collect();
+        self.mdp.insert_label(name, members);
         self
     }
 }
@@ -112,16 +116,16 @@ pub fn explore<S: Clone + Eq + Hash>(
         next += 1;
     }
     let Search { states, offsets, row_ptr, col, val, action_rewards, of_row, .. } = search;
-    let mdp = Mdp {
+    let mdp = MdpParts {
         states: states.len() as u32,
         choices: Choices::Ragged(offsets.into()),
         gamma: 1.0,
-        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        transitions: Csr::built(row_ptr, col, val),
         rewards: Csr::empty(of_row.len()),
         action_rewards: action_rewards.into(),
         labels: [("init".to_owned(), vec![0])].into(),
         action_names: Some(ActionNames { names: names.iter().map(|&name| name.to_owned()).collect(), of_row }),
-        ..Mdp::default()
+        ..MdpParts::default()
     };
     Ok(Explored { states, mdp: mdp.validated()? })
 }
@@ -141,9 +145,9 @@ mod tests {
         });
         let walk = walk.unwrap().label("end", |&x| x == 0 || x == 4);
         assert_eq!(walk.states, [2, 1, 3, 0, 4]);
-        assert_eq!(walk.mdp.transitions.row(0), (&[1, 2][..], &[0.5, 0.5][..]));
-        assert_eq!(walk.mdp.transitions.row(1), (&[0][..], &[1.0][..]));
-        assert_eq!((walk.mdp.rows(), walk.mdp.choices.count(3)), (6, 0));
-        assert_eq!((&walk.mdp.labels["init"], &walk.mdp.labels["end"]), (&vec![0], &vec![3, 4]));
+        assert_eq!(walk.mdp.transitions().row(0), (&[1, 2][..], &[0.5, 0.5][..]));
+        assert_eq!(walk.mdp.transitions().row(1), (&[0][..], &[1.0][..]));
+        assert_eq!((walk.mdp.rows(), walk.mdp.choices().count(3)), (6, 0));
+        assert_eq!((&walk.mdp.labels()["init"], &walk.mdp.labels()["end"]), (&vec![0], &vec![3, 4]));
     }
 }

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_benchmark() {
         let mdp = Firewire::default().generate().unwrap();
-        assert_eq!(mdp.labels["elected"].len(), 2);
-        assert_eq!((mdp.states, mdp.transitions.nnz() + 2), (4093, 5585));
+        assert_eq!(mdp.labels()["elected"].len(), 2);
+        assert_eq!((mdp.states(), mdp.transitions().nnz() + 2), (4093, 5585));
     }
 }

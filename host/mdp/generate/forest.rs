@@ -2,7 +2,7 @@
 
 use super::{Error, matrix};
 use crate::common::parameters::{count, discount, finite, fraction};
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
+use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
 /// A forest that is older by a year than the year before, unless it burns or is cut.
 ///
@@ -57,7 +57,7 @@ impl Forest {
             (_, age) if age == oldest => cut_reward,
             _ => 1.0,
         };
-        let mdp = Mdp {
+        let mdp = MdpParts {
             states: ages,
             choices: Choices::Uniform(2),
             gamma,
@@ -68,7 +68,7 @@ impl Forest {
                 names: vec!["wait".into(), "cut".into()],
                 of_row: (0..2).cycle().take(rows).collect(),
             }),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         Ok(mdp.validated()?)
     }

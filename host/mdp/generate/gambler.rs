@@ -2,7 +2,7 @@
 
 use super::{Error, matrix, offsets};
 use crate::common::parameters::{count, fraction, number};
-use crate::mdp::model::{Choices, Mdp};
+use crate::mdp::model::{Choices, Mdp, MdpParts};
 
 /// A gambler who stakes part of a capital on the toss of a coin until the goal is reached or nothing is left.
 ///
@@ -47,8 +47,15 @@ impl Gambler {
         let transitions = matrix(rows, successors)?;
         let rewards = matrix(rows, |row| successors(row).filter(|entry| entry.0 == goal).map(|entry| (entry.0, 1.0)))?;
         let labels = [("goal".to_owned(), vec![goal])].into();
-        let mdp =
-            Mdp { states: goal + 1, choices: choices.clone(), gamma, transitions, rewards, labels, ..Mdp::default() };
+        let mdp = MdpParts {
+            states: goal + 1,
+            choices: choices.clone(),
+            gamma,
+            transitions,
+            rewards,
+            labels,
+            ..MdpParts::default()
+        };
         Ok(mdp.validated()?)
     }
 }

@@ -8,7 +8,7 @@ use super::{Error, filled, matrix, offsets};
 use crate::common::choice::choice;
 use crate::common::parameters::{count, discount, fraction, number};
 use crate::common::random::{below, random, unit};
-use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
+use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 
 /// A random model.
 ///
@@ -99,7 +99,7 @@ impl Garnet {
             |row| self.length(&mut self.random(row, Use::Successors)),
             |row, col, val| self.successors(choices.state_of(row), row, col, val),
         )?;
-        let mut mdp = Mdp { states, choices, gamma, ..Mdp::default() };
+        let mut mdp = MdpParts { states, choices, gamma, ..MdpParts::default() };
         match self.reward_of {
             RewardOf::Action => {
                 let rows = (0..rows).into_par_iter().with_min_len(CHUNK);
@@ -116,7 +116,7 @@ impl Garnet {
             }
             RewardOf::Transition => mdp.rewards = Csr::empty(rows),
         }
-        Ok(Mdp { transitions, ..mdp }.validated()?)
+        Ok(MdpParts { transitions, ..mdp }.validated()?)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -248,19 +248,19 @@ mod tests {
     #[test]
     fn has_the_shape_asked_for() {
         let mdp = Garnet::default().generate().unwrap();
-        assert_eq!((mdp.rows(), mdp.transitions.nnz(), mdp.rewards.nnz()), (4000, 20_000, 0));
-        assert!(mdp.action_rewards.iter().all(|r| (0.0..1.0).contains(r)));
+        assert_eq!((mdp.rows(), mdp.transitions().nnz(), mdp.rewards().nnz()), (4000, 20_000, 0));
+        assert!(mdp.action_rewards().iter().all(|r| (0.0..1.0).contains(r)));
 
         let sparse = Garnet { reward_of: RewardOf::Transition, reward_density: 0.25, ..Garnet::default() };
         let sparse = sparse.generate().unwrap();
-        assert!((4500..5500).contains(&sparse.rewards.nnz()), "{}", sparse.rewards.nnz());
-        assert_eq!(sparse.transition_rewards().iter().filter(|&&r| r > 0.0).count(), sparse.rewards.nnz());
-        assert_eq!(sparse.transitions.val[..], mdp.transitions.val[..], "of the same seed");
+        assert!((4500..5500).contains(&sparse.rewards().nnz()), "{}", sparse.rewards().nnz());
+        assert_eq!(sparse.transition_rewards().iter().filter(|&&r| r > 0.0).count(), sparse.rewards().nnz());
+        assert_eq!(sparse.transitions().val()[..], mdp.transitions().val()[..], "of the same seed");
 
         let local = Garnet { window: Some(10), ..Garnet::default() }.generate().unwrap();
         for row in 0..local.rows() {
             let distance = |s: u32| (row as u32 / 4).abs_diff(s);
-            assert!(local.transitions.row(row).0.iter().all(|&s| distance(s) <= 10 || distance(s) >= 990));
+            assert!(local.transitions().row(row).0.iter().all(|&s| distance(s) <= 10 || distance(s) >= 990));
         }
     }
 
@@ -269,11 +269,11 @@ mod tests {
         let garnet =
             Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, branching: 400, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
-        let counts: Vec<_> = (0..1000).map(|state| mdp.choices.count(state)).collect();
+        let counts: Vec<_> = (0..1000).map(|state| mdp.choices().count(state)).collect();
         let having = |actions| counts.iter().filter(|&&count| count == actions).count();
         assert!((50..150).contains(&having(0)), "{}", having(0));
-        assert!((1..=4).all(|actions| (150..300).contains(&having(actions))) && mdp.choices.max() == 4);
-        let lengths: Vec<_> = (0..mdp.rows()).map(|row| mdp.transitions.row(row).0.len()).collect();
+        assert!((1..=4).all(|actions| (150..300).contains(&having(actions))) && mdp.choices().max() == 4);
+        let lengths: Vec<_> = (0..mdp.rows()).map(|row| mdp.transitions().row(row).0.len()).collect();
         for k in [2, 10, 100] {
             let (longer, expected) = (lengths.iter().filter(|&&length| length >= k).count(), lengths.len() / k);
             assert!(longer.abs_diff(expected) < 5 * expected.isqrt(), "{k}: {longer}, not {expected}");
@@ -281,15 +281,15 @@ mod tests {
         assert!(lengths.iter().all(|length| (1..=400).contains(length)));
         let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let again = single.install(|| garnet.generate()).unwrap();
-        assert_eq!(mdp.transitions.col[..], again.transitions.col[..]);
-        assert_eq!(mdp.transitions.val[..], again.transitions.val[..]);
+        assert_eq!(mdp.transitions().col()[..], again.transitions().col()[..]);
+        assert_eq!(mdp.transitions().val()[..], again.transitions().val()[..]);
     }
 
     /// What seed 42 gives must not change.
     #[test]
     fn is_the_same_everywhere() {
         let mdp = Garnet { states: 50, actions: 1, branching: 3, ..Garnet::default() }.generate().unwrap();
-        assert_eq!(mdp.transitions.row(0).0, [26, 44, 47]);
+        assert_eq!(mdp.transitions().row(0).0, [26, 44, 47]);
     }
 
     #[test]

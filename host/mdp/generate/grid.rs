@@ -178,19 +178,19 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_source() {
         let mdp = SlipGrid { width: 512, height: 512, ..SlipGrid::default() }.generate().unwrap();
-        assert_eq!(mdp.transitions.nnz(), 3_145_720);
+        assert_eq!(mdp.transitions().nnz(), 3_145_720);
     }
 
     #[test]
     fn walls_are_the_same_everywhere() {
         let grid =
             SlipGrid { width: 512, height: 512, wall_fraction: 0.3, obstacle_fraction: 0.1, ..SlipGrid::default() };
-        let Grid { walls, obstacles, .. } = grid.generate().unwrap().grid.unwrap();
+        let Grid { walls, obstacles, .. } = grid.generate().unwrap().grid().unwrap().clone();
         assert_eq!((walls.len(), obstacles.len()), (78_643, 26_214));
         assert_eq!(walls[..8], [2, 4, 8, 9, 10, 13, 16, 19]);
         assert_eq!(obstacles[..8], [34, 45, 57, 61, 62, 63, 69, 74]);
-        let other = SlipGrid { seed: 43, ..grid }.generate().unwrap().grid.unwrap();
-        assert_ne!(walls, other.walls);
+        let other = SlipGrid { seed: 43, ..grid }.generate().unwrap();
+        assert_ne!(walls, other.grid().unwrap().walls);
         assert!(walls.iter().all(|wall| obstacles.binary_search(wall).is_err()));
     }
 
@@ -199,9 +199,10 @@ mod tests {
         let grid = SlipGrid { width: 9, height: 7, wall_fraction: 0.3, obstacle_fraction: 0.2, ..SlipGrid::default() };
         let grid = SlipGrid { obstacle_penalty: 2.5, goal_reward: 4.0, ..grid };
         let mdp = grid.generate().unwrap();
-        let Grid { walls, obstacles, goal, .. } = mdp.grid.clone().unwrap();
+        let Grid { walls, obstacles, goal, .. } = mdp.grid().unwrap().clone();
         for row in 0..mdp.rows() {
-            let (state, (cells, probs), (ends, rewards)) = (row / 4, mdp.transitions.row(row), mdp.rewards.row(row));
+            let (state, (cells, probs), (ends, rewards)) =
+                (row / 4, mdp.transitions().row(row), mdp.rewards().row(row));
             if walls.contains(&(state as u32)) {
                 assert_eq!((cells, probs, ends.len()), (&[state as u32][..], &[1.0][..], 0));
             } else {
@@ -220,11 +221,11 @@ mod tests {
     #[test]
     fn what_has_no_probability_is_no_entry() {
         let sure = SlipGrid { width: 3, height: 3, slip: 0.0, ..SlipGrid::default() }.generate().unwrap();
-        assert_eq!(sure.transitions.nnz(), 36);
+        assert_eq!(sure.transitions().nnz(), 36);
         let sideways = SlipGrid { width: 1, height: 1, slip: 1.0, ..SlipGrid::default() }.generate().unwrap();
-        assert_eq!(sideways.transitions.val[..], [1.0; 4]);
+        assert_eq!(sideways.transitions().val()[..], [1.0; 4]);
         let line = SlipGrid { width: 3, height: 1, ..SlipGrid::default() }.generate().unwrap();
-        assert_eq!(line.transitions.row(4 + 2), (&[1, 2][..], &[0.1, 0.9][..]));
+        assert_eq!(line.transitions().row(4 + 2), (&[1, 2][..], &[0.1, 0.9][..]));
     }
 
     #[test]

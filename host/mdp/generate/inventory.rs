@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{Error, matrix, offsets, poisson, zeros};
 use crate::common::parameters::{count, discount, finite, number};
-use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
+use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 
 /// A store of one product, ordered at the start of a month and sold in the course of it.
 ///
@@ -110,14 +110,14 @@ impl Inventory {
             self.price * sold[units] - order - self.holding_cost * units as f64
         };
         let action_rewards: Vec<_> = (0..rows).into_par_iter().with_min_len(CHUNK).map(earned).collect();
-        let mdp = Mdp {
+        let mdp = MdpParts {
             states: capacity + 1,
             choices: choices.clone(),
             gamma,
             transitions: matrix(rows, successors)?,
             rewards: Csr::empty(rows),
             action_rewards: action_rewards.into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         Ok(mdp.validated()?)
     }
@@ -132,7 +132,7 @@ mod tests {
     fn is_the_example_of_the_source() {
         let mdp = Inventory::default().generate().unwrap();
         assert_eq!(mdp.expected_rewards(), [0.0, -1.0, -2.0, -5.0, 5.0, 0.0, -3.0, 6.0, -1.0, 5.0]);
-        let row = |s: usize, a: usize| mdp.transitions.row(mdp.choices.first(s) + a);
+        let row = |s: usize, a: usize| mdp.transitions().row(mdp.choices().first(s) + a);
         assert_eq!(row(0, 0), (&[0][..], &[1.0][..]));
         assert_eq!(row(0, 1), (&[0, 1][..], &[0.75, 0.25][..]));
         assert_eq!(row(1, 1), (&[0, 1, 2][..], &[0.25, 0.5, 0.25][..]));

@@ -143,7 +143,7 @@ fn filled(
             }
         },
     );
-    Ok(Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() })
+    Ok(Csr::built(row_ptr, col, val))
 }
 
 /// The matrix of these rows: their lengths, the prefix sum, then the entries.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::{Error, matrix};
 use crate::common::parameters::{self, count, discount, number};
-use crate::mdp::model::{CHUNK, Choices, Csr, Mdp};
+use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 
 /// Jobs that pass through queues one after the other.
 ///
@@ -67,14 +67,14 @@ impl QueueNetwork {
         let rows = (states as usize) << self.queues;
         let transitions = matrix(rows, |row| self.successors(row))?;
         let action_rewards: Vec<_> = (0..rows).into_par_iter().with_min_len(CHUNK).map(|row| -self.cost(row)).collect();
-        let mdp = Mdp {
+        let mdp = MdpParts {
             states,
             choices: Choices::Uniform(1 << self.queues),
             gamma: self.gamma,
             transitions,
             rewards: Csr::empty(rows),
             action_rewards: action_rewards.into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         Ok(mdp.validated()?)
     }
@@ -161,15 +161,15 @@ mod tests {
     fn jobs_pass_through() {
         let network = QueueNetwork { capacity: 2, ..QueueNetwork::default() };
         let mdp = network.generate().unwrap();
-        assert_eq!((mdp.states, mdp.rows()), (9, 36));
+        assert_eq!((mdp.states(), mdp.rows()), (9, 36));
         // One job in each queue, the first server fast: Λ = 1 + 2·1.5.
-        let (successors, probs) = mdp.transitions.row(4 * 4 + 1);
+        let (successors, probs) = mdp.transitions().row(4 * 4 + 1);
         assert_eq!((successors, probs), (&[1, 4, 5, 6][..], &[0.25, 0.125, 0.25, 0.375][..]));
-        assert_eq!(mdp.action_rewards[4 * 4 + 1], -(2.0 + 10.0) / 4.0);
+        assert_eq!(mdp.action_rewards()[4 * 4 + 1], -(2.0 + 10.0) / 4.0);
         // Both full, both slow: the first server is blocked, and arrivals are lost.
-        let (successors, probs) = mdp.transitions.row(8 * 4);
+        let (successors, probs) = mdp.transitions().row(8 * 4);
         assert_eq!((successors, probs), (&[5, 8][..], &[0.25, 0.75][..]));
-        assert_eq!(mdp.action_rewards[8 * 4], -(4.0 + 100.0) / 4.0);
+        assert_eq!(mdp.action_rewards()[8 * 4], -(4.0 + 100.0) / 4.0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Error, matrix};
 use crate::common::parameters::discount;
-use crate::mdp::model::{Choices, Csr, Grid, Mdp};
+use crate::mdp::model::{Choices, Csr, Grid, Mdp, MdpParts};
 
 /// A grid of 5 × 5 cells with two from which every action leaps.
 ///
@@ -35,7 +35,7 @@ impl SuttonGrid {
         discount(self.gamma)?;
         let rows = 4 * (SIDE * SIDE) as usize;
         let grid = Grid { width: SIDE, height: SIDE, goal: LEAPS[0].0, ..Grid::default() };
-        let mdp = Mdp {
+        let mdp = MdpParts {
             states: SIDE * SIDE,
             choices: Choices::Uniform(4),
             gamma: self.gamma,
@@ -43,7 +43,7 @@ impl SuttonGrid {
             rewards: Csr::empty(rows),
             action_rewards: (0..rows).map(|row| step(row).1).collect::<Vec<_>>().into(),
             grid: Some(grid),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
         Ok(mdp.validated()?)
     }

@@ -189,13 +189,13 @@ mod tests {
         for domain in TABLE_6_1.into_iter().filter(|domain| domain.width <= 256) {
             assert_eq!(WetFloor::named(&domain.name().to_lowercase()), Some(domain));
             let mdp = domain.generate().unwrap();
-            assert_eq!(mdp.rows(), 4 * mdp.states as usize);
-            let mut rewarded: Vec<_> = mdp.rewards.col.to_vec();
+            assert_eq!(mdp.rows(), 4 * mdp.states() as usize);
+            let mut rewarded: Vec<_> = mdp.rewards().col().to_vec();
             rewarded.sort_unstable();
             rewarded.dedup();
             assert_eq!(rewarded.len(), domain.reward_states as usize, "{}", domain.name());
-            assert!(mdp.rewards.val.iter().all(|&r| (2.0..=20.0).contains(&r) && r.fract() == 0.0));
-            let goal = mdp.grid.as_ref().unwrap().goal;
+            assert!(mdp.rewards().val().iter().all(|&r| (2.0..=20.0).contains(&r) && r.fract() == 0.0));
+            let goal = mdp.grid().unwrap().goal;
             assert!(rewarded.binary_search(&goal).is_ok());
         }
         assert_eq!(WetFloor::named("GW-128x128x1"), None);
@@ -205,15 +205,15 @@ mod tests {
     #[test]
     fn moves_are_those_of_the_listing() {
         let one = WetFloor::new(64, 64, 1).generate().unwrap();
-        let cells = |mdp: &Mdp, row| mdp.transitions.row(row).0.to_vec();
+        let cells = |mdp: &Mdp, row| mdp.transitions().row(row).0.to_vec();
         assert_eq!([0, 1, 2, 3].map(|row| cells(&one, row)), [[0], [1], [64], [0]]);
         assert_eq!([4, 5, 6, 7].map(|row| cells(&one, row)), [[1], [2], [65], [0]]);
         let two = WetFloor::new(64, 64, 2).generate().unwrap();
         // Up from cell 65, or right.
-        assert_eq!(two.transitions.row(4 * 65), (&[1, 66][..], &[0.9, 0.1][..]));
+        assert_eq!(two.transitions().row(4 * 65), (&[1, 66][..], &[0.9, 0.1][..]));
         let four = WetFloor::new(64, 64, 4).generate().unwrap();
-        assert_eq!(four.transitions.row(4 * 65 + 1), (&[1, 64, 66, 129][..], &[0.1, 0.1, 0.7, 0.1][..]));
-        assert_eq!(four.transitions.row(0), (&[0, 1, 64][..], &[0.8, 0.1, 0.1][..]));
+        assert_eq!(four.transitions().row(4 * 65 + 1), (&[1, 64, 66, 129][..], &[0.1, 0.1, 0.7, 0.1][..]));
+        assert_eq!(four.transitions().row(0), (&[0, 1, 64][..], &[0.8, 0.1, 0.1][..]));
     }
 
     #[test]
@@ -222,11 +222,12 @@ mod tests {
         let local = grid.generate().unwrap();
         for redirected in [0.05, 0.5] {
             let moved = WetFloor { redirected, ..grid }.generate().unwrap();
-            let changed = local.transitions.col.iter().zip(&moved.transitions.col[..]).filter(|(a, b)| a != b).count();
+            let changed =
+                local.transitions().col().iter().zip(&moved.transitions().col()[..]).filter(|(a, b)| a != b).count();
             // Of 262,144 coins; five standard deviations.
             let deviation = (262_144.0 * redirected * (1.0 - redirected)).sqrt();
             assert!((changed as f64 - 262_144.0 * redirected).abs() < 5.0 * deviation, "{changed}");
-            assert_eq!(moved.transitions.val[..], local.transitions.val[..]);
+            assert_eq!(moved.transitions().val()[..], local.transitions().val()[..]);
         }
     }
 
@@ -236,9 +237,9 @@ mod tests {
         let mdp = grid.generate().unwrap();
         let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let again = single.install(|| grid.generate()).unwrap();
-        assert_eq!(mdp.transitions.col[..], again.transitions.col[..]);
-        assert_eq!(mdp.rewards.val[..], again.rewards.val[..]);
-        assert!(mdp.rewards.val.iter().any(|r| r.fract() != 0.0));
+        assert_eq!(mdp.transitions().col()[..], again.transitions().col()[..]);
+        assert_eq!(mdp.rewards().val()[..], again.rewards().val()[..]);
+        assert!(mdp.rewards().val().iter().any(|r| r.fract() != 0.0));
     }
 
     #[test]

@@ -290,6 +290,6 @@ mod tests {
     #[test]
     fn states_are_those_of_the_benchmark() {
         let mdp = Zeroconf::default().generate().unwrap();
-        assert_eq!(mdp.states, 670);
+        assert_eq!(mdp.states(), 670);
     }
 }

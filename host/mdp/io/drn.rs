@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use super::Error;
 use super::rows::{Labels, Rows, name_of, without_ends};
 use crate::common::io::lines::{Line, Lines, Put, no_place, no_reward, real};
-use crate::mdp::model::Mdp;
+use crate::mdp::model::{Mdp, MdpParts};
 
 /// The label of a state that had no actions before it got a loop.
 const DEADLOCK: &str = "deadlock";
@@ -32,7 +32,7 @@ struct Header {
 }
 
 /// Reads a model, not yet validated.
-pub fn read(reader: impl Read, file: String, reward: Option<&str>) -> Result<Mdp, Error> {
+pub fn read(reader: impl Read, file: String, reward: Option<&str>) -> Result<MdpParts, Error> {
     let mut lines = Lines::new(reader, file);
     let header = header(&mut lines)?;
     let reward = match reward {
@@ -110,7 +110,7 @@ struct Body {
 }
 
 impl Body {
-    fn read<R: Read>(mut self, lines: &mut Lines<R>) -> Result<Mdp, Error> {
+    fn read<R: Read>(mut self, lines: &mut Lines<R>) -> Result<MdpParts, Error> {
         let states = self.header.states.unwrap_or_default();
         while let Some(mut line) = lines.next()? {
             // Most lines are transitions.
@@ -148,7 +148,7 @@ impl Body {
             return Err(Error::Content { file, message });
         }
         let mdp = self.rows.into_model(states).map_err(|gap| Error::Content { file, message: gap.to_string() })?;
-        Ok(Mdp { labels: self.labels, ..mdp })
+        Ok(MdpParts { labels: self.labels, ..mdp })
     }
 
     fn state(&mut self, mut line: Line<'_>, states: u32) -> Result<(), Error> {
@@ -235,15 +235,15 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     let mdp = &*without_ends(mdp);
     let rewards = mdp.expected_rewards();
     let rewarded = rewards.iter().any(|&reward| reward != 0.0);
-    let terminal = (0..mdp.states as usize).filter(|&state| mdp.choices.count(state) == 0).count();
+    let terminal = (0..mdp.states() as usize).filter(|&state| mdp.choices().count(state) == 0).count();
     let model = if rewarded { "reward" } else { "" };
     writeln!(out, "@type: MDP\n@value_type: double\n@parameters\n\n@reward_models\n{model}\n@nr_states")?;
-    writeln!(out, "{}\n@nr_choices\n{}\n@model", mdp.states, mdp.rows() + terminal)?;
+    writeln!(out, "{}\n@nr_choices\n{}\n@model", mdp.states(), mdp.rows() + terminal)?;
     let mut labels = Labels::of(mdp);
     if let Some(label) = labels.names().find(|label| label.is_empty() || label.contains(['"', '\n', '\r'])) {
         return Err(no_place(format!("DRN has no place for the label {label:?}")));
     }
-    for state in 0..mdp.states {
+    for state in 0..mdp.states() {
         out.text("state ")?;
         out.integer(state.into())?;
         if rewarded {
@@ -255,7 +255,7 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
             write!(out, " {quote}{label}{quote}")?;
             mended |= label == DEADLOCK;
         }
-        let rows = mdp.choices.rows(state as usize);
+        let rows = mdp.choices().rows(state as usize);
         if rows.is_empty() {
             let (label, reward) = (if mended { "" } else { " deadlock" }, if rewarded { " [0]" } else { "" });
             writeln!(out, "{label}\n\taction 0{reward}\n\t\t{state} : 1")?;
@@ -278,7 +278,7 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
                 out.text("]")?;
             }
             out.text("\n")?;
-            let (successors, probs) = mdp.transitions.row(row);
+            let (successors, probs) = mdp.transitions().row(row);
             for (&successor, &prob) in successors.iter().zip(probs) {
                 out.text("\t\t")?;
                 out.integer(successor.into())?;

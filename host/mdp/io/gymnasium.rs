@@ -15,7 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use super::Error;
 use crate::common::io::BUFFER;
 use crate::common::io::json::plain;
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp};
+use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
 /// Whether a document begins like a table.
 pub fn sniff(start: &[u8]) -> bool {
@@ -37,7 +37,7 @@ pub fn sniff(start: &[u8]) -> bool {
 }
 
 /// Reads a model, which is not yet validated.
-pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
+pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let table = RefCell::new(Table::default());
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, reader));
     let read = Document(&table).deserialize(&mut json).and_then(|()| json.end());
@@ -70,7 +70,7 @@ struct Table {
 }
 
 impl Table {
-    fn into_model(mut self) -> Result<Mdp, String> {
+    fn into_model(mut self) -> Result<MdpParts, String> {
         if self.seen != self.states {
             return Err(format!("P has {} states, the highest {}, expected all from 0", self.seen, self.states - 1));
         }
@@ -131,7 +131,7 @@ impl Table {
         let name = |&old: &usize| numbers.partition_point(|&number| number < self.rows[old].1) as u32;
         let used =
             |numbers: Vec<f64>| if numbers.iter().any(|&x| x != 0.0) { numbers.into() } else { Vec::new().into() };
-        Ok(Mdp {
+        Ok(MdpParts {
             states: self.states,
             action_names: named.then(|| ActionNames {
                 of_row: order.iter().map(name).collect(),
@@ -139,11 +139,11 @@ impl Table {
             }),
             choices: if uniform { Choices::Uniform(offsets[1] as u32) } else { Choices::Ragged(offsets.into()) },
             gamma: self.gamma.unwrap_or(1.0),
-            transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
-            rewards: Csr { row_ptr: rewards_ptr.into(), col: rewards_col.into(), val: rewards_val.into() },
+            transitions: Csr::built(row_ptr, col, val),
+            rewards: Csr::built(rewards_ptr, rewards_col, rewards_val),
             ends: used(ends),
             action_rewards: used(earned),
-            ..Mdp::default()
+            ..MdpParts::default()
         })
     }
 }
@@ -326,12 +326,12 @@ impl Visitor<'_> for Number {
 /// Writes a model.
 pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     let mdp = &*mdp.to_maximize();
-    write!(out, "{{\"gamma\":{},\n\"P\":[", serde_json::to_string(&mdp.gamma)?)?;
-    for state in 0..mdp.states as usize {
+    write!(out, "{{\"gamma\":{},\n\"P\":[", serde_json::to_string(&mdp.gamma())?)?;
+    for state in 0..mdp.states() as usize {
         write!(out, "{}", if state == 0 { "[" } else { ",\n[" })?;
-        for (action, row) in mdp.choices.rows(state).enumerate() {
+        for (action, row) in mdp.choices().rows(state).enumerate() {
             write!(out, "{}", if action == 0 { "[" } else { ",[" })?;
-            let (successors, probs) = mdp.transitions.row(row);
+            let (successors, probs) = mdp.transitions().row(row);
             let earned = mdp.action_reward(row);
             let going = successors.iter().zip(probs).zip(mdp.rewards_of(row));
             let going = going.map(|((&successor, &p), reward)| (p, successor, reward + earned, false));

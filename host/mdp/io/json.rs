@@ -14,12 +14,13 @@ use serde::de::MapAccess;
 use super::Error;
 use crate::common::io::invalid;
 use crate::common::io::json::{Array, Fields, Number, Object, Path, Word, field, parse, value};
-use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
+use crate::mdp::model::validate::{self, Invalid};
+use crate::mdp::model::{ActionNames, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective};
 
 /// Reads and validates a model.
 pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
     let model: Model = parse(reader, file.clone())?;
-    Mdp::from(model).validated().map_err(invalid(file))
+    MdpParts::try_from(model).and_then(MdpParts::validated).map_err(invalid(file))
 }
 
 /// What an object says of a model.
@@ -87,22 +88,25 @@ impl Fields for Model {
 
 const OBJECTIVES: [(&str, Objective); 2] = [("maximize", Objective::Maximize), ("minimize", Objective::Minimize)];
 
-impl From<Model> for Mdp {
-    fn from(model: Model) -> Self {
+impl TryFrom<Model> for MdpParts {
+    type Error = Invalid;
+
+    fn try_from(model: Model) -> Result<Self, Invalid> {
+        let csr = |matrix, arrays: Matrix| arrays.try_into().map_err(|source| Invalid::Csr { matrix, source });
         let uniform = Choices::Uniform(model.actions.unwrap_or_default());
-        Self {
+        Ok(Self {
             states: model.states,
             choices: model.choices.map_or(uniform, |offsets| Choices::Ragged(offsets.into())),
             gamma: model.gamma,
             objective: model.objective,
-            transitions: model.transitions.into(),
+            transitions: csr(validate::Matrix::P, model.transitions)?,
             ends: model.ends.into(),
-            rewards: model.rewards.into(),
+            rewards: csr(validate::Matrix::R, model.rewards)?,
             action_rewards: model.action_rewards.into(),
             labels: model.labels,
             action_names: model.action_names,
             grid: model.grid,
-        }
+        })
     }
 }
 
@@ -128,9 +132,11 @@ impl Fields for Matrix {
     }
 }
 
-impl From<Matrix> for Csr {
-    fn from(Matrix { indptr, indices, data }: Matrix) -> Self {
-        Self { row_ptr: indptr.into(), col: indices.into(), val: data.into() }
+impl TryFrom<Matrix> for Csr {
+    type Error = InvalidCsr;
+
+    fn try_from(Matrix { indptr, indices, data }: Matrix) -> Result<Self, InvalidCsr> {
+        Self::new(indptr, indices, data)
     }
 }
 
@@ -171,33 +177,33 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
 
 /// Writes the object of a model up to its end, where other keys may follow.
 pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
-    write!(out, "{{\"S\":{}", mdp.states)?;
-    match &mdp.choices {
+    write!(out, "{{\"S\":{}", mdp.states())?;
+    match mdp.choices() {
         Choices::Uniform(actions) => field(out, "A", actions)?,
         Choices::Ragged(offsets) => field(out, "choices", &offsets[..])?,
     }
-    field(out, "gamma", &mdp.gamma)?;
+    field(out, "gamma", &mdp.gamma())?;
     field(out, "format", "CSR")?;
-    if mdp.objective != Objective::default() {
-        field(out, "objective", &mdp.objective)?;
+    if mdp.objective() != Objective::default() {
+        field(out, "objective", &mdp.objective())?;
     }
-    matrix(out, "P", &mdp.transitions)?;
-    matrix(out, "R", &mdp.rewards)?;
-    for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
+    matrix(out, "P", mdp.transitions())?;
+    matrix(out, "R", mdp.rewards())?;
+    for (name, numbers) in [("ends", mdp.ends()), ("action_rewards", mdp.action_rewards())] {
         if !numbers.is_empty() {
             field(out, name, &numbers[..])?;
         }
     }
-    if !mdp.labels.is_empty() {
-        field(out, "labels", &mdp.labels)?;
+    if !mdp.labels().is_empty() {
+        field(out, "labels", mdp.labels())?;
     }
-    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+    if let Some(ActionNames { names, of_row }) = mdp.action_names() {
         write!(out, ",\n\"action_names\":{{\"names\":")?;
         value(out, names)?;
         field(out, "of_row", of_row)?;
         write!(out, "}}")?;
     }
-    if let Some(grid) = &mdp.grid {
+    if let Some(grid) = mdp.grid() {
         field(out, "grid", grid)?;
     }
     Ok(())
@@ -206,9 +212,9 @@ pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
 /// Writes a key and its matrix.
 pub(crate) fn matrix(out: &mut impl Write, name: &str, matrix: &Csr) -> io::Result<()> {
     write!(out, ",\n\"{name}\":{{\"indptr\":")?;
-    value(out, &matrix.row_ptr[..])?;
-    field(out, "indices", &matrix.col[..])?;
-    field(out, "data", &matrix.val[..])?;
+    value(out, &matrix.row_ptr()[..])?;
+    field(out, "indices", &matrix.col()[..])?;
+    field(out, "data", &matrix.val()[..])?;
     write!(out, "}}")
 }
 
@@ -263,9 +269,9 @@ mod tests {
     #[test]
     fn long_arrays_are_read_whole() {
         let mdp = read(parts(&chain(STATES, &numbers(STATES).join(",")), false), "text".into()).unwrap();
-        assert!(mdp.transitions.col[..].iter().copied().eq(0..STATES as u32));
-        assert!(mdp.transitions.row_ptr[..].iter().copied().eq(0..=STATES as u64));
-        assert!(mdp.transitions.val[..].iter().all(|&p| p == 1.0));
+        assert!(mdp.transitions().col()[..].iter().copied().eq(0..STATES as u32));
+        assert!(mdp.transitions().row_ptr()[..].iter().copied().eq(0..=STATES as u64));
+        assert!(mdp.transitions().val()[..].iter().all(|&p| p == 1.0));
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Format {
 
     /// Bytes that a model takes at least.
     fn least(self, mdp: &Mdp) -> u64 {
-        mdp.transitions.nnz() as u64
+        mdp.transitions().nnz() as u64
             * match self {
                 // A column of 4 bytes and a value of 8.
                 Self::Safetensors | Self::Npz | Self::Petsc => 12,

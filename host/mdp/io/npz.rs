@@ -22,7 +22,7 @@ use super::Error;
 use crate::common::io::binary::{invalid, of_file};
 use crate::common::io::npy::{self, Tensor};
 use crate::common::io::npz::{Archive, Members};
-use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
+use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
 
 const LABEL: &str = "label_";
 
@@ -32,7 +32,7 @@ pub fn sniff(start: &[u8]) -> bool {
 }
 
 /// Reads a model, which is not yet validated.
-pub fn read(file: File, name: String) -> Result<Mdp, Error> {
+pub fn read(file: File, name: String) -> Result<MdpParts, Error> {
     Archive::open(file).and_then(Archive::model).map_err(of_file(name))
 }
 
@@ -74,8 +74,8 @@ impl Archive {
                 csr.rows() + 1
             )));
         }
-        if let Some(entry) = csr.col.iter().position(|&column| u64::from(column) >= columns) {
-            return Err(invalid(format!("{indices}: found {}, expected a column below {columns}", csr.col[entry])));
+        if let Some(entry) = csr.col().iter().position(|&column| u64::from(column) >= columns) {
+            return Err(invalid(format!("{indices}: found {}, expected a column below {columns}", csr.col()[entry])));
         }
         let columns = states(&shape, usize::try_from(columns).unwrap_or(usize::MAX))?;
         Ok((csr, columns))
@@ -114,11 +114,11 @@ impl Archive {
                 row_ptr.push(col.len() as u64);
             }
         }
-        let csr = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+        let csr = Csr::built(row_ptr, col, val);
         Ok(Some((csr, matrices.len() as u32, columns)))
     }
 
-    fn model(mut self) -> io::Result<Mdp> {
+    fn model(mut self) -> io::Result<MdpParts> {
         let gamma = self.gamma()?;
         let mdp = if self.has_matrix("Q") {
             self.quantecon()?
@@ -127,10 +127,10 @@ impl Archive {
         } else {
             self.ours()?
         };
-        Ok(Mdp { gamma, ..mdp })
+        Ok(MdpParts { gamma, ..mdp })
     }
 
-    fn ours(&mut self) -> io::Result<Mdp> {
+    fn ours(&mut self) -> io::Result<MdpParts> {
         if !self.has("P_data") {
             return Err(invalid("found no transitions: expected arrays P_data …, P_0_data …, P, Q_data … or Q"));
         }
@@ -169,7 +169,7 @@ impl Archive {
                 return Err(invalid(format!("grid has {} numbers, expected width, height and goal", other.len())));
             }
         };
-        Ok(Mdp {
+        Ok(MdpParts {
             states,
             choices,
             objective,
@@ -180,37 +180,37 @@ impl Archive {
             labels,
             action_names,
             grid,
-            ..Mdp::default()
+            ..MdpParts::default()
         })
     }
 
-    fn toolbox(&mut self) -> io::Result<Mdp> {
+    fn toolbox(&mut self) -> io::Result<MdpParts> {
         let Some((transitions, actions, states)) = self.per_action("P")? else {
             return Err(invalid("array P_0_data is missing"));
         };
-        let mdp = Mdp { states, choices: Choices::Uniform(actions), transitions, ..Mdp::default() };
+        let mdp = MdpParts { states, choices: Choices::Uniform(actions), transitions, ..MdpParts::default() };
         let s = states as usize;
         if !self.has("R") {
             let rewards = self.per_action("R")?.ok_or_else(|| invalid("found no rewards: expected R or R_0_data …"))?;
-            return same_shape(&rewards, actions, states).map(|()| Mdp { rewards: rewards.0, ..mdp });
+            return same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp });
         }
         let Tensor { shape, elements } = self.array::<f64>("R")?;
         let a = actions as usize;
         match shape[..] {
             [rows] if rows == s => {
                 let repeated: Vec<f64> = elements.iter().flat_map(|&reward| std::iter::repeat_n(reward, a)).collect();
-                Ok(Mdp { action_rewards: repeated.into(), ..mdp })
+                Ok(MdpParts { action_rewards: repeated.into(), ..mdp })
             }
-            [rows, columns] if (rows, columns) == (s, a) => Ok(Mdp { action_rewards: elements.into(), ..mdp }),
+            [rows, columns] if (rows, columns) == (s, a) => Ok(MdpParts { action_rewards: elements.into(), ..mdp }),
             [_, _, _] => {
                 let rewards = self.per_action("R")?.ok_or_else(|| invalid("array R is missing"))?;
-                same_shape(&rewards, actions, states).map(|()| Mdp { rewards: rewards.0, ..mdp })
+                same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp })
             }
             _ => Err(invalid(format!("R is of shape {shape:?}, expected S, S×A or A×S×S, S = {s}, A = {a}"))),
         }
     }
 
-    fn quantecon(&mut self) -> io::Result<Mdp> {
+    fn quantecon(&mut self) -> io::Result<MdpParts> {
         let (q, states) = self.matrix("Q")?;
         let Tensor { shape, elements: r } = self.array::<f64>("R")?;
         if r.len() != q.rows() {
@@ -252,13 +252,13 @@ impl Archive {
             let (state, action) = keys[row];
             u64::from(action) == i as u64 - offsets[state as usize]
         });
-        Ok(Mdp {
+        Ok(MdpParts {
             states,
             choices,
             transitions: picked(&q, rows.iter().copied()),
             action_rewards: rows.iter().map(|&row| r[row]).collect::<Vec<_>>().into(),
             action_names: (!plain).then(|| numbered(rows.iter().map(|&row| keys[row].1))),
-            ..Mdp::default()
+            ..MdpParts::default()
         })
     }
 }
@@ -304,7 +304,7 @@ fn sparse(values: &[f64], columns: usize) -> Csr {
         }
         row_ptr.push(col.len() as u64);
     }
-    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    Csr::built(row_ptr, col, val)
 }
 
 /// The matrix of these rows.
@@ -319,7 +319,7 @@ fn picked(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
         val.extend_from_slice(values);
         row_ptr.push(col.len() as u64);
     }
-    Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+    Csr::built(row_ptr, col, val)
 }
 
 /// A matrix of these arrays, with one entry where several have the same column in a row: their sum.
@@ -356,7 +356,7 @@ fn summed(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64
         col.truncate(written);
         val.truncate(written);
     }
-    Ok(Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() })
+    Ok(Csr::built(row_ptr, col, val))
 }
 
 /// Writes a model, by our convention, not compressed.
@@ -364,39 +364,39 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mut archive = Members::new(out);
     archive.add("gamma", |out| {
         npy::write_header(out, "<f8", &[])?;
-        out.write_all(&mdp.gamma.to_le_bytes())
+        out.write_all(&mdp.gamma().to_le_bytes())
     })?;
-    if mdp.objective == Objective::Minimize {
+    if mdp.objective() == Objective::Minimize {
         archive.add("objective", |out| npy::write_texts(out, &["minimize"]))?;
     }
-    if let Choices::Ragged(offsets) = &mdp.choices {
+    if let Choices::Ragged(offsets) = mdp.choices() {
         archive.array("choices", &offsets[..])?;
     }
-    let rewarded = (mdp.rewards.nnz() > 0).then_some(("R", &mdp.rewards));
-    for (name, csr) in [("P", &mdp.transitions)].into_iter().chain(rewarded) {
-        archive.array::<f64>(&format!("{name}_data"), &csr.val)?;
+    let rewarded = (mdp.rewards().nnz() > 0).then_some(("R", mdp.rewards()));
+    for (name, csr) in [("P", mdp.transitions())].into_iter().chain(rewarded) {
+        archive.array::<f64>(&format!("{name}_data"), csr.val())?;
         // SciPy's indices are signed, and states below 2³¹ lie the same.
-        match i32::try_from(mdp.states) {
-            Ok(_) => archive.array::<i32>(&format!("{name}_indices"), bytemuck::cast_slice(&csr.col))?,
-            Err(_) => archive.array::<u32>(&format!("{name}_indices"), &csr.col)?,
+        match i32::try_from(mdp.states()) {
+            Ok(_) => archive.array::<i32>(&format!("{name}_indices"), bytemuck::cast_slice(csr.col()))?,
+            Err(_) => archive.array::<u32>(&format!("{name}_indices"), csr.col())?,
         }
-        archive.array::<i64>(&format!("{name}_indptr"), bytemuck::cast_slice(&csr.row_ptr))?;
-        archive.array(&format!("{name}_shape"), &[csr.rows() as u64, u64::from(mdp.states)])?;
+        archive.array::<i64>(&format!("{name}_indptr"), bytemuck::cast_slice(csr.row_ptr()))?;
+        archive.array(&format!("{name}_shape"), &[csr.rows() as u64, u64::from(mdp.states())])?;
     }
-    for (name, numbers) in [("r", &mdp.action_rewards), ("ends", &mdp.ends)] {
+    for (name, numbers) in [("r", mdp.action_rewards()), ("ends", mdp.ends())] {
         if !numbers.is_empty() {
             archive.array::<f64>(name, numbers)?;
         }
     }
-    for (label, members) in &mdp.labels {
+    for (label, members) in mdp.labels() {
         archive.array(&format!("{LABEL}{label}"), members)?;
     }
-    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+    if let Some(ActionNames { names, of_row }) = mdp.action_names() {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         archive.add("action_names", |out| npy::write_texts(out, &names))?;
         archive.array("action_of_row", of_row)?;
     }
-    if let Some(Grid { width, height, goal, walls, obstacles }) = &mdp.grid {
+    if let Some(Grid { width, height, goal, walls, obstacles }) = mdp.grid() {
         archive.array("grid", &[*width, *height, *goal])?;
         archive.array("grid_walls", walls)?;
         archive.array("grid_obstacles", obstacles)?;

@@ -19,7 +19,7 @@ use crate::common::io::BUFFER;
 use crate::common::io::binary::{self, Encoding, Kind, invalid, of_file, within};
 use crate::common::io::input::Input;
 use crate::common::io::output::atomic_write;
-use crate::mdp::model::{Array, Choices, Csr, Mdp, Objective};
+use crate::mdp::model::{Array, Choices, Csr, Mdp, MdpParts, Objective};
 
 /// What a matrix begins with.
 const MATRIX: u32 = 1_211_216;
@@ -32,7 +32,7 @@ pub fn sniff(start: &[u8]) -> bool {
 
 /// Reads a model, which is not yet validated, from its probabilities, which messages call `name`. The costs are looked for
 /// beside `path`, unless they are elsewhere.
-pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&Path>) -> Result<Mdp, Error> {
+pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&Path>) -> Result<MdpParts, Error> {
     let p = Matrix::read(probs).map_err(of_file(name.clone()))?;
     let content = |message| Error::Content { file: name.clone(), message };
     let states =
@@ -56,14 +56,14 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
         let message = format!("has {} rows and {} columns, expected S = {states} and A = {actions}", g.rows, g.columns);
         return Err(Error::Content { file: costs_name, message });
     }
-    Ok(Mdp {
+    Ok(MdpParts {
         states,
         choices: Choices::Uniform(actions),
         gamma: 1.0,
         objective: Objective::Minimize,
         action_rewards: g.dense().map_err(of_file(costs_name))?.into(),
         transitions: p.sparse(),
-        ..Mdp::default()
+        ..MdpParts::default()
     })
 }
 
@@ -139,16 +139,14 @@ impl Matrix {
             Array::from(ends.collect::<Vec<_>>())
         };
         match self.entries {
-            Entries::Sparse { counts, col, val } => {
-                Csr { row_ptr: ends(&mut counts.into_iter()), col: col.into(), val: val.into() }
-            }
+            Entries::Sparse { counts, col, val } => Csr::built(ends(&mut counts.into_iter()), col, val),
             Entries::Dense(values) => {
                 let rows = || values.chunks(self.columns.max(1));
                 let filled = |row: &[f64]| row.iter().filter(|&&value| value != 0.0).count() as u64;
                 let row_ptr = ends(&mut rows().map(filled));
                 let entries = rows().flat_map(|row| (0..).zip(row).filter(|(_, value)| **value != 0.0));
                 let (col, val): (Vec<u32>, Vec<f64>) = entries.unzip();
-                Csr { row_ptr, col: col.into(), val: val.into() }
+                Csr::built(row_ptr, col, val)
             }
         }
     }
@@ -179,28 +177,28 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     let costs = beside(path).ok_or_else(|| unsupported("expected a name that ends in P.bin, for g.bin beside it"))?;
     let mdp = without_ends(mdp);
     let mdp = uniform(&mdp);
-    let (p, actions) = (&mdp.transitions, mdp.choices.max());
+    let (p, actions) = (mdp.transitions(), mdp.choices().max());
     if [p.nnz(), mdp.rows()].iter().any(|&count| i32::try_from(count).is_err()) {
         return Err(unsupported("the model has 2³¹ or more rows or entries, which PETSc's usual integers do not hold"));
     }
-    let costly = -mdp.objective.sign();
+    let costly = -mdp.objective().sign();
     let r: Vec<f64> = mdp.expected_rewards().into_iter().map(|reward| costly * reward).collect();
 
     let integer = |number: usize| (number as u32).to_be_bytes();
     let head = |rows: usize, columns: usize, entries: usize| [MATRIX as usize, rows, columns, entries].map(integer);
     let write_p = |out: &mut dyn Write| {
         let out = &mut BufWriter::with_capacity(BUFFER, out);
-        binary::write_all(out, head(mdp.rows(), mdp.states as usize, p.nnz()))?;
-        binary::write_all(out, p.row_ptr.windows(2).map(|ends| integer((ends[1] - ends[0]) as usize)))?;
-        binary::write_all(out, p.col.iter().map(|column| column.to_be_bytes()))?;
-        binary::write_all(out, p.val.iter().map(|value| value.to_be_bytes()))?;
+        binary::write_all(out, head(mdp.rows(), mdp.states() as usize, p.nnz()))?;
+        binary::write_all(out, p.row_ptr().windows(2).map(|ends| integer((ends[1] - ends[0]) as usize)))?;
+        binary::write_all(out, p.col().iter().map(|column| column.to_be_bytes()))?;
+        binary::write_all(out, p.val().iter().map(|value| value.to_be_bytes()))?;
         out.flush()
     };
     let write_g = |out: &mut dyn Write| {
         let out = &mut BufWriter::with_capacity(BUFFER, out);
-        binary::write_all(out, head(mdp.states as usize, actions as usize, r.len()))?;
-        binary::write_all(out, (0..mdp.states).map(|_| actions.to_be_bytes()))?;
-        binary::write_all(out, (0..mdp.states).flat_map(|_| 0..actions).map(u32::to_be_bytes))?;
+        binary::write_all(out, head(mdp.states() as usize, actions as usize, r.len()))?;
+        binary::write_all(out, (0..mdp.states()).map(|_| actions.to_be_bytes()))?;
+        binary::write_all(out, (0..mdp.states()).flat_map(|_| 0..actions).map(u32::to_be_bytes))?;
         binary::write_all(out, r.iter().map(|value| value.to_be_bytes()))?;
         out.flush()
     };
@@ -210,18 +208,18 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 
 /// The same model with as many actions in every state.
 fn uniform(mdp: &Mdp) -> Cow<'_, Mdp> {
-    if let Choices::Uniform(_) = mdp.choices {
+    if let Choices::Uniform(_) = mdp.choices() {
         return Cow::Borrowed(mdp);
     }
-    let actions = mdp.choices.max().max(1);
+    let actions = mdp.choices().max().max(1);
     let (mut row_ptr, mut col, mut val, mut earned) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let expected = mdp.expected_rewards();
-    for state in 0..mdp.states {
-        let rows = mdp.choices.rows(state as usize);
+    for state in 0..mdp.states() {
+        let rows = mdp.choices().rows(state as usize);
         for action in 0..actions as usize {
             match rows.clone().nth(action).or(rows.clone().last()) {
                 Some(row) => {
-                    let (successors, probs) = mdp.transitions.row(row);
+                    let (successors, probs) = mdp.transitions().row(row);
                     col.extend_from_slice(successors);
                     val.extend_from_slice(probs);
                     earned.push(expected[row]);
@@ -235,12 +233,13 @@ fn uniform(mdp: &Mdp) -> Cow<'_, Mdp> {
             row_ptr.push(col.len() as u64);
         }
     }
-    Cow::Owned(Mdp {
+    Cow::Owned(Mdp::built(MdpParts {
         choices: Choices::Uniform(actions),
         rewards: Csr::empty(row_ptr.len() - 1),
-        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        transitions: Csr::built(row_ptr, col, val),
         action_rewards: earned.into(),
+        ends: Array::default(),
         action_names: None,
-        ..mdp.clone()
-    })
+        ..mdp.clone().into_parts()
+    }))
 }

@@ -26,7 +26,7 @@ use crate::common::io::BUFFER;
 use crate::common::io::input::{self, Input, plain_name};
 use crate::common::io::lines::{self, Line, Lines, Put, no_place, no_reward};
 use crate::common::io::output::atomic_write;
-use crate::mdp::model::Mdp;
+use crate::mdp::model::{Mdp, MdpParts};
 
 /// Whose files they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,12 @@ struct Head {
 
 /// Reads a model, not yet validated, from the text of its transitions, which messages call `file`. The other files are
 /// looked for beside `path`, compressed or not.
-pub fn read(transitions_of: impl Read, path: Option<&Path>, file: String, reward: Option<&str>) -> Result<Mdp, Error> {
+pub fn read(
+    transitions_of: impl Read,
+    path: Option<&Path>,
+    file: String,
+    reward: Option<&str>,
+) -> Result<MdpParts, Error> {
     let mut lines = Lines::new(transitions_of, file);
     let head = head(&mut lines)?;
     let mut mdp = transitions(&mut lines, &head)?;
@@ -114,7 +119,7 @@ fn head<R: Read>(lines: &mut Lines<R>) -> Result<Head, Error> {
     Ok(Head { dialect: Dialect::Prism, choices, counts: Some(counts) })
 }
 
-fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<Mdp, Error> {
+fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<MdpParts, Error> {
     let limit = head.counts.map_or(u32::MAX, |counts| counts[0].try_into().unwrap_or(u32::MAX));
     let (mut rows, mut states, mut count) = (Rows::default(), 0, 0);
     while let Some(mut line) = lines.next()? {
@@ -147,8 +152,8 @@ fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<Mdp, Error>
     }
     let mdp = rows.into_model(states).map_err(|gap| content(gap.to_string()))?;
     match head.counts {
-        Some([_, choices, _]) if head.choices && mdp.rows() as u64 != choices => {
-            Err(content(format!("found {} choices, expected {choices}, as line 1 says", mdp.rows())))
+        Some([_, choices, _]) if head.choices && mdp.transitions.rows() as u64 != choices => {
+            Err(content(format!("found {} choices, expected {choices}, as line 1 says", mdp.transitions.rows())))
         }
         _ => Ok(mdp),
     }
@@ -312,8 +317,8 @@ fn rewards<R: Read>(
 }
 
 /// What rows earn by the rewards of their states.
-fn state_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &Mdp) -> Result<Vec<f64>, Error> {
-    let mut earned = vec![0.0; mdp.rows()];
+fn state_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts) -> Result<Vec<f64>, Error> {
+    let mut earned = vec![0.0; mdp.transitions.rows()];
     rewards(lines, head, &[mdp.states.into()], |line| {
         let state = line.word();
         let state = line.state(state, mdp.states)?;
@@ -329,9 +334,9 @@ fn state_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &Mdp) -> Resul
     Ok(earned)
 }
 
-fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &Mdp) -> Result<Rows, Error> {
+fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts) -> Result<Rows, Error> {
     let mut rows = Rows::default();
-    let counts = [mdp.states.into(), mdp.rows() as u64];
+    let counts = [mdp.states.into(), mdp.transitions.rows() as u64];
     rewards(lines, head, if head.choices { &counts } else { &counts[..1] }, |line| {
         let (state, choice, successor) = key(line, head, mdp.states)?;
         let choices = mdp.choices.count(state as usize);
@@ -370,7 +375,7 @@ pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
         atomic_write(&path, buffered).map_err(|source| Error::Write { file: path.display().to_string(), source })
     };
     let mut written = Vec::new();
-    if !mdp.labels.is_empty() {
+    if !mdp.labels().is_empty() {
         file("lab", &|out| write_labels(out, mdp, dialect))?;
         written.push("lab");
     }
@@ -411,13 +416,13 @@ fn check(mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
 
 fn write_transitions(mut out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
     match dialect {
-        Dialect::Prism => writeln!(out, "{} {} {}", mdp.states, mdp.rows(), mdp.transitions.nnz())?,
+        Dialect::Prism => writeln!(out, "{} {} {}", mdp.states(), mdp.rows(), mdp.transitions().nnz())?,
         Dialect::Storm => out.text("mdp\n")?,
     }
-    for state in 0..mdp.states {
-        for (choice, row) in mdp.choices.rows(state as usize).enumerate() {
+    for state in 0..mdp.states() {
+        for (choice, row) in mdp.choices().rows(state as usize).enumerate() {
             let name = name_of(mdp, row).unwrap_or_default();
-            let (successors, probs) = mdp.transitions.row(row);
+            let (successors, probs) = mdp.transitions().row(row);
             for (&successor, &prob) in successors.iter().zip(probs) {
                 write_entry(&mut out, state, choice, successor, prob)?;
                 if !name.is_empty() {
@@ -429,8 +434,9 @@ fn write_transitions(mut out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io
         }
     }
     // Storm has as many states as transitions tell.
-    let last = mdp.states - 1;
-    if dialect == Dialect::Storm && mdp.choices.count(last as usize) == 0 && !mdp.transitions.col.contains(&last) {
+    let last = mdp.states() - 1;
+    if dialect == Dialect::Storm && mdp.choices().count(last as usize) == 0 && !mdp.transitions().col().contains(&last)
+    {
         write_entry(&mut out, last, 0, last, 1.0)?;
         out.text("\n")?;
     }
@@ -456,7 +462,7 @@ fn write_labels(out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<
             writeln!(out, "#DECLARATION\n{}\n#END", labels.names().collect::<Vec<_>>().join(" "))?;
         }
     }
-    for state in 0..mdp.states {
+    for state in 0..mdp.states() {
         let mut first = true;
         for (number, name) in labels.next(state) {
             if std::mem::take(&mut first) {
@@ -487,7 +493,7 @@ struct Rewards<'m> {
 impl<'m> Rewards<'m> {
     fn of(mdp: &'m Mdp) -> Self {
         let mut rewards = Self { mdp, states: 0, transitions: 0 };
-        for state in 0..mdp.states as usize {
+        for state in 0..mdp.states() as usize {
             rewards.states += usize::from(state_reward(mdp, state) != 0.0);
             rewards.transitions += rewards.of_transitions(state).count();
         }
@@ -497,13 +503,13 @@ impl<'m> Rewards<'m> {
     /// Choice, successor and reward of a state's transitions, where that is not 0.
     fn of_transitions(&self, state: usize) -> impl Iterator<Item = (usize, u32, f64)> {
         let (mdp, reward) = (self.mdp, state_reward(self.mdp, state));
-        mdp.choices
+        mdp.choices()
             .rows(state)
             .enumerate()
             .flat_map(move |(choice, row)| {
                 let earned = mdp.action_reward(row) - reward;
                 let rewards = mdp.rewards_of(row).map(move |reward| reward + earned);
-                mdp.transitions
+                mdp.transitions()
                     .row(row)
                     .0
                     .iter()
@@ -515,9 +521,9 @@ impl<'m> Rewards<'m> {
 
     fn write_states(&self, out: &mut dyn Write, dialect: Dialect) -> io::Result<()> {
         if dialect == Dialect::Prism {
-            writeln!(out, "{} {}", self.mdp.states, self.states)?;
+            writeln!(out, "{} {}", self.mdp.states(), self.states)?;
         }
-        for state in 0..self.mdp.states {
+        for state in 0..self.mdp.states() {
             let reward = state_reward(self.mdp, state as usize);
             if reward != 0.0 {
                 out.integer(state.into())?;
@@ -531,9 +537,9 @@ impl<'m> Rewards<'m> {
 
     fn write_transitions(&self, mut out: &mut dyn Write, dialect: Dialect) -> io::Result<()> {
         if dialect == Dialect::Prism {
-            writeln!(out, "{} {} {}", self.mdp.states, self.mdp.rows(), self.transitions)?;
+            writeln!(out, "{} {} {}", self.mdp.states(), self.mdp.rows(), self.transitions)?;
         }
-        for state in 0..self.mdp.states {
+        for state in 0..self.mdp.states() {
             for (choice, successor, reward) in self.of_transitions(state as usize) {
                 write_entry(&mut out, state, choice, successor, reward)?;
                 out.text("\n")?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::mdp::model::{ActionNames, Array, Choices, Csr, Mdp};
+use crate::mdp::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts};
 
 /// Collects rows: state-action pairs, their names, and their entries.
 ///
@@ -79,7 +79,7 @@ impl Rows {
     }
 
     /// A model of these rows with γ = 1, not yet validated.
-    pub fn into_model(mut self, states: u32) -> Result<Mdp, Gap> {
+    pub fn into_model(mut self, states: u32) -> Result<MdpParts, Gap> {
         self.put_in_order();
         self.merge();
         let (choices, rows) = (self.choices(states)?, self.keys.len());
@@ -88,8 +88,8 @@ impl Rows {
         self.starts.shrink_to_fit();
         self.col.shrink_to_fit();
         self.val.shrink_to_fit();
-        let transitions = Csr { row_ptr: self.starts.into(), col: self.col.into(), val: self.val.into() };
-        Ok(Mdp {
+        let transitions = Csr::built(self.starts, self.col, self.val);
+        Ok(MdpParts {
             states,
             choices,
             gamma: 1.0,
@@ -97,7 +97,7 @@ impl Rows {
             transitions,
             action_rewards: self.action_rewards.into_vec(rows).into(),
             action_names: self.names.into_names(rows),
-            ..Mdp::default()
+            ..MdpParts::default()
         })
     }
 
@@ -121,11 +121,11 @@ impl Rows {
         val: Vec<f64>,
         rewards: Vec<f64>,
         action_rewards: Vec<f64>,
-    ) -> Mdp {
+    ) -> MdpParts {
         let (states, rows) = (choices.len() as u32 - 1, row_ptr.len() - 1);
-        let transitions = Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+        let transitions = Csr::built(row_ptr, col, val);
         let earned = if action_rewards.iter().all(|&reward| reward == 0.0) { Vec::new() } else { action_rewards };
-        Mdp {
+        MdpParts {
             states,
             choices: offsets_as_choices(choices),
             gamma: 1.0,
@@ -133,7 +133,7 @@ impl Rows {
             transitions,
             action_rewards: Sparse(earned).into_vec(rows).into(),
             action_names: self.names.into_names(rows),
-            ..Mdp::default()
+            ..MdpParts::default()
         }
     }
 
@@ -146,7 +146,7 @@ impl Rows {
             row_ptr.resize(choices.first(state as usize) + action as usize + 1, start);
         }
         row_ptr.resize(rows + 1, self.col.len() as u64);
-        Csr { row_ptr: row_ptr.into(), col: self.col.into(), val: self.val.into() }
+        Csr::built(row_ptr, self.col, self.val)
     }
 
     /// Sorts the parts by their keys, and makes one of those with the same.
@@ -260,21 +260,21 @@ impl Sparse {
             return Csr::empty(pattern.rows());
         }
         if nonzero == pattern.nnz() {
-            return Csr { val: self.0.into(), ..pattern.clone() };
+            return Csr::built(pattern.row_ptr().clone(), pattern.col().clone(), self.0);
         }
-        let mut row_ptr = Vec::with_capacity(pattern.row_ptr.len());
+        let mut row_ptr = Vec::with_capacity(pattern.row_ptr().len());
         let (mut col, mut val) = (Vec::with_capacity(nonzero), Vec::with_capacity(nonzero));
         row_ptr.push(0);
-        for ends in pattern.row_ptr.windows(2) {
+        for ends in pattern.row_ptr().windows(2) {
             for entry in ends[0] as usize..self.0.len().min(ends[1] as usize) {
                 if self.0[entry] != 0.0 {
-                    col.push(pattern.col[entry]);
+                    col.push(pattern.col()[entry]);
                     val.push(self.0[entry]);
                 }
             }
             row_ptr.push(col.len() as u64);
         }
-        Csr { row_ptr: row_ptr.into(), col: Array::from(col), val: val.into() }
+        Csr::built(row_ptr, col, val)
     }
 }
 
@@ -334,7 +334,7 @@ pub struct Labels<'m>(Vec<(&'m str, &'m [u32])>);
 impl<'m> Labels<'m> {
     /// The labels of a model, "init" before the others.
     pub fn of(mdp: &'m Mdp) -> Self {
-        let mut labels: Vec<_> = mdp.labels.iter().map(|(label, members)| (label.as_str(), &members[..])).collect();
+        let mut labels: Vec<_> = mdp.labels().iter().map(|(label, members)| (label.as_str(), &members[..])).collect();
         labels.sort_by_key(|(label, _)| *label != "init");
         Self(labels)
     }
@@ -356,12 +356,12 @@ impl<'m> Labels<'m> {
 
 /// The name of a row, if rows have names.
 pub fn name_of(mdp: &Mdp, row: usize) -> Option<&str> {
-    mdp.action_names.as_ref().map(|names| names.names[names.of_row[row] as usize].as_str())
+    mdp.action_names().map(|names| names.names[names.of_row[row] as usize].as_str())
 }
 
 /// What all actions of a state earn, if that is the same.
 pub fn state_reward(mdp: &Mdp, state: usize) -> f64 {
-    let rows = mdp.choices.rows(state);
+    let rows = mdp.choices().rows(state);
     let reward = rows.clone().next().map_or(0.0, |row| mdp.action_reward(row));
     if rows.into_iter().all(|row| mdp.action_reward(row) == reward) { reward } else { 0.0 }
 }
@@ -369,27 +369,27 @@ pub fn state_reward(mdp: &Mdp, state: usize) -> f64 {
 /// The same model for a format without rows that end the process: they lead to one more state, which is terminal. The
 /// values of the others are the same.
 pub fn without_ends(mdp: &Mdp) -> Cow<'_, Mdp> {
-    let Some(states) = mdp.states.checked_add(1).filter(|_| mdp.ends.iter().any(|&end| end != 0.0)) else {
+    let Some(states) = mdp.states().checked_add(1).filter(|_| mdp.ends().iter().any(|&end| end != 0.0)) else {
         return Cow::Borrowed(mdp);
     };
     let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
     for row in 0..mdp.rows() {
-        let (successors, probs) = mdp.transitions.row(row);
+        let (successors, probs) = mdp.transitions().row(row);
         col.extend_from_slice(successors);
         val.extend_from_slice(probs);
         if mdp.end(row) != 0.0 {
-            col.push(mdp.states);
+            col.push(mdp.states());
             val.push(mdp.end(row));
         }
         row_ptr.push(col.len() as u64);
     }
-    let offsets = (0..=mdp.states as usize).map(|state| mdp.choices.first(state) as u64).chain([mdp.rows() as u64]);
-    Cow::Owned(Mdp {
+    let offsets = (0..=mdp.states() as usize).map(|state| mdp.choices().first(state) as u64).chain([mdp.rows() as u64]);
+    Cow::Owned(Mdp::built(MdpParts {
         states,
         choices: Choices::Ragged(offsets.collect::<Vec<_>>().into()),
-        transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+        transitions: Csr::built(row_ptr, col, val),
         ends: Array::default(),
         grid: None,
-        ..mdp.clone()
-    })
+        ..mdp.clone().into_parts()
+    }))
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::Error;
 use crate::common::io::invalid;
-use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, Mdp, Objective};
+use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, Mdp, MdpParts, Objective};
 
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
@@ -69,14 +69,14 @@ impl Parts {
     }
 
     /// The model, not yet validated.
-    fn model(&self) -> Result<Mdp, String> {
+    fn model(&self) -> Result<MdpParts, String> {
         for (key, expected) in [("format", FORMAT), ("version", VERSION)] {
             let found = self.text(key)?;
             if found != expected {
                 return Err(format!("metadata {key}: found \"{found}\", expected \"{expected}\""));
             }
         }
-        Ok(Mdp {
+        Ok(MdpParts {
             states: self.number("S", "an integer")?,
             choices: match self.header.info("choices") {
                 Some(_) => Choices::Ragged(self.tensor("choices", Dtype::U64)?),
@@ -115,11 +115,10 @@ impl Parts {
     }
 
     fn matrix(&self, name: &str) -> Result<Csr, String> {
-        Ok(Csr {
-            row_ptr: self.tensor(&format!("{name}.indptr"), Dtype::U64)?,
-            col: self.tensor(&format!("{name}.indices"), Dtype::U32)?,
-            val: self.tensor(&format!("{name}.data"), Dtype::F64)?,
-        })
+        let row_ptr: Array<u64> = self.tensor(&format!("{name}.indptr"), Dtype::U64)?;
+        let col: Array<u32> = self.tensor(&format!("{name}.indices"), Dtype::U32)?;
+        let val: Array<f64> = self.tensor(&format!("{name}.data"), Dtype::F64)?;
+        Csr::new(row_ptr, col, val).map_err(|error| format!("{name}.{error}"))
     }
 
     fn grid(&self) -> Result<Grid, String> {
@@ -169,36 +168,36 @@ impl Parts {
 /// Writes a model; its arrays go from where they are.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mut metadata = json!({
-        "format": FORMAT, "version": VERSION, "S": mdp.states.to_string(), "gamma": mdp.gamma.to_string(),
+        "format": FORMAT, "version": VERSION, "S": mdp.states().to_string(), "gamma": mdp.gamma().to_string(),
     });
     let mut tensors = Vec::new();
     for (names, matrix) in
-        [(["P.indptr", "P.indices", "P.data"], &mdp.transitions), (["R.indptr", "R.indices", "R.data"], &mdp.rewards)]
+        [(["P.indptr", "P.indices", "P.data"], mdp.transitions()), (["R.indptr", "R.indices", "R.data"], mdp.rewards())]
     {
-        tensors.push(Tensor::new(names[0], "U64", &matrix.row_ptr));
-        tensors.push(Tensor::new(names[1], "U32", &matrix.col));
-        tensors.push(Tensor::new(names[2], "F64", &matrix.val));
+        tensors.push(Tensor::new(names[0], "U64", matrix.row_ptr()));
+        tensors.push(Tensor::new(names[1], "U32", matrix.col()));
+        tensors.push(Tensor::new(names[2], "F64", matrix.val()));
     }
-    match &mdp.choices {
+    match mdp.choices() {
         Choices::Uniform(actions) => metadata["A"] = actions.to_string().into(),
         Choices::Ragged(offsets) => tensors.push(Tensor::new("choices", "U64", offsets)),
     }
-    if mdp.objective == Objective::Minimize {
+    if mdp.objective() == Objective::Minimize {
         metadata["objective"] = "minimize".into();
     }
-    for (name, numbers) in [("ends", &mdp.ends), ("action_rewards", &mdp.action_rewards)] {
+    for (name, numbers) in [("ends", mdp.ends()), ("action_rewards", mdp.action_rewards())] {
         if !numbers.is_empty() {
             tensors.push(Tensor::new(name, "F64", numbers));
         }
     }
-    for (label, states) in &mdp.labels {
+    for (label, states) in mdp.labels() {
         tensors.push(Tensor::new(format!("{LABEL}{label}"), "U32", states));
     }
-    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+    if let Some(ActionNames { names, of_row }) = mdp.action_names() {
         metadata["action_names"] = serde_json::to_string(names)?.into();
         tensors.push(Tensor::new("action_names.of_row", "U32", of_row));
     }
-    if let Some(Grid { width, height, goal, walls, obstacles }) = &mdp.grid {
+    if let Some(Grid { width, height, goal, walls, obstacles }) = mdp.grid() {
         for (key, number) in [("grid.width", width), ("grid.height", height), ("grid.goal", goal)] {
             metadata[key] = number.to_string().into();
         }

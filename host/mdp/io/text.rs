@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use super::Error;
 use super::rows::{Rows, without_ends};
 use crate::common::io::lines::{Line, Lines, Put};
-use crate::mdp::model::Mdp;
+use crate::mdp::model::{Mdp, MdpParts};
 
 /// γ of the source, section 6.2.
 pub const GAMMA: f64 = 0.9;
@@ -72,7 +72,7 @@ impl Domain {
     }
 
     /// The model, not yet validated.
-    pub fn into_model(mut self, file: &str) -> Result<Mdp, Error> {
+    pub fn into_model(mut self, file: &str) -> Result<MdpParts, Error> {
         let (states, file) = (self.states, file.to_owned());
         self.ids.sort_unstable();
         if let Some((expected, &found)) = (0..).zip(&self.ids).find(|(expected, found)| expected != *found) {
@@ -88,12 +88,12 @@ impl Domain {
         }
         let mdp = self.rows.into_model(states);
         let mdp = mdp.map_err(|gap| Error::Content { file, message: gap.to_string() })?;
-        Ok(Mdp { gamma: GAMMA, ..mdp })
+        Ok(MdpParts { gamma: GAMMA, ..mdp })
     }
 }
 
 /// Reads a model, not yet validated.
-pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
+pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let mut lines = Lines::new(reader, file);
     let mut domain = Domain::default();
     // What is still to come of the state and of the action.
@@ -157,7 +157,7 @@ fn due_text(actions: u32, outcomes: u32) -> String {
 /// The id of a row's action: its name, where all names are ids; else the number of its name; and of its state, where there
 /// are no names.
 pub fn action_ids(mdp: &Mdp) -> impl Fn(usize, usize) -> u32 {
-    let names = mdp.action_names.as_ref();
+    let names = mdp.action_names();
     let ids = names.map(|names| {
         let parsed = names.names.iter().map(|name| name.parse().ok());
         let parsed: Option<Vec<u32>> = parsed.collect();
@@ -173,12 +173,12 @@ pub fn action_ids(mdp: &Mdp) -> impl Fn(usize, usize) -> u32 {
 pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     let mdp = &*without_ends(mdp);
     let id = action_ids(mdp);
-    for state in 0..mdp.states as usize {
-        let rows = mdp.choices.rows(state);
+    for state in 0..mdp.states() as usize {
+        let rows = mdp.choices().rows(state);
         put(out, "S:", &[state as u64, 0, rows.len() as u64])?;
         out.text("\n")?;
         for (action, row) in rows.enumerate() {
-            let (successors, probs) = mdp.transitions.row(row);
+            let (successors, probs) = mdp.transitions().row(row);
             put(out, "A:", &[id(row, action).into(), successors.len() as u64])?;
             out.text("\n")?;
             for ((&successor, &prob), reward) in successors.iter().zip(probs).zip(mdp.rewards_of(row)) {

@@ -24,7 +24,7 @@ use super::rows::{Rows, without_ends};
 use crate::common::io::BUFFER;
 use crate::common::io::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
 use crate::common::io::lines::no_place;
-use crate::mdp::model::{ActionNames, Mdp};
+use crate::mdp::model::{ActionNames, Mdp, MdpParts};
 
 /// Where a tar archive says that it is one.
 const TAR: std::ops::Range<usize> = 257..262;
@@ -41,7 +41,7 @@ pub fn sniff(start: &[u8]) -> bool {
 }
 
 /// Reads a model, with the rewards of this name or alias, or else the first by name. It is not yet validated.
-pub fn read(reader: impl Read, name: String, reward: Option<&str>) -> Result<Mdp, Error> {
+pub fn read(reader: impl Read, name: String, reward: Option<&str>) -> Result<MdpParts, Error> {
     Archive::read(reader, reward).and_then(|archive| archive.model(reward)).map_err(of_file(name))
 }
 
@@ -205,7 +205,7 @@ impl Archive {
         group.into_iter().flatten().map(|(name, description)| (name.as_str(), description))
     }
 
-    fn model(mut self, reward: Option<&str>) -> io::Result<Mdp> {
+    fn model(mut self, reward: Option<&str>) -> io::Result<MdpParts> {
         if self.index.is_null() {
             return Err(missing(INDEX));
         }
@@ -449,10 +449,10 @@ impl Type {
 /// Writes a model.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mdp = &*without_ends(mdp);
-    if mdp.labels.contains_key("") {
+    if mdp.labels().contains_key("") {
         return Err(no_place("UMB has no place for the label \"\"".to_owned()));
     }
-    let (states, p) = (mdp.states as usize, &mdp.transitions);
+    let (states, p) = (mdp.states() as usize, mdp.transitions());
     let mut files: Vec<Member> = Vec::new();
     let bits = |members: &[u32]| {
         // As umbi pads them.
@@ -460,14 +460,14 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         members.iter().for_each(|&state| bytes[state as usize / 8] |= 1 << (state % 8));
         bytes
     };
-    let initial = mdp.labels.get(INITIAL).map_or(&[][..], Vec::as_slice);
+    let initial = mdp.labels().get(INITIAL).map_or(&[][..], Vec::as_slice);
     files.push(Member::owned("state-is-initial.bin", bits(initial)));
-    let offsets = (0..=states).map(|state| mdp.choices.first(state) as u64);
+    let offsets = (0..=states).map(|state| mdp.choices().first(state) as u64);
     files.push(Member::numbers("state-to-choices.bin", states + 1, offsets));
-    files.push(Member::stored("choice-to-branches.bin", bytemuck::cast_slice(&p.row_ptr)));
-    files.push(Member::numbers("branch-to-target.bin", p.nnz(), p.col.iter().map(|&target| target.into())));
-    files.push(Member::stored("branch-to-probability.bin", bytemuck::cast_slice(&p.val)));
-    if let Some(ActionNames { names, of_row }) = &mdp.action_names {
+    files.push(Member::stored("choice-to-branches.bin", bytemuck::cast_slice(p.row_ptr())));
+    files.push(Member::numbers("branch-to-target.bin", p.nnz(), p.col().iter().map(|&target| target.into())));
+    files.push(Member::stored("branch-to-probability.bin", bytemuck::cast_slice(p.val())));
+    if let Some(ActionNames { names, of_row }) = mdp.action_names() {
         let ends = names.iter().scan(0, |end, name| {
             *end += name.len() as u64;
             Some(*end)
@@ -480,11 +480,11 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mut annotations = serde_json::Map::new();
     let mut rewarded = Vec::new();
     let file = |part: &str| format!("annotations/rewards/{REWARD}/{part}/values.bin");
-    if mdp.action_rewards.iter().any(|&reward| reward != 0.0) {
-        files.push(Member::stored(&file("choices"), bytemuck::cast_slice(&mdp.action_rewards)));
+    if mdp.action_rewards().iter().any(|&reward| reward != 0.0) {
+        files.push(Member::stored(&file("choices"), bytemuck::cast_slice(mdp.action_rewards())));
         rewarded.push("choices");
     }
-    if mdp.rewards.val.iter().any(|&reward| reward != 0.0) {
+    if mdp.rewards().val().iter().any(|&reward| reward != 0.0) {
         let rewards = (0..mdp.rows()).flat_map(|row| mdp.rewards_of(row)).map(f64::to_bits);
         files.push(Member::numbers(&file("branches"), p.nnz(), rewards));
         rewarded.push("branches");
@@ -493,7 +493,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         annotations.insert("rewards".into(), json!({ REWARD: { "applies-to": rewarded, "type": double } }));
     }
     let mut sets = serde_json::Map::new();
-    for (label, members) in mdp.labels.iter().filter(|(label, _)| *label != INITIAL) {
+    for (label, members) in mdp.labels().iter().filter(|(label, _)| *label != INITIAL) {
         let mut name = name_of(label);
         while sets.contains_key(&name) {
             name.push('_');
@@ -518,7 +518,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
             "#states": states,
             "#initial-states": initial.len(),
             "#choices": p.rows(),
-            "#choice-actions": mdp.action_names.as_ref().map_or(0, |names| names.names.len()),
+            "#choice-actions": mdp.action_names().map_or(0, |names| names.names.len()),
             "#branches": p.nnz(),
             "#branch-actions": 0,
             "#observations": 0,

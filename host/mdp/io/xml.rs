@@ -20,7 +20,7 @@ use super::rows::without_ends;
 use super::text::{Domain, action_ids};
 use crate::common::io::BUFFER;
 use crate::common::io::lines::{self, LONGEST, Put, no_place, quoted};
-use crate::mdp::model::Mdp;
+use crate::mdp::model::{Mdp, MdpParts};
 
 /// Elements within each other that a file may have.
 const DEEPEST: usize = 64;
@@ -56,7 +56,7 @@ impl Element {
 }
 
 /// Reads a model, not yet validated.
-pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
+pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let counted = Counted { reader: BufReader::with_capacity(BUFFER, reader), line: 1, bytes: 0 };
     let mut reader = Reader::from_reader(counted);
     reader.config_mut().expand_empty_elements = true;
@@ -208,7 +208,7 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     let mdp = &*without_ends(mdp);
     let id = action_ids(mdp);
     out.text("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<MDP>\n<Actions>\n")?;
-    match &mdp.action_names {
+    match mdp.action_names() {
         Some(names) => {
             let mut described = vec![false; names.names.len()];
             for (row, &name) in names.of_row.iter().enumerate() {
@@ -218,14 +218,14 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
                 }
             }
         }
-        None => (0..mdp.choices.max()).try_for_each(|action| write_description(out, action, &action.to_string()))?,
+        None => (0..mdp.choices().max()).try_for_each(|action| write_description(out, action, &action.to_string()))?,
     }
     out.text("</Actions>\n<States>\n")?;
-    for state in 0..mdp.states as usize {
+    for state in 0..mdp.states() as usize {
         element(out, "State", state as u64, ">\n<AvailableActions>\n")?;
-        for (action, row) in mdp.choices.rows(state).enumerate() {
+        for (action, row) in mdp.choices().rows(state).enumerate() {
             element(out, "Action", id(row, action).into(), ">\n")?;
-            let (successors, probs) = mdp.transitions.row(row);
+            let (successors, probs) = mdp.transitions().row(row);
             for ((&successor, &prob), reward) in successors.iter().zip(probs).zip(mdp.rewards_of(row)) {
                 element(out, "ResultingState", successor.into(), " probability=\"")?;
                 out.real(prob)?;

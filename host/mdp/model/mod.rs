@@ -71,22 +71,113 @@ impl<T: Pod> Deref for Array<T> {
     }
 }
 
-/// A sparse matrix in compressed sparse row form.
+/// A sparse matrix in compressed sparse row form: row r holds the entries `row_ptr[r]..row_ptr[r + 1]`.
+///
+/// The row pointers start at 0, do not fall, and end at the number of entries: [`row`](Self::row) reads within bounds for
+/// every r below [`rows`](Self::rows). Whether columns ascend, and what they are below, is up to the model that holds the
+/// matrix.
 #[derive(Clone, Default)]
 pub struct Csr {
-    /// Row r holds entries `row_ptr[r]..row_ptr[r + 1]`.
-    pub row_ptr: Array<u64>,
-    /// Column of each entry; ascending within a row.
-    pub col: Array<u32>,
-    /// Value of each entry.
-    pub val: Array<f64>,
+    row_ptr: Array<u64>,
+    col: Array<u32>,
+    val: Array<f64>,
+}
+
+/// Why arrays are no sparse matrix. They are named as in files.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum InvalidCsr {
+    #[error("indptr[0] is {found}, expected 0")]
+    Start { found: u64 },
+    #[error("indptr falls from {start} to {end} in row {row}")]
+    Falls { row: usize, start: u64, end: u64 },
+    #[error("indptr ends at {found}, expected the number of entries {entries}")]
+    End { found: u64, entries: usize },
+    #[error("indices has {indices} elements, data has {data}, expected as many")]
+    Lengths { indices: usize, data: usize },
 }
 
 impl Csr {
+    /// The matrix with these row pointers, columns and values. No row pointers are no rows.
+    ///
+    /// # Errors
+    /// The first violation found; see [`InvalidCsr`].
+    pub fn new(
+        row_ptr: impl Into<Array<u64>>,
+        col: impl Into<Array<u32>>,
+        val: impl Into<Array<f64>>,
+    ) -> Result<Self, InvalidCsr> {
+        let csr = Self { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+        let (ends, entries, data) = (&csr.row_ptr[..], csr.col.len(), csr.val.len());
+        if let Some(&found) = ends.first().filter(|&&first| first != 0) {
+            return Err(InvalidCsr::Start { found });
+        }
+        let falls = |row: &usize| ends[*row] > ends[row + 1];
+        if let Some(row) = (0..csr.rows()).into_par_iter().with_min_len(CHUNK).find_first(falls) {
+            return Err(InvalidCsr::Falls { row, start: ends[row], end: ends[row + 1] });
+        }
+        if entries != data {
+            return Err(InvalidCsr::Lengths { indices: entries, data });
+        }
+        let found = ends.last().copied().unwrap_or_default();
+        if found != entries as u64 {
+            return Err(InvalidCsr::End { found, entries });
+        }
+        Ok(csr)
+    }
+
+    /// [`new`](Self::new) of arrays that are right by construction, as where row pointers are sums of lengths.
+    pub(crate) fn built(
+        row_ptr: impl Into<Array<u64>>,
+        col: impl Into<Array<u32>>,
+        val: impl Into<Array<f64>>,
+    ) -> Self {
+        let csr = Self { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
+        debug_assert!(Self::new(csr.row_ptr.clone(), csr.col.clone(), csr.val.clone()).is_ok());
+        csr
+    }
+
     /// A matrix of `rows` rows without entries.
     #[must_use]
     pub fn empty(rows: usize) -> Self {
         Self { row_ptr: vec![0; rows + 1].into(), ..Self::default() }
+    }
+
+    /// The same entries with other values, one for each.
+    ///
+    /// # Errors
+    /// Another number of them.
+    pub fn with_values(self, val: impl Into<Array<f64>>) -> Result<Self, InvalidCsr> {
+        let val = val.into();
+        let (indices, data) = (self.col.len(), val.len());
+        if indices == data { Ok(Self { val, ..self }) } else { Err(InvalidCsr::Lengths { indices, data }) }
+    }
+
+    /// Where rows begin, and the last one ends: from 0 to the number of entries.
+    #[inline]
+    #[must_use]
+    pub fn row_ptr(&self) -> &Array<u64> {
+        &self.row_ptr
+    }
+
+    /// Column of each entry.
+    #[inline]
+    #[must_use]
+    pub fn col(&self) -> &Array<u32> {
+        &self.col
+    }
+
+    /// Value of each entry.
+    #[inline]
+    #[must_use]
+    pub fn val(&self) -> &Array<f64> {
+        &self.val
+    }
+
+    /// Row pointers, columns and values.
+    #[must_use]
+    pub fn into_arrays(self) -> (Array<u64>, Array<u32>, Array<f64>) {
+        (self.row_ptr, self.col, self.val)
     }
 
     /// Number of rows.
@@ -307,9 +398,9 @@ pub struct ActionNames {
     pub of_row: Vec<u32>,
 }
 
-/// A finite Markov decision process. Its fields satisfy what [`validated`](Self::validated) checks.
+/// What a Markov decision process is made of, to be [validated](Self::validated).
 #[derive(Clone, Default)]
-pub struct Mdp {
+pub struct MdpParts {
     /// S, the number of states.
     pub states: u32,
     /// Which rows belong to which state.
@@ -322,7 +413,7 @@ pub struct Mdp {
     pub transitions: Csr,
     /// The probability that the process ends with a row, beside those of P; empty where it never does.
     pub ends: Array<f64>,
-    /// R(s, a, s'): rows and columns as P.
+    /// R(s, a, s'): rows and columns as P; without rows where all are 0.
     pub rewards: Csr,
     /// What a row earns beside R, whatever comes next; empty where that is nothing.
     pub action_rewards: Array<f64>,
@@ -334,13 +425,43 @@ pub struct Mdp {
     pub grid: Option<Grid>,
 }
 
+impl MdpParts {
+    /// The model, if it is one. Rows whose columns do not ascend are sorted; rewards that are left out are 0.
+    ///
+    /// Every row of P is a distribution with what it ends with: entries in [0, 1] that sum to 1 within
+    /// [`ROW_SUM_TOLERANCE`](validate::ROW_SUM_TOLERANCE).
+    ///
+    /// # Errors
+    /// The first violation found; see [`Invalid`].
+    pub fn validated(mut self) -> Result<Mdp, Invalid> {
+        if self.rewards.row_ptr().is_empty() {
+            self.rewards = Csr::empty(self.transitions.rows());
+        }
+        if validate::check(&self)? {
+            return Ok(Mdp(self));
+        }
+        let parts = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
+        validate::check_distinct(&parts)?;
+        Ok(Mdp(parts))
+    }
+}
+
+/// A finite Markov decision process, made of [`MdpParts`] that have been validated:
+///
+/// - γ is in [0, 1], and each state's rows are those of [`choices`](Self::choices), fewer than 2³² − 1 of them;
+/// - P and R have a row for each state-action pair, with distinct, ascending columns below S;
+/// - every row of P sums to 1 with what it ends with; rewards are finite;
+/// - what belongs to rows has an element for each, or none; labels and the grid name states below S.
+#[derive(Clone)]
+pub struct Mdp(MdpParts);
+
 impl Mdp {
     /// A model in which all states have `actions` actions and the process never ends.
     ///
     /// `transitions` and `rewards` have S·A rows and S columns.
     ///
     /// # Errors
-    /// As [`validated`](Self::validated).
+    /// As [`MdpParts::validated`].
     pub fn new(
         states: u32,
         actions: u32,
@@ -350,79 +471,177 @@ impl Mdp {
         grid: Option<Grid>,
     ) -> Result<Self, Invalid> {
         let choices = Choices::Uniform(actions);
-        Self { states, choices, gamma, transitions, rewards, grid, ..Self::default() }.validated()
+        MdpParts { states, choices, gamma, transitions, rewards, grid, ..MdpParts::default() }.validated()
     }
 
-    /// The model, if it is one. Rows whose columns do not ascend are sorted; rewards that are left out are 0.
-    ///
-    /// Every row of P is a distribution with what it ends with: entries in [0, 1] that sum to 1 within
-    /// [`ROW_SUM_TOLERANCE`](validate::ROW_SUM_TOLERANCE).
+    /// A model of parts that are valid by construction, as those of another model in another order.
+    pub(crate) fn built(parts: MdpParts) -> Self {
+        debug_assert!(matches!(validate::check(&parts), Ok(true)));
+        Self(parts)
+    }
+
+    /// What the model is made of: to change some of it, and validate that.
+    #[must_use]
+    pub fn into_parts(self) -> MdpParts {
+        self.0
+    }
+
+    /// The same model with another discount factor.
     ///
     /// # Errors
-    /// The first violation found; see [`Invalid`].
-    pub fn validated(mut self) -> Result<Self, Invalid> {
-        if self.rewards.row_ptr.is_empty() {
-            self.rewards = Csr::empty(self.transitions.rows());
-        }
-        if validate::check(&self)? {
-            return Ok(self);
-        }
-        let mdp = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
-        validate::check_distinct(&mdp)?;
-        Ok(mdp)
+    /// If it is not in [0, 1].
+    pub fn with_gamma(mut self, gamma: f64) -> Result<Self, Invalid> {
+        validate::check_gamma(gamma)?;
+        self.0.gamma = gamma;
+        Ok(self)
+    }
+
+    /// The same model, to be maximised or minimised.
+    #[must_use]
+    pub fn with_objective(mut self, objective: Objective) -> Self {
+        self.0.objective = objective;
+        self
+    }
+
+    /// The same model without its geometry.
+    #[must_use]
+    pub fn without_grid(mut self) -> Self {
+        self.0.grid = None;
+        self
+    }
+
+    /// Adds a set of states, ascending.
+    pub(crate) fn insert_label(&mut self, name: &str, members: Vec<u32>) {
+        debug_assert!(members.is_sorted_by(|a, b| a < b) && members.last().is_none_or(|&last| last < self.states()));
+        self.0.labels.insert(name.to_owned(), members);
+    }
+
+    /// S, the number of states.
+    #[inline]
+    #[must_use]
+    pub fn states(&self) -> u32 {
+        self.0.states
+    }
+
+    /// Which rows belong to which state.
+    #[inline]
+    #[must_use]
+    pub fn choices(&self) -> &Choices {
+        &self.0.choices
+    }
+
+    /// γ, the discount factor, in [0, 1]. Only some methods take 1.
+    #[inline]
+    #[must_use]
+    pub fn gamma(&self) -> f64 {
+        self.0.gamma
+    }
+
+    /// Whether to maximise or to minimise.
+    #[inline]
+    #[must_use]
+    pub fn objective(&self) -> Objective {
+        self.0.objective
+    }
+
+    /// P(s'|s, a): one row per state-action pair, S columns, ascending.
+    #[inline]
+    #[must_use]
+    pub fn transitions(&self) -> &Csr {
+        &self.0.transitions
+    }
+
+    /// The probability that the process ends with a row, beside those of P; empty where it never does.
+    #[inline]
+    #[must_use]
+    pub fn ends(&self) -> &Array<f64> {
+        &self.0.ends
+    }
+
+    /// R(s, a, s'): rows and columns as P.
+    #[inline]
+    #[must_use]
+    pub fn rewards(&self) -> &Csr {
+        &self.0.rewards
+    }
+
+    /// What a row earns beside R, whatever comes next; empty where that is nothing.
+    #[inline]
+    #[must_use]
+    pub fn action_rewards(&self) -> &Array<f64> {
+        &self.0.action_rewards
+    }
+
+    /// Named sets of states, ascending. Those of "init" are where the process starts.
+    #[must_use]
+    pub fn labels(&self) -> &BTreeMap<String, Vec<u32>> {
+        &self.0.labels
+    }
+
+    /// What actions are called, if they have names.
+    #[must_use]
+    pub fn action_names(&self) -> Option<&ActionNames> {
+        self.0.action_names.as_ref()
+    }
+
+    /// Where the states stand, if they are the cells of a grid.
+    #[must_use]
+    pub fn grid(&self) -> Option<&Grid> {
+        self.0.grid.as_ref()
     }
 
     /// The number of state-action pairs.
     pub fn rows(&self) -> usize {
-        self.transitions.rows()
+        self.0.transitions.rows()
     }
 
     /// What the process ends with after a row.
     pub fn end(&self, row: usize) -> f64 {
-        self.ends.get(row).copied().unwrap_or_default()
+        self.0.ends.get(row).copied().unwrap_or_default()
     }
 
     /// What a row earns beside R.
     pub fn action_reward(&self, row: usize) -> f64 {
-        self.action_rewards.get(row).copied().unwrap_or_default()
+        self.0.action_rewards.get(row).copied().unwrap_or_default()
     }
 
     /// Whether the process never ends: every state has an action, and no row ends.
     pub fn goes_on(&self) -> bool {
         let ragged =
-            matches!(&self.choices, Choices::Ragged(offsets) if offsets.windows(2).any(|ends| ends[0] == ends[1]));
-        self.ends.is_empty() && !ragged
+            matches!(&self.0.choices, Choices::Ragged(offsets) if offsets.windows(2).any(|ends| ends[0] == ends[1]));
+        self.0.ends.is_empty() && !ragged
     }
 
     /// A policy that takes the first action of every state.
     pub fn first_policy(&self) -> Vec<u32> {
-        let first = |state| if self.choices.count(state) == 0 { NO_ACTION } else { 0 };
-        match self.choices {
-            Choices::Uniform(_) => vec![0; self.states as usize],
-            Choices::Ragged(_) => (0..self.states as usize).into_par_iter().map(first).collect(),
+        let first = |state| if self.0.choices.count(state) == 0 { NO_ACTION } else { 0 };
+        match self.0.choices {
+            Choices::Uniform(_) => vec![0; self.0.states as usize],
+            Choices::Ragged(_) => (0..self.0.states as usize).into_par_iter().map(first).collect(),
         }
     }
 
     /// The same model as one to be maximised: rewards are negated where they are costs. Its V is that of this model,
     /// negated likewise.
     pub fn to_maximize(&self) -> Cow<'_, Self> {
-        if self.objective == Objective::Maximize {
+        if self.0.objective == Objective::Maximize {
             return Cow::Borrowed(self);
         }
-        let negated = |rewards: &[f64]| rewards.par_iter().map(|&reward| -reward).collect::<Vec<_>>().into();
-        Cow::Owned(Self {
+        let negated = |rewards: &[f64]| rewards.par_iter().map(|&reward| -reward).collect::<Vec<_>>();
+        let rewards = self.rewards();
+        Cow::Owned(Self(MdpParts {
             objective: Objective::Maximize,
-            rewards: Csr { val: negated(&self.rewards.val), ..self.rewards.clone() },
-            action_rewards: negated(&self.action_rewards),
-            ..self.clone()
-        })
+            rewards: Csr::built(rewards.row_ptr().clone(), rewards.col().clone(), negated(rewards.val())),
+            action_rewards: negated(self.action_rewards()).into(),
+            ..self.0.clone()
+        }))
     }
 
     /// r(s, a): Σ P(s'|s, a)·R(s, a, s') over the s' that both matrices hold, and what the action earns; one entry per row.
     pub fn expected_rewards(&self) -> Vec<f64> {
-        if self.rewards.nnz() == 0 && !self.action_rewards.is_empty() {
+        if self.0.rewards.nnz() == 0 && !self.0.action_rewards.is_empty() {
             // As the sum below, which begins with +0.
-            return self.action_rewards.par_iter().map(|reward| 0.0 + reward).collect();
+            return self.0.action_rewards.par_iter().map(|reward| 0.0 + reward).collect();
         }
         let view = self.view();
         let expected = |row: usize| {
@@ -440,8 +659,8 @@ impl Mdp {
 
     /// R(s, a, s') for each entry of P, in P's order; 0 where R has none. What actions earn is not in it.
     pub fn transition_rewards(&self) -> Vec<f64> {
-        let mut rewards = vec![0.0; self.transitions.nnz()];
-        split(&self.transitions.row_ptr, &mut rewards).into_par_iter().for_each(|(first, rewards)| {
+        let mut rewards = vec![0.0; self.0.transitions.nnz()];
+        split(self.transitions().row_ptr(), &mut rewards).into_par_iter().for_each(|(first, rewards)| {
             let rows = first..self.rows().min(first + CHUNK);
             for (target, reward) in rewards.iter_mut().zip(rows.flat_map(|row| self.rewards_of(row))) {
                 *target = reward;
@@ -457,8 +676,8 @@ impl Mdp {
 
     /// The arrays as slices.
     pub(crate) fn view(&self) -> View<'_> {
-        let (transitions, rewards) = (self.transitions.view(), self.rewards.view());
-        View { transitions, rewards, action_rewards: &self.action_rewards }
+        let (transitions, rewards) = (self.0.transitions.view(), self.0.rewards.view());
+        View { transitions, rewards, action_rewards: &self.0.action_rewards }
     }
 }
 
@@ -482,7 +701,7 @@ mod tests {
     use super::*;
 
     fn csr(row_ptr: &[u64], col: &[u32], val: &[f64]) -> Csr {
-        Csr { row_ptr: row_ptr.to_vec().into(), col: col.to_vec().into(), val: val.to_vec().into() }
+        Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec()).unwrap()
     }
 
     #[test]
@@ -491,7 +710,7 @@ mod tests {
         let r = csr(&[0, 1, 2], &[1, 0], &[8.0, 5.0]);
         let mdp = Mdp::new(2, 1, 0.5, p, r, None).unwrap();
         assert_eq!(mdp.rows(), 2);
-        assert_eq!(mdp.transitions.row(0), (&[0, 1][..], &[0.75, 0.25][..]), "sorted");
+        assert_eq!(mdp.transitions().row(0), (&[0, 1][..], &[0.75, 0.25][..]), "sorted");
         assert_eq!(mdp.expected_rewards(), [2.0, 0.0]);
         assert_eq!(mdp.transition_rewards(), [0.0, 8.0, 0.0]);
     }
@@ -507,7 +726,7 @@ mod tests {
         let mdp = Mdp::new(states, 1, 0.5, csr(&row_ptr, &col, &val), r, None).unwrap();
         let rewards = mdp.transition_rewards();
         for (s, expected) in mdp.expected_rewards().into_iter().enumerate() {
-            assert_eq!(mdp.transitions.row(s), (&[0, 1][..], &[0.75, 0.25][..]));
+            assert_eq!(mdp.transitions().row(s), (&[0, 1][..], &[0.75, 0.25][..]));
             assert_eq!(rewards[2 * s..2 * s + 2], [0.0, s as f64]);
             assert_eq!(expected, 0.25 * s as f64);
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{ActionNames, CHUNK, Choices, Csr, Grid, Mdp, NO_ACTION};
+use super::{ActionNames, Array, CHUNK, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
 
 /// How far the probabilities of a row may be from summing to 1.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-6;
@@ -17,6 +17,21 @@ pub enum Matrix {
     P,
     /// R, the rewards.
     R,
+}
+
+impl Matrix {
+    /// The matrix with these row pointers, columns and values.
+    ///
+    /// # Errors
+    /// [`Invalid::Csr`].
+    pub fn of(
+        self,
+        row_ptr: impl Into<Array<u64>>,
+        col: impl Into<Array<u32>>,
+        val: impl Into<Array<f64>>,
+    ) -> Result<Csr, Invalid> {
+        Csr::new(row_ptr, col, val).map_err(|source| Invalid::Csr { matrix: self, source })
+    }
 }
 
 impl fmt::Display for Matrix {
@@ -71,14 +86,8 @@ pub enum Invalid {
     NoRows,
     #[error("{matrix}.indptr has {found} elements, expected a row per state and action and one more, {expected}")]
     RowPtrLength { matrix: Matrix, found: usize, expected: usize },
-    #[error("{matrix}.indptr[0] is {found}, expected 0")]
-    RowPtrStart { matrix: Matrix, found: u64 },
-    #[error("{matrix} {row}: indptr falls from {start} to {end}")]
-    RowPtrFalls { matrix: Matrix, row: Row, start: u64, end: u64 },
-    #[error("{matrix}.indptr ends at {found}, expected the number of entries {entries}")]
-    RowPtrEnd { matrix: Matrix, found: u64, entries: usize },
-    #[error("{matrix}.indices has {indices} elements, {matrix}.data has {data}, expected as many")]
-    Lengths { matrix: Matrix, indices: usize, data: usize },
+    #[error("{matrix}.{source}")]
+    Csr { matrix: Matrix, source: InvalidCsr },
     #[error("{matrix} {row}: indices[{position}] is {found}, expected a state below {states}")]
     Column { matrix: Matrix, row: Row, position: usize, found: u32, states: u32 },
     #[error("{matrix} {row}: data[{position}] is {found}, expected {expected}")]
@@ -109,16 +118,10 @@ pub enum Invalid {
 
 /// Whether the matrices, of `rows` rows, are all that is asked of them, and sorted. That is one quick pass; where it fails
 /// others find out why.
-fn in_order(mdp: &Mdp, rows: usize) -> bool {
+fn in_order(mdp: &MdpParts, rows: usize) -> bool {
     let (p, r) = (&mdp.transitions, &mdp.rewards);
-    let fits = |csr: &Csr| {
-        let ends = &csr.row_ptr[..];
-        csr.col.len() == csr.val.len()
-            && ends.len() == rows + 1
-            && (ends.first(), ends.last()) == (Some(&0), Some(&(csr.col.len() as u64)))
-    };
     let ends = &mdp.ends[..];
-    if !fits(p) || !fits(r) || !(ends.is_empty() || ends.len() == rows) {
+    if p.rows() != rows || r.rows() != rows || !(ends.is_empty() || ends.len() == rows) {
         return false;
     }
     let distribution = |row: usize, probabilities: &[f64]| {
@@ -134,12 +137,11 @@ fn in_order(mdp: &Mdp, rows: usize) -> bool {
     })
 }
 
-/// Whether these rows lie one behind the other, with ascending columns below `states` and values that are `valid`.
-fn rows_in_order(csr: &Csr, states: u32, rows: Range<usize>, valid: impl Fn(usize, &[f64]) -> bool) -> bool {
-    let (ends, col, val) = (&csr.row_ptr[rows.start..=rows.end], &csr.col[..], &csr.val[..]);
-    rows.zip(ends.windows(2)).all(|(row, ends)| {
-        let range = ends[0] as usize..ends[1] as usize;
-        let (Some(columns), Some(values)) = (col.get(range.clone()), val.get(range)) else { return false };
+/// Whether these rows have ascending columns below `states` and values that are `valid`.
+fn rows_in_order(csr: &Csr, states: u32, mut rows: Range<usize>, valid: impl Fn(usize, &[f64]) -> bool) -> bool {
+    let csr = csr.view();
+    rows.all(|row| {
+        let (columns, values) = csr.row(row);
         let ascend = columns.windows(2).all(|pair| pair[0] < pair[1]);
         ascend & columns.last().is_none_or(|&last| last < states) & valid(row, values)
     })
@@ -151,8 +153,8 @@ fn is_probability(p: f64) -> bool {
 }
 
 /// Everything but [`check_distinct`]; the rows need not be sorted. The result is whether they are, and distinct.
-pub(super) fn check(mdp: &Mdp) -> Result<bool, Invalid> {
-    let Mdp { states, gamma, ref choices, .. } = *mdp;
+pub(super) fn check(mdp: &MdpParts) -> Result<bool, Invalid> {
+    let MdpParts { states, gamma, ref choices, .. } = *mdp;
     if states == 0 {
         return Err(Invalid::NoStates);
     }
@@ -164,9 +166,7 @@ pub(super) fn check(mdp: &Mdp) -> Result<bool, Invalid> {
         }
         Choices::Ragged(offsets) => ragged_rows(offsets, states as usize + 1)?,
     };
-    if !(0.0..=1.0).contains(&gamma) {
-        return Err(Invalid::Gamma { gamma });
-    }
+    check_gamma(gamma)?;
     let checker = Checker { states, choices, rows };
     let in_order = in_order(mdp, rows);
     if !in_order {
@@ -198,6 +198,11 @@ pub(super) fn check(mdp: &Mdp) -> Result<bool, Invalid> {
     Ok(in_order)
 }
 
+/// γ is one.
+pub(super) fn check_gamma(gamma: f64) -> Result<(), Invalid> {
+    if (0.0..=1.0).contains(&gamma) { Ok(()) } else { Err(Invalid::Gamma { gamma }) }
+}
+
 /// The number of rows that these offsets, of which there must be `expected`, give to states.
 fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
     if offsets.len() != expected {
@@ -217,8 +222,8 @@ fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
 }
 
 /// No column appears twice in a row. The rows are sorted.
-pub(super) fn check_distinct(mdp: &Mdp) -> Result<(), Invalid> {
-    let checker = Checker { states: mdp.states, choices: &mdp.choices, rows: mdp.rows() };
+pub(super) fn check_distinct(mdp: &MdpParts) -> Result<(), Invalid> {
+    let checker = Checker { states: mdp.states, choices: &mdp.choices, rows: mdp.transitions.rows() };
     for (matrix, csr) in [(Matrix::P, &mdp.transitions), (Matrix::R, &mdp.rewards)] {
         checker.first(|row| {
             let (columns, _) = csr.row(row);
@@ -267,25 +272,11 @@ impl Checker<'_> {
         found.map_or(Ok(()), Err)
     }
 
-    /// The arrays fit together, and all columns are states.
+    /// There are as many rows, and all columns are states.
     fn structure(&self, matrix: Matrix, csr: &Csr) -> Result<(), Invalid> {
-        let ends = &csr.row_ptr[..];
-        if ends.len() != self.rows + 1 {
+        let ends = &csr.row_ptr()[..];
+        if csr.rows() != self.rows {
             return Err(Invalid::RowPtrLength { matrix, found: ends.len(), expected: self.rows + 1 });
-        }
-        if ends[0] != 0 {
-            return Err(Invalid::RowPtrStart { matrix, found: ends[0] });
-        }
-        self.first(|row| {
-            let (start, end) = (ends[row], ends[row + 1]);
-            (start > end).then(|| Invalid::RowPtrFalls { matrix, row: self.row(row), start, end })
-        })?;
-        let (indices, data) = (csr.col.len(), csr.val.len());
-        if indices != data {
-            return Err(Invalid::Lengths { matrix, indices, data });
-        }
-        if ends[self.rows] != indices as u64 {
-            return Err(Invalid::RowPtrEnd { matrix, found: ends[self.rows], entries: indices });
         }
         let states = self.states;
         self.first(|row| {
@@ -306,15 +297,15 @@ impl Checker<'_> {
         self.first(|row| {
             let (_, values) = csr.row(row);
             let offset = values.iter().position(|&value| !valid(value))?;
-            let (position, found) = (csr.row_ptr[row] as usize + offset, values[offset]);
+            let (position, found) = (csr.row_ptr()[row] as usize + offset, values[offset]);
             Some(Invalid::Value { matrix, row: self.row(row), position, found, expected })
         })
     }
 
-    fn row_sums(&self, mdp: &Mdp) -> Result<(), Invalid> {
+    fn row_sums(&self, mdp: &MdpParts) -> Result<(), Invalid> {
         self.first(|row| {
             let (_, probabilities) = mdp.transitions.row(row);
-            let end = mdp.end(row);
+            let end = mdp.ends.get(row).copied().unwrap_or_default();
             let sum = probabilities.iter().sum::<f64>() + end;
             match probabilities {
                 [] if end == 0.0 => Some(Invalid::EmptyRow { row: self.row(row) }),

@@ -25,7 +25,7 @@ impl Picture for Report<'_> {
         };
         let goals = match self.criterion {
             Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => goal.clone(),
-            _ => self.mdp.grid.iter().map(|grid| grid.goal).collect(),
+            _ => self.mdp.grid().iter().map(|grid| grid.goal).collect(),
         };
         let field = Field {
             mdp: self.mdp,
@@ -51,7 +51,7 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
             None => "average reward".to_owned(),
         },
         Criterion::Horizon(steps) => {
-            format!("reward of {}, γ = {}", count(u64::from(*steps), "step", "steps"), report.mdp.gamma)
+            format!("reward of {}, γ = {}", count(u64::from(*steps), "step", "steps"), report.mdp.gamma())
         }
     };
     let outcome = if report.converged() { "solved" } else { "not converged" };

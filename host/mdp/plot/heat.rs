@@ -217,8 +217,8 @@ fn covered(pixel: usize, pixels: usize, cells: usize) -> std::ops::Range<usize> 
 /// The direction from `state` to its likeliest successor; `None` if that is `state`.
 fn towards(mdp: &Mdp, policy: &[u32], state: u32, width: u32) -> Option<(f64, f64)> {
     let action = policy.get(state as usize).copied().filter(|&action| action != NO_ACTION)?;
-    let row = mdp.choices.first(state as usize) + action as usize;
-    let (columns, probabilities) = mdp.transitions.row(row);
+    let row = mdp.choices().first(state as usize) + action as usize;
+    let (columns, probabilities) = mdp.transitions().row(row);
     let likeliest = columns.iter().zip(probabilities).max_by(|a, b| a.1.total_cmp(b.1)).map(|entry| *entry.0)?;
     let offset = |to: u32, from: u32| f64::from(to) - f64::from(from);
     let (x, y) = (offset(likeliest % width, state % width), offset(likeliest / width, state / width));

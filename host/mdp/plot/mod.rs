@@ -52,7 +52,7 @@ impl Picture for Report<'_> {
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         title(canvas, self)?;
         let Report { mdp, solution, .. } = *self;
-        let goals = mdp.grid.iter().map(|grid| grid.goal).collect();
+        let goals = mdp.grid().iter().map(|grid| grid.goal).collect();
         let (values, bound) = (&solution.values[..], solution.certificate.bound);
         let field = Field { mdp, symbol: "V", name: "Values", values, policy: &solution.policy, bound, goals };
         lay_out(canvas, &field, |abreast| convergence(self, abreast))
@@ -79,7 +79,7 @@ fn lay_out<'c, B: DrawingBackend>(
     field: &Field,
     charts: impl Fn(bool) -> Vec<Chart<'c>>,
 ) -> Result<(), PlotError> {
-    match field.mdp.grid.as_ref().filter(|grid| is_visible(grid)) {
+    match field.mdp.grid().filter(|grid| is_visible(grid)) {
         Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
             heat::draw(canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, field, grid)?;
             draw_charts(canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, &charts(true), true)
@@ -106,7 +106,7 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     let Report { mdp, solution, limits } = *report;
     let model = model_in_words(mdp);
     let outcome = if solution.converged(limits) { "solved" } else { "not converged" };
-    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, γ = {}: {outcome}", mdp.gamma))?;
+    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, γ = {}: {outcome}", mdp.gamma()))?;
     let bound = match solution.certificate.bound_text() {
         Some(bound) => format!("|V − V*| ≤ {bound}"),
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
@@ -122,9 +122,9 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
 }
 
 fn model_in_words(mdp: &Mdp) -> String {
-    match &mdp.grid {
+    match mdp.grid() {
         Some(grid) => format!("Grid world, {} × {} cells", grid.width, grid.height),
-        None => format!("{} states, {} actions", mdp.states, mdp.choices.max()),
+        None => format!("{} states, {} actions", mdp.states(), mdp.choices().max()),
     }
 }
 

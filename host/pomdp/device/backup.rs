@@ -171,7 +171,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             device,
             states,
             actions,
-            observations: model.observation_count,
+            observations: model.observation_count(),
             gamma: model.gamma(),
             model: Model::upload(device, model)?,
             vectors: Vectors::new(device, states)?,
@@ -188,14 +188,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// Beliefs, uploaded once it is certain that kernels may read what they name.
     fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T, D>, D::Error> {
         assert!(!self.vector_actions.is_empty(), "there is no vector to back up");
-        let mut states = beliefs.iter().flat_map(|belief| &belief.states);
-        assert!(states.all(|&state| state < self.states), "a belief in a state that the model does not have");
+        let known = |belief: &Belief| belief.is_below(self.states);
+        assert!(beliefs.iter().all(known), "a belief in a state that the model does not have");
         Beliefs::upload(self.device, beliefs, beliefs.iter().map(|belief| self.entries(belief)).sum())
     }
 
     /// Entries of the sparse rows of a belief.
     fn entries(&self, belief: &Belief) -> usize {
-        belief.states.iter().map(|&state| self.ways[state as usize] as usize).sum()
+        belief.states().iter().map(|&state| self.ways[state as usize] as usize).sum()
     }
 
     /// The product with less work: rows of few entries are sparse.
@@ -252,8 +252,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// Adds to `known`, the first vectors of Γ, those that follow, up to `count` in all.
     pub(super) fn download_into(&self, known: &mut AlphaVectors, count: usize) -> Result<(), D::Error> {
         let range = known.len()..count.max(known.len());
-        known.values.extend(self.vectors.download(self.device, range.start as u32..range.end as u32)?);
-        known.actions.extend_from_slice(&self.vector_actions[range]);
+        let values = self.vectors.download(self.device, range.start as u32..range.end as u32)?;
+        known.append(values, &self.vector_actions[range]);
         Ok(())
     }
 
@@ -268,7 +268,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
+    pub(crate) fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
         let ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let mut batches = Vec::new();
         let mut first = 0;
@@ -281,8 +281,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The product that is chosen for a batch.
-    #[must_use]
-    pub fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
+    pub(crate) fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
         self.choose(beliefs.count as usize, beliefs.ways)
     }
 
@@ -290,7 +289,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+    pub(crate) fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
         self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         Ok(rows)
@@ -573,10 +572,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let first = j * actions + action as usize;
             out.next.extend(winners.iter().skip(first).step_by(batch.len() * actions));
         }
-        out.vectors.actions.extend(found);
-        let mut found = vec![T::ZERO; batch.len() * self.states as usize];
-        self.device.download(self.work.out.get(), &mut found)?;
-        out.vectors.values.extend(found.into_iter().map(T::to_f64));
+        let mut values = vec![T::ZERO; batch.len() * self.states as usize];
+        self.device.download(self.work.out.get(), &mut values)?;
+        out.vectors.append(values.into_iter().map(T::to_f64), &found);
         Ok(())
     }
 
@@ -665,9 +663,9 @@ impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
-        assert_eq!(vectors.states, self.states, "vectors of another model");
-        self.vectors.add(self.device, &vectors.values)?;
-        self.vector_actions.extend(&vectors.actions);
+        assert!(vectors.fit(self.states, self.actions), "vectors of another model");
+        self.vectors.add(self.device, vectors.values())?;
+        self.vector_actions.extend(vectors.actions());
         Ok(())
     }
 

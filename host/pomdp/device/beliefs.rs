@@ -9,15 +9,15 @@ use crate::runtime::Precise;
 /// Beliefs as compressed rows.
 pub struct Beliefs<T: Precise, D: Device> {
     /// How many.
-    pub count: u32,
+    pub(super) count: u32,
     /// Ways on from their states, each a successor and an observation: entries of the rows that they are projected to.
-    pub ways: usize,
+    pub(super) ways: usize,
     /// Where each begins, and where the last ends.
-    pub row_ptr: D::Buffer<u32>,
+    pub(super) row_ptr: D::Buffer<u32>,
     /// States, ascending in each.
-    pub state: D::Buffer<u32>,
+    pub(super) state: D::Buffer<u32>,
     /// Their probabilities.
-    pub prob: D::Buffer<T>,
+    pub(super) prob: D::Buffer<T>,
 }
 
 impl<T: Precise, D: Device> Beliefs<T, D> {
@@ -25,14 +25,14 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn upload(device: &D, beliefs: &[Belief], ways: usize) -> Result<Self, D::Error> {
+    pub(super) fn upload(device: &D, beliefs: &[Belief], ways: usize) -> Result<Self, D::Error> {
         let ends = beliefs.iter().scan(0, |end, belief| {
-            *end += belief.states.len() as u32;
+            *end += belief.states().len() as u32;
             Some(*end)
         });
         let row_ptr: Vec<u32> = std::iter::once(0).chain(ends).collect();
-        let states: Vec<u32> = beliefs.iter().flat_map(|belief| &belief.states).copied().collect();
-        let probs: Vec<f64> = beliefs.iter().flat_map(|belief| &belief.probs).copied().collect();
+        let states: Vec<u32> = beliefs.iter().flat_map(|belief| belief.states()).copied().collect();
+        let probs: Vec<f64> = beliefs.iter().flat_map(|belief| belief.probs()).copied().collect();
         Ok(Self {
             count: beliefs.len() as u32,
             ways,
@@ -57,7 +57,7 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
         let row = |ends: &[u32]| {
             let entries = ends[0] as usize..ends[1] as usize;
             let probs = prob[entries.clone()].iter().map(|p| p.to_f64()).collect();
-            Belief { states: state[entries].to_vec(), probs }
+            Belief::built(state[entries].to_vec(), probs)
         };
         Ok(row_ptr.windows(2).map(row).collect())
     }

@@ -22,8 +22,8 @@ pub struct Matrix<T: Precise, D: Device> {
 
 impl<T: Precise, D: Device> Matrix<T, D> {
     pub fn upload(device: &D, matrix: &Csr) -> Result<Self, D::Error> {
-        let (row_ptr, col) = (device.upload(&matrix.row_ptr)?, device.upload(&matrix.col)?);
-        Ok(Self { row_ptr, col, val: device.upload(&T::of(&matrix.val))? })
+        let (row_ptr, col) = (device.upload(matrix.row_ptr())?, device.upload(matrix.col())?);
+        Ok(Self { row_ptr, col, val: device.upload(&T::of(matrix.val()))? })
     }
 
     /// The matrix as kernels want it.

@@ -7,5 +7,5 @@ mod upper;
 mod walk;
 
 pub use backup::{Backups, Limits, Product};
-pub use beliefs::Beliefs;
+
 pub use walk::Walkers;

@@ -62,19 +62,26 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If `backups` or `informed` are those of a model of other sizes.
     pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>, informed: &[f64]) -> Result<Self, D::Error> {
         let states = model.states();
+        let sizes = |of: &Backups<'_, T, D>| (of.states, of.actions, of.observations);
+        let own = (states, model.actions(), model.observation_count());
+        assert_eq!(own, sizes(&backups), "backups of another model");
+        assert_eq!(informed.len(), states as usize * model.actions() as usize, "a bound for each state and action");
         let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
-        let start = model.start.clone();
+        let start = model.start().clone();
         let mut row = vec![0.0; states as usize];
         start.iter().for_each(|(state, prob)| row[state as usize] = prob);
-        let sums = start.probs.iter().scan(0.0, |sum, prob| {
+        let sums = start.probs().iter().scan(0.0, |sum, prob| {
             *sum += prob;
             Some(*sum)
         });
-        let (start_states, start_sums) = (device.upload(&start.states)?, device.upload(&sums.collect::<Vec<f64>>())?);
-        let longest = [&model.process.transitions, &model.observations].map(|matrix| {
-            let rows = matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]);
+        let (start_states, start_sums) = (device.upload(start.states())?, device.upload(&sums.collect::<Vec<f64>>())?);
+        let longest = [model.process().transitions(), model.observations()].map(|matrix| {
+            let rows = matrix.row_ptr().windows(2).map(|ends| ends[1] - ends[0]);
             rows.max().unwrap_or_default() as f64
         });
         Ok(Self {
@@ -93,9 +100,9 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 next: Scratch::new(device)?,
             },
             batches: Vec::new(),
-            terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count)],
+            terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count())],
             gamma: model.gamma(),
-            supports: Supports::new(states, model.observation_count, backups.vector_actions().len()),
+            supports: Supports::new(states, model.observation_count(), backups.vector_actions().len()),
             mirror: AlphaVectors::new(states),
             backups,
         })
@@ -119,7 +126,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         let active = self.mirror.len();
         let (all, next) = self.supports.join(self.mirror);
         let mut vectors = reduced(model, &all, &next, active, late);
-        vectors.values.iter_mut().for_each(|value| *value -= slack);
+        vectors.values_mut().iter_mut().for_each(|value| *value -= slack);
         Ok(vectors)
     }
 
@@ -169,7 +176,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 Shape::cover(count as u64, THREADS),
                 model,
                 &self.ends,
-                StartArgs { count: self.start.0.states.len() as u32, state: &self.start.1, sum: &self.start.2 },
+                StartArgs { count: self.start.0.states().len() as u32, state: &self.start.1, sum: &self.start.2 },
                 GuideArgs {
                     first: walks.hopeful,
                     guided: walks.guided,
@@ -287,8 +294,8 @@ impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
     /// Each of these goes on with itself.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
         self.backups.set_vectors(vectors)?;
-        self.supports = Supports::new(vectors.states, self.backups.observations, vectors.len());
-        self.mirror = AlphaVectors::new(vectors.states);
+        self.supports = Supports::new(vectors.states(), self.backups.observations, vectors.len());
+        self.mirror = AlphaVectors::new(vectors.states());
         Ok(())
     }
 
@@ -320,6 +327,9 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         late: &mut dyn FnMut() -> bool,
     ) -> Result<Walked, D::Error> {
         let (device, count) = (self.backups.device, walks.count as usize);
+        let known = |&action: &u32| action < self.backups.actions;
+        let one_each = walks.best_in.len() == self.backups.states as usize;
+        assert!(one_each && walks.best_in.iter().all(known), "an action of the model for each state");
         let best_in = device.upload(&walks.best_in)?;
         self.batches.clear();
         let state = self.place.state.of(device, count)?;
@@ -408,7 +418,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn bytes(&self) -> u64 {
-        let mirror = self.mirror.values.capacity() * size_of::<f64>();
+        let mirror = self.mirror.capacity() * size_of::<f64>();
         (self.backups.vector_bytes() + self.upper.bytes() + self.supports.bytes() + mirror) as u64 + self.belief_bytes()
     }
 

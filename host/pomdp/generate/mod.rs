@@ -14,10 +14,10 @@
 //! | [`Aloha`] | stations that share a channel | 3 n, n − 1, 3 |
 
 use super::belief::Belief;
-use super::model::{Invalid, Names, Pomdp};
+use super::model::{Invalid, Names, Pomdp, PomdpParts};
 use crate::common::parameters;
 use crate::mdp::generate as mdp;
-use crate::mdp::model::{Choices, Csr, Mdp};
+use crate::mdp::model::{Choices, Csr, MdpParts};
 
 mod aloha;
 mod four_by_three;
@@ -124,17 +124,23 @@ impl Sizes {
     /// The model, if it is one. `rewards` are of entries of T or of its rows, either empty where there are none.
     fn model(self, gamma: f64, matrices: Matrices, start: Belief, names: Names) -> Result<Pomdp, Error> {
         let Matrices { transitions, observations, rewards, action_rewards } = matrices;
-        let process = Mdp {
+        let process = MdpParts {
             states: self.states,
             choices: Choices::Uniform(self.actions),
             gamma,
             transitions,
             rewards,
             action_rewards: action_rewards.into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
-        let pomdp =
-            Pomdp { process, observation_count: self.observations, observations, start, names, ..Pomdp::default() };
+        let pomdp = PomdpParts {
+            process,
+            observation_count: self.observations,
+            observations,
+            start,
+            names,
+            ..PomdpParts::default()
+        };
         Ok(pomdp.validated()?)
     }
 }

@@ -35,8 +35,8 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
         if vectors.is_empty() {
             vectors = AlphaVectors::new(vector.len() as u32);
         }
-        if vector.len() != vectors.states as usize {
-            let (found, expected) = (vector.len(), vectors.states);
+        if vector.len() != vectors.states() as usize {
+            let (found, expected) = (vector.len(), vectors.states());
             return Err(Fault::new(first, format!("a vector of {found} numbers, expected {expected} as in the first")));
         }
         vectors.push(number, &vector);
@@ -65,7 +65,7 @@ fn unexpected(at: usize, word: &[u8], expected: &str) -> Fault {
 
 /// Writes vectors.
 pub fn write(out: &mut impl Write, vectors: &AlphaVectors) -> io::Result<()> {
-    for (i, &action) in vectors.actions.iter().enumerate() {
+    for (i, &action) in vectors.actions().iter().enumerate() {
         out.integer(action.into())?;
         for (state, &value) in vectors.vector(i).iter().enumerate() {
             out.text(if state == 0 { "\n" } else { " " })?;

@@ -44,7 +44,8 @@ fn parse(text: &str, states: u32) -> Result<Vec<Belief>, Fault> {
         if (sum - 1.0).abs() > 8.0 * f64::EPSILON {
             probs.iter_mut().for_each(|prob| *prob /= sum);
         }
-        beliefs.push(Belief::dense(&probs));
+        let invalid = |error| Fault::new(at(line), format!("the belief {error}"));
+        beliefs.push(Belief::dense(&probs).map_err(invalid)?);
     }
     if beliefs.is_empty() {
         return Err(Fault::new(text.len(), "the file ends, expected a belief"));
@@ -59,7 +60,7 @@ mod tests {
     #[test]
     fn a_belief_a_line() {
         let beliefs = parse("# two\n0.25 0.75\n\n0 1 # certain\n", 2).unwrap();
-        assert_eq!(beliefs, [Belief { states: vec![0, 1], probs: vec![0.25, 0.75] }, Belief::at(1)]);
+        assert_eq!(beliefs, [Belief::new(vec![0, 1], vec![0.25, 0.75]).unwrap(), Belief::at(1)]);
     }
 
     #[test]

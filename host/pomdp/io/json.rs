@@ -13,22 +13,34 @@ use std::io::{self, Read, Write};
 use serde::de::MapAccess;
 
 use super::Error;
+use crate::common::io::invalid;
 use crate::common::io::json::{Array, Fields, Number, Object, Path, field, parse};
 use crate::mdp::io::json::{self, Matrix};
-use crate::mdp::model::{Csr, Mdp};
+use crate::mdp::model::MdpParts;
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::pomdp::model::{Invalid, Names, Pomdp, PomdpParts};
 
 /// Reads a model, not yet validated.
-pub fn read(reader: impl Read, file: String) -> Result<Pomdp, Error> {
-    let Model { process, observation_count, observations, start, seen, names } = parse(reader, file)?;
-    let process = Mdp::from(process);
-    let start = match start {
-        Some(Start { states, probs }) => Belief { states, probs },
-        // A valid model has more rows than states; what is none takes no memory.
-        None => Belief::uniform((0..process.states.min(process.transitions.rows() as u32)).collect()),
-    };
-    Ok(Pomdp { process, observation_count, observations: Csr::from(observations), start, seen, names })
+pub fn read(reader: impl Read, file: String) -> Result<PomdpParts, Error> {
+    let model: Model = parse(reader, file.clone())?;
+    PomdpParts::try_from(model).map_err(invalid(file))
+}
+
+impl TryFrom<Model> for PomdpParts {
+    type Error = Invalid;
+
+    fn try_from(model: Model) -> Result<Self, Invalid> {
+        let Model { process, observation_count, observations, start, seen, names } = model;
+        let process = MdpParts::try_from(process)?;
+        let start = match start {
+            Some(Start { states, probs }) => {
+                Belief::new(states, probs).map_err(|error| Invalid::Start(error.to_string()))?
+            }
+            // A valid model has more rows than states; what is none takes no memory.
+            None => Belief::uniform((0..process.states.min(process.transitions.rows() as u32)).collect()),
+        };
+        Ok(Self { process, observation_count, observations: observations.try_into()?, start, seen, names })
+    }
 }
 
 #[derive(Default)]
@@ -109,18 +121,18 @@ impl Fields for Names {
 
 /// Writes a model.
 pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
-    json::open(out, &model.process)?;
-    field(out, "O", &model.observation_count)?;
-    json::matrix(out, "Z", &model.observations)?;
+    json::open(out, model.process())?;
+    field(out, "O", &model.observation_count())?;
+    json::matrix(out, "Z", model.observations())?;
     write!(out, ",\n\"start\":{{\"states\":")?;
-    serde_json::to_writer(&mut *out, &model.start.states)?;
-    field(out, "probs", &model.start.probs)?;
+    serde_json::to_writer(&mut *out, model.start().states())?;
+    field(out, "probs", model.start().probs())?;
     write!(out, "}}")?;
-    if !model.seen.is_empty() {
-        field(out, "seen", &model.seen)?;
+    if !model.seen().is_empty() {
+        field(out, "seen", model.seen())?;
     }
-    if model.names != Names::default() {
-        field(out, "names", &model.names)?;
+    if *model.names() != Names::default() {
+        field(out, "names", model.names())?;
     }
     writeln!(out, "}}")
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
-use super::model::Pomdp;
+use super::model::{Pomdp, PomdpParts};
 use super::solution::Stage;
 use crate::common::choice::choice;
 use crate::common::io::input::{self, Input, plain_name};
@@ -168,7 +168,7 @@ fn parse(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
 }
 
 /// Reads the model that `text` holds, not yet validated.
-fn unchecked(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
+fn unchecked(text: &[u8], file: String, format: Format) -> Result<PomdpParts, Error> {
     match format {
         Format::Pomdp => cassandra::read(text, file),
         Format::Pomdpx => pomdpx::read(text, file),
@@ -209,12 +209,13 @@ fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp
         format => return Err(other_kind(file, format, Kind::Vectors)),
     };
     if let Some(model) = model {
-        if vectors.states != model.states() {
-            let message = format!("vectors of {} states, expected {} as in the model", vectors.states, model.states());
+        if vectors.states() != model.states() {
+            let message =
+                format!("vectors of {} states, expected {} as in the model", vectors.states(), model.states());
             return Err(Error::Content { file, message });
         }
-        if let Some(i) = vectors.actions.iter().position(|&action| action >= model.actions()) {
-            let (found, expected) = (vectors.actions[i], model.actions());
+        if let Some(i) = vectors.actions().iter().position(|&action| action >= model.actions()) {
+            let (found, expected) = (vectors.actions()[i], model.actions());
             let message = format!("vector {i} has action {found}, expected one below {expected} as in the model");
             return Err(Error::Content { file, message });
         }

@@ -36,20 +36,19 @@ impl PolicyGraph {
     /// That of `vectors`, which are those of `model` and in its sign: costs, where it has costs. `None` where there are none.
     #[must_use]
     pub fn new(model: &Pomdp, vectors: &AlphaVectors) -> Option<Self> {
-        let sign = model.process.objective.sign();
-        let vectors =
-            &AlphaVectors { values: vectors.values.iter().map(|value| sign * value).collect(), ..vectors.clone() };
+        let sign = model.process().objective().sign();
+        let vectors = &vectors.clone().times(sign);
         let starts = model.starts().into_iter().map(|(_, start)| Some((vectors.best(&start)?.0, start)));
         let mut queue: VecDeque<(usize, Belief)> = starts.collect::<Option<_>>()?;
         let starts: Vec<u32> = queue.iter().map(|(node, _)| *node as u32).collect();
-        let count = model.observation_count as usize;
+        let count = model.observation_count() as usize;
         let mut projection = Projection::default();
         let mut reached = vec![false; vectors.len()];
         let mut next = vec![None; vectors.len() * count];
         queue.retain(|(node, _)| !std::mem::replace(&mut reached[*node], true));
         let best = |belief: &Belief| vectors.best(belief).map_or(0, |best| best.0);
         while let Some((node, witness)) = queue.pop_front() {
-            projection.each(model, &witness, vectors.actions[node], |observation, _, belief| {
+            projection.each(model, &witness, vectors.actions()[node], |observation, _, belief| {
                 let follower = best(&belief);
                 next[node * count + observation as usize] = Some(follower as u32);
                 if !std::mem::replace(&mut reached[follower], true) {
@@ -59,18 +58,18 @@ impl PolicyGraph {
         }
         for node in (0..vectors.len()).filter(|&node| !reached[node]) {
             let witness = Belief::at(corner(vectors, node));
-            projection.each(model, &witness, vectors.actions[node], |observation, _, belief| {
+            projection.each(model, &witness, vectors.actions()[node], |observation, _, belief| {
                 next[node * count + observation as usize] = Some(best(&belief) as u32);
             });
         }
-        Some(Self { starts, reached, actions: vectors.actions.clone(), next })
+        Some(Self { starts, reached, actions: vectors.actions().to_vec(), next })
     }
 
     /// That of the plans for a horizon: a node for each plan with a number of steps to go that may follow from the start, in the
     /// order in which they are first met. Nothing follows the last step.
     #[must_use]
     pub fn of_stages(model: &Pomdp, stages: &[Stage]) -> Option<Self> {
-        let count = model.observation_count as usize;
+        let count = model.observation_count() as usize;
         let first = stages.first()?;
         let best = model.starts().into_iter().map(|(_, start)| Some((0, first.vectors.best(&start)?.0)));
         let best: Vec<(usize, usize)> = best.collect::<Option<_>>()?;
@@ -86,7 +85,7 @@ impl PolicyGraph {
         let (mut actions, mut next) = (Vec::new(), Vec::new());
         while let Some(&(stage, plan)) = order.get(actions.len()) {
             let Stage { vectors, next: followers } = &stages[stage];
-            actions.push(vectors.actions[plan]);
+            actions.push(vectors.actions()[plan]);
             for &follower in &followers[plan * count..(plan + 1) * count] {
                 let goes_on = stage + 1 < stages.len();
                 next.push(goes_on.then(|| number((stage + 1, follower as usize), &mut order)));
@@ -119,13 +118,13 @@ impl PolicyGraph {
         for start in starts {
             writeln!(out, "  start -> {start};")?;
         }
-        let count = model.observation_count as usize;
+        let count = model.observation_count() as usize;
         for (node, &action) in self.actions.iter().enumerate().filter(|(node, _)| self.reached[*node]) {
-            writeln!(out, "  {node} [label=\"{}\"];", name(&model.names.actions, action))?;
+            writeln!(out, "  {node} [label=\"{}\"];", name(&model.names().actions, action))?;
             let mut labels: BTreeMap<u32, Vec<String>> = BTreeMap::new();
             for (observation, follower) in self.next[node * count..(node + 1) * count].iter().enumerate() {
                 if let Some(follower) = follower {
-                    let label = name(&model.names.observations, observation as u32);
+                    let label = name(&model.names().observations, observation as u32);
                     labels.entry(*follower).or_default().push(label);
                 }
             }

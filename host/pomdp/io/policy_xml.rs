@@ -19,7 +19,7 @@ use crate::pomdp::model::Pomdp;
 
 /// Reads vectors of a model, if there is one, in its sign.
 pub fn read(text: &[u8], file: String, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
-    let (parts, sign) = model.map_or((Vec::new(), 1.0), |model| (parts(model), model.process.objective.sign()));
+    let (parts, sign) = model.map_or((Vec::new(), 1.0), |model| (parts(model), model.process().objective().sign()));
     vectors(text, &parts, sign).map_err(|fault| fault.error(file, text))
 }
 
@@ -27,7 +27,7 @@ pub fn read(text: &[u8], file: String, model: Option<&Pomdp>) -> Result<AlphaVec
 /// combinations. None otherwise.
 fn parts(model: &Pomdp) -> Vec<Vec<u32>> {
     let parts = model.parts();
-    let all = model.seen.iter().all(|&x| (x as usize) < parts.len());
+    let all = model.seen().iter().all(|&x| (x as usize) < parts.len());
     let even = parts.windows(2).all(|pair| pair[0].len() == pair[1].len());
     if all && even { parts } else { Vec::new() }
 }
@@ -159,10 +159,10 @@ fn joined(planes: Vec<Vec<Plane>>, parts: &[Vec<u32>], sign: f64) -> AlphaVector
 /// Writes vectors of a model, if there is one, in its sign; `name` is what it is called. Where it has an x they are written for each
 /// of its values, without those that another one exceeds in all of its states.
 pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>, name: &str) -> io::Result<()> {
-    let own = model.filter(|model| model.states() == vectors.states);
-    let (mut parts, sign) = own.map_or((Vec::new(), 1.0), |model| (parts(model), model.process.objective.sign()));
+    let own = model.filter(|model| model.states() == vectors.states());
+    let (mut parts, sign) = own.map_or((Vec::new(), 1.0), |model| (parts(model), model.process().objective().sign()));
     if parts.is_empty() {
-        parts.push((0..vectors.states).collect());
+        parts.push((0..vectors.states()).collect());
     }
     let kept: Vec<Vec<usize>> = match &parts[..] {
         // As they are.
@@ -181,7 +181,7 @@ pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>
     )?;
     for (part, (states, kept)) in parts.iter().zip(&kept).enumerate() {
         for &i in kept {
-            write!(out, "<Vector action=\"{}\" obsValue=\"{part}\">", vectors.actions[i])?;
+            write!(out, "<Vector action=\"{}\" obsValue=\"{part}\">", vectors.actions()[i])?;
             // SARSOP's programs read a number up to the next blank: without one, the last takes the tag with it.
             for &state in states {
                 out.real(vectors.vector(i)[state as usize])?;

@@ -12,9 +12,9 @@ use super::Error;
 use super::place::Fault;
 use super::xml::{self, Element, Word};
 use crate::common::parameters::SUM_TOLERANCE;
-use crate::mdp::model::{Choices, Csr, Mdp};
+use crate::mdp::model::{Choices, Csr, MdpParts};
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp, scaled};
+use crate::pomdp::model::{Names, PomdpParts, scaled};
 
 /// States that a model may have.
 const MOST_STATES: u64 = 1 << 24;
@@ -26,7 +26,7 @@ const MOST_VARIABLES: usize = 256;
 const MOST_NAMES: u32 = 1 << 20;
 
 /// Reads a model, not yet validated.
-pub fn read(text: &[u8], file: String) -> Result<Pomdp, Error> {
+pub fn read(text: &[u8], file: String) -> Result<PomdpParts, Error> {
     xml::parse(text).and_then(|root| model(&root)).map_err(|fault| fault.error(file, text))
 }
 
@@ -423,11 +423,11 @@ impl Rows {
 
 impl From<Rows> for Csr {
     fn from(Rows { row_ptr, col, val }: Rows) -> Self {
-        Self { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+        Self::built(row_ptr, col, val)
     }
 }
 
-fn model(root: &Element) -> Result<Pomdp, Fault> {
+fn model(root: &Element) -> Result<PomdpParts, Fault> {
     if root.name != "pomdpx" {
         return Err(Fault::new(root.at, format!("found <{}>, expected <pomdpx>", root.name)));
     }
@@ -461,7 +461,7 @@ fn model(root: &Element) -> Result<Pomdp, Fault> {
     let section = root.required("InitialStateBelief")?;
     Joint::read(section, variables, before, &[], before_strides)?.outcomes(&mut values, variables, &mut outcomes)?;
     let (starts, probs) = outcomes.iter().copied().unzip();
-    let start = Belief { states: starts, probs };
+    let start = Belief::built(starts, probs);
 
     let section = root.required("StateTransitionFunction")?;
     let joint = Joint::read(section, variables, after, &[actions, before], after_strides)?;
@@ -499,14 +499,14 @@ fn model(root: &Element) -> Result<Pomdp, Fault> {
         &observations,
         [&action_slots, &before_slots, &after_slots, &observed_slots],
     )?;
-    let process = Mdp {
+    let process = MdpParts {
         states,
         choices: Choices::Uniform(action_count),
         gamma,
         transitions,
         rewards,
         action_rewards: action_rewards.into(),
-        ..Mdp::default()
+        ..MdpParts::default()
     };
     let names = Names {
         states: names(&after_slots, variables, states),
@@ -519,7 +519,7 @@ fn model(root: &Element) -> Result<Pomdp, Fault> {
         seen.iter().fold(0, |part, &slot| part * variables.size(slot) as u32 + values[slot] as u32)
     };
     let seen = if seen.is_empty() { Vec::new() } else { (0..states as usize).map(part).collect() };
-    Ok(Pomdp { process, observation_count, observations, start, seen, names })
+    Ok(PomdpParts { process, observation_count, observations, start, seen, names })
 }
 
 /// The sum of all reward functions: R(s, a, s') of rows in which it depends on s', and one number a row for the others.

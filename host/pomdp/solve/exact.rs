@@ -23,9 +23,9 @@ pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<A
     for _ in 0..horizon {
         let mut union = Vec::new();
         for action in 0..actions {
-            let reward = |s: u32| rewards[(s * actions + action) as usize] / f64::from(model.observation_count);
+            let reward = |s: u32| rewards[(s * actions + action) as usize] / f64::from(model.observation_count());
             let mut sums: Vec<Alpha> = vec![(action, vec![0.0; states as usize])];
-            for observation in 0..model.observation_count {
+            for observation in 0..model.observation_count() {
                 let part = |alpha: &Alpha| {
                     let entry = |s: u32| {
                         let (successors, probs) = model.successors(s, action);

@@ -130,7 +130,7 @@ impl Graph {
         let first = self.numbers.get(&hash).copied().unwrap_or(NONE);
         let equal = |other: &Belief| {
             let near = |(a, b): (&f64, &f64)| (a - b).abs() < MERGED;
-            other.states == belief.states && other.probs.iter().zip(&belief.probs).all(near)
+            other.states() == belief.states() && other.probs().iter().zip(belief.probs()).all(near)
         };
         let mut number = first;
         while number != NONE {
@@ -160,8 +160,7 @@ impl Graph {
     fn add(&mut self, mut node: Node) -> u32 {
         let number = self.nodes.len() as u32;
         node.same = self.numbers.insert(hash(&node.belief), number).unwrap_or(NONE);
-        node.belief.states.shrink_to_fit();
-        node.belief.probs.shrink_to_fit();
+        node.belief.shrink_to_fit();
         self.owned += belief_bytes(&node.belief);
         self.nodes.push(node);
         number
@@ -220,7 +219,7 @@ impl Graph {
 
 /// Bytes of a belief.
 fn belief_bytes(belief: &Belief) -> usize {
-    belief.states.len() * 12 + 2 * OVERHEAD
+    belief.states().len() * 12 + 2 * OVERHEAD
 }
 
 /// The same for beliefs that are equal up to [`MERGED`], as a rule.

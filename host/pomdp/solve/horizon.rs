@@ -132,7 +132,7 @@ impl Search<'_> {
             for action in 0..actions as u32 {
                 let follower = if n == 1 { 0 } else { action };
                 blind.push(action, &self.assembler.ahead(action, below.vectors.alpha().vector(follower as usize)));
-                next.resize(next.len() + self.model.observation_count as usize, follower);
+                next.resize(next.len() + self.model.observation_count() as usize, follower);
             }
             let informed = sweep(self.model, &self.rewards, &below.informed);
             self.levels.push(Level::new(blind, next, informed, actions));
@@ -195,7 +195,7 @@ impl Search<'_> {
                         if *prob > most.0 { (*prob, self.lower(n - 1, after).0) } else { most }
                     },
                 );
-            let mut next = vec![likeliest.1; self.model.observation_count as usize];
+            let mut next = vec![likeliest.1; self.model.observation_count() as usize];
             outcomes.iter().for_each(|(o, _, after)| next[*o as usize] = self.lower(n - 1, after).0);
             let vector = self.assembler.vector(self.levels[n - 1].vectors.alpha(), action as u32, &next);
             let level = &mut self.levels[n];

@@ -84,7 +84,7 @@ from_devices!(Error);
 pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> Result<Solution, Error> {
     let start = Instant::now();
     let maximized = model.to_maximize();
-    let (sign, limits) = (model.process.objective.sign(), options.limits);
+    let (sign, limits) = (model.process().objective().sign(), options.limits);
     let (device, notes) = (cores::all(), Vec::new());
     let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes };
     if let Some(horizon) = options.horizon {
@@ -200,7 +200,7 @@ impl Run<'_> {
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
         // By the vectors as they are returned.
-        let attained = vectors.best(&model.start).map_or(f64::NEG_INFINITY, |(_, value)| value);
+        let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
         let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
         let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
         Ok(self.solution(vectors, end, expansion, Scheme::Path))

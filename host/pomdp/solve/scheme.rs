@@ -205,8 +205,8 @@ fn batch_backup<B: Backup>(search: &mut Search, backend: &mut B, nodes: &[u32], 
     for (i, &node) in nodes.iter().enumerate() {
         let rise = beliefs[i].dot(vectors.vector(i)) - search.lower(node);
         if rise > worth {
-            let count = search.model.observation_count as usize;
-            search.push(vectors.actions[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
+            let count = search.model.observation_count() as usize;
+            search.push(vectors.actions()[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
             risen = risen.max(rise);
         }
     }

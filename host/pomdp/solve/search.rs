@@ -153,7 +153,7 @@ impl<'m, 'o> Search<'m, 'o> {
             informed,
             sawtooth: Sawtooth::new(corners),
             vectors,
-            supports: Supports::new(model.states(), model.observation_count, blind.len()),
+            supports: Supports::new(model.states(), model.observation_count(), blind.len()),
             clock,
             graph,
             points: Vec::new(),
@@ -260,7 +260,7 @@ impl<'m, 'o> Search<'m, 'o> {
         let count = self.alpha().len();
         let products = |node: u32| {
             let node = &self.graph.nodes[node as usize];
-            node.belief.states.len() * (count - node.scanned as usize)
+            node.belief.states().len() * (count - node.scanned as usize)
         };
         let mut stale = Vec::new();
         for edge in edges.iter().filter(|edge| self.known_upper_of(edge) > least) {
@@ -281,7 +281,7 @@ impl<'m, 'o> Search<'m, 'o> {
             let (mut products, mut taken) = (0, 0);
             while products < UNWATCHED && taken < rest.len() {
                 let node = &self.graph.nodes[rest[taken] as usize];
-                products += node.belief.states.len() * (count - node.scanned as usize);
+                products += node.belief.states().len() * (count - node.scanned as usize);
                 taken += 1;
             }
             let (now, later) = rest.split_at(taken);
@@ -344,7 +344,7 @@ impl<'m, 'o> Search<'m, 'o> {
             });
             children.shrink_to_fit();
             edges.push(Edge { action, reward, children });
-            if belief.states.len() >= LONG && self.clock.late() {
+            if belief.states().len() >= LONG && self.clock.late() {
                 self.projection = projection;
                 return;
             }
@@ -516,7 +516,7 @@ impl<'m, 'o> Search<'m, 'o> {
         // What cannot be observed here is followed by what the likeliest is.
         let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
         let vector = |child: &Child| self.graph.nodes[child.node as usize].vector;
-        let mut next = vec![likeliest.map_or(0, vector); self.model.observation_count as usize];
+        let mut next = vec![likeliest.map_or(0, vector); self.model.observation_count() as usize];
         for child in children {
             next[child.observation as usize] = vector(child);
         }
@@ -712,7 +712,7 @@ pub(super) fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
 /// N, the products and sums of a backup at most.
 pub(super) fn terms(model: &Pomdp) -> f64 {
     let longest =
-        |matrix: &Csr| matrix.row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
-    let terms = longest(&model.process.transitions) + longest(&model.observations) + 16.0;
-    terms + f64::from(model.observation_count) + f64::from(model.states())
+        |matrix: &Csr| matrix.row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;
+    let terms = longest(model.process().transitions()) + longest(model.observations()) + 16.0;
+    terms + f64::from(model.observation_count()) + f64::from(model.states())
 }

@@ -90,7 +90,7 @@ fn rounds<B: Trials>(
     backend.set_vectors(search.alpha())?;
     let largest = search.rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
     let [below, above] = backend.slack(largest);
-    let start = [search.model.start.clone()];
+    let start = [search.model.start().clone()];
     let mut horizon = steps(search.model.gamma());
     let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
     let error = ROUGH * largest / (1.0 - search.model.gamma());

@@ -362,7 +362,7 @@ pub fn field(text: &str) -> String {
 
 /// Writes sequences, numbered from 1.
 pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
-    match &sequences.observations {
+    match sequences.observations() {
         Observations::Symbols(_) => out.text("sequence,symbol\n")?,
         Observations::Vectors { dimensions, .. } => {
             out.text("sequence")?;
@@ -372,11 +372,11 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
             out.text("\n")?;
         }
     }
-    let names: Vec<String> = model.names.symbols.iter().map(|name| field(name)).collect();
+    let names: Vec<String> = model.names().symbols.iter().map(|name| field(name)).collect();
     for sequence in 0..sequences.len() {
         for at in sequences.range(sequence) {
             out.integer(sequence as u64 + 1)?;
-            match &sequences.observations {
+            match sequences.observations() {
                 Observations::Symbols(symbols) => {
                     out.text(",")?;
                     out.text(&name(&names, symbols[at]))?;

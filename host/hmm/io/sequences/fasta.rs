@@ -196,12 +196,12 @@ fn unexpected(builder: &Builder, line: u64, byte: u8, letter: &Letter) -> Error 
 
 /// The letters of a model's symbols.
 fn letters(model: &Hmm) -> io::Result<Vec<String>> {
-    let Emissions::Categorical { symbols, .. } = model.emissions else { return Err(no_place(VECTORS.to_owned())) };
-    let names = match &model.names.symbols[..] {
+    let Emissions::Categorical { symbols, .. } = model.emissions() else { return Err(no_place(VECTORS.to_owned())) };
+    let names = match &model.names().symbols[..] {
         [] => BASES.map(str::to_owned).into_iter().collect(),
         names => names.to_vec(),
     };
-    if names.iter().any(|name| name.len() != 1) || symbols as usize > names.len() {
+    if names.iter().any(|name| name.len() != 1) || *symbols as usize > names.len() {
         return Err(no_place("FASTA needs symbols with names of one letter each".to_owned()));
     }
     Ok(names)
@@ -215,7 +215,7 @@ pub fn holds(model: &Hmm) -> io::Result<()> {
 /// Writes sequences.
 pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
     let names = &letters(model)?[..];
-    let Observations::Symbols(symbols) = &sequences.observations else {
+    let Observations::Symbols(symbols) = sequences.observations() else {
         return Err(no_place(VECTORS.to_owned()));
     };
     for sequence in 0..sequences.len() {

@@ -78,8 +78,8 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
     for sequence in 0..sequences.len() {
         for (position, at) in sequences.range(sequence).enumerate() {
             out.text(if position == 0 { "" } else { " " })?;
-            match &sequences.observations {
-                Observations::Symbols(symbols) => out.text(&word(&name(&model.names.symbols, symbols[at])))?,
+            match sequences.observations() {
+                Observations::Symbols(symbols) => out.text(&word(&name(&model.names().symbols, symbols[at])))?,
                 Observations::Vectors { dimensions: 1, values } => out.real(values[at])?,
                 Observations::Vectors { .. } => {
                     return Err(no_place(NO_PLACE.to_owned()));

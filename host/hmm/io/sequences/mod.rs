@@ -173,7 +173,7 @@ fn parse(
 /// # Errors
 /// If it has none, with what it has a place for.
 pub fn holds(format: Format, model: &Hmm, several: bool) -> io::Result<()> {
-    match (format, &model.emissions) {
+    match (format, model.emissions()) {
         (Format::Fasta, _) => fasta::holds(model),
         (Format::Umdhmm, Emissions::Categorical { .. }) if !several => Ok(()),
         (Format::Umdhmm, _) => Err(no_place(umdhmm::NO_PLACE.to_owned())),
@@ -239,11 +239,11 @@ struct Alphabet<'m> {
 
 impl<'m> Alphabet<'m> {
     fn new(model: &'m Hmm, missing: Missing) -> Self {
-        let (dimensions, symbols) = match &model.emissions {
+        let (dimensions, symbols) = match model.emissions() {
             Emissions::Categorical { symbols, .. } => (None, *symbols),
             Emissions::Gaussian { dimensions, .. } => (Some(*dimensions as usize), 0),
         };
-        let names = &model.names.symbols[..];
+        let names = &model.names().symbols[..];
         Self { dimensions, symbols, names, numbers: names.iter().map(String::as_bytes).zip(0..).collect(), missing }
     }
 

@@ -86,7 +86,7 @@ fn columns<T: Element>(mut bytes: &[u8], columns: usize) -> io::Result<Vec<T>> {
 
 /// Writes observations.
 pub fn write(out: &mut dyn Write, sequences: &Sequences) -> io::Result<()> {
-    match &sequences.observations {
+    match sequences.observations() {
         Observations::Symbols(symbols) => {
             npy::write_header(out, "<u4", &[symbols.len(), 1])?;
             out.write_all(bytemuck::cast_slice(symbols))
@@ -101,6 +101,6 @@ pub fn write(out: &mut dyn Write, sequences: &Sequences) -> io::Result<()> {
 
 /// Writes the lengths.
 pub fn write_lengths(out: &mut dyn Write, sequences: &Sequences) -> io::Result<()> {
-    let lengths: Vec<i64> = sequences.offsets.windows(2).map(|pair| (pair[1] - pair[0]) as i64).collect();
+    let lengths: Vec<i64> = sequences.offsets().windows(2).map(|pair| (pair[1] - pair[0]) as i64).collect();
     npy::write(out, &lengths)
 }

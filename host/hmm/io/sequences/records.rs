@@ -8,8 +8,8 @@ use crate::common::io::invalid;
 use crate::common::io::lines::quoted;
 use crate::common::names::name;
 use crate::hmm::io::Error;
-use crate::hmm::model::{Emissions, Hmm};
-use crate::hmm::sequences::{Invalid, Observations, Sequences};
+use crate::hmm::model::{Emissions, Hmm, HmmParts};
+use crate::hmm::sequences::{Invalid, Observations, Sequences, place};
 
 /// Sequences with what a file says of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,7 @@ impl Records {
     /// rows of B that sum to 1 may use it: likelihoods, paths and posteriors.
     #[must_use]
     pub fn extended<'m>(&self, model: &'m Hmm) -> Cow<'m, Hmm> {
-        let Emissions::Categorical { symbols, probs } = &model.emissions else { return Cow::Borrowed(model) };
+        let Emissions::Categorical { symbols, probs } = model.emissions() else { return Cow::Borrowed(model) };
         if self.sets.is_empty() {
             return Cow::Borrowed(model);
         }
@@ -66,9 +66,9 @@ impl Records {
         };
         let symbols = symbols + self.sets.len() as u32;
         let emissions = Emissions::Categorical { symbols, probs: probs.chunks_exact(v).flat_map(row).collect() };
-        let mut extended = Hmm { emissions, ..model.clone() };
-        extended.names.symbols.clear();
-        Cow::Owned(extended)
+        let mut parts = HmmParts { emissions, ..model.clone().into_parts() };
+        parts.names.symbols.clear();
+        Cow::Owned(Hmm::built(parts))
     }
 
     /// Why a sequence, by its number from 0, is not possible by a model.
@@ -92,9 +92,9 @@ impl Records {
 
     /// An observation in words, by its place among all.
     fn observed(&self, model: &Hmm, at: usize) -> String {
-        match (&self.sequences.observations, &model.emissions) {
+        match (self.sequences.observations(), model.emissions()) {
             (Observations::Symbols(seen), Emissions::Categorical { symbols, .. }) => {
-                let text = |symbol: &u32| quoted(name(&model.names.symbols, *symbol).as_bytes());
+                let text = |symbol: &u32| quoted(name(&model.names().symbols, *symbol).as_bytes());
                 match seen[at].checked_sub(*symbols) {
                     None => format!("symbol {}", text(&seen[at])),
                     Some(set) => self.sets[set as usize].iter().map(text).collect::<Vec<_>>().join(" or "),
@@ -182,19 +182,18 @@ impl Read {
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
         let invalid = |source| invalid(file)(source);
         let content = |message: String| Error::Content { file: file.to_owned(), message };
-        let symbols = match (&model.emissions, missing) {
+        let symbols = match (model.emissions(), missing) {
             (Emissions::Categorical { symbols, .. }, _) => *symbols,
             (Emissions::Gaussian { .. }, Missing::Marginalise) => {
                 return Err(content("only symbols are marginalised, and the model emits numbers".to_owned()));
             }
             _ => 0,
         };
-        let whole = Sequences { offsets: self.offsets.clone(), observations: Observations::Symbols(Vec::new()) };
         // Formats that know only numbers have not compared them with V; sets, which begin there, are none of theirs.
         if let (Observations::Symbols(seen), true) = (&self.observations, self.sets.is_empty() && symbols > 0) {
             let valid = |&symbol: &u32| symbol < symbols || symbol == MISSING && missing != Missing::Refuse;
             if let Some(at) = seen.iter().position(|symbol| !valid(symbol)) {
-                let (sequence, position) = whole.place(at);
+                let (sequence, position) = place(&self.offsets, at);
                 return Err(invalid(Invalid::Symbol { sequence, position, found: seen[at], symbols }));
             }
         }
@@ -203,7 +202,7 @@ impl Read {
             _ => (0..self.len() as usize).map(|at| self.is_missing(at)).collect(),
         };
         let count = lost.iter().filter(|lost| **lost).count();
-        let records = whole.len();
+        let records = self.offsets.len().saturating_sub(1);
         let (mut starts, mut skipped) = (Vec::new(), false);
         match missing {
             Missing::Refuse => {}
@@ -225,7 +224,7 @@ impl Read {
                 let mut offsets = vec![0];
                 let mut kept = 0;
                 for record in 0..records {
-                    let range = whole.range(record);
+                    let range = self.offsets[record] as usize..self.offsets[record + 1] as usize;
                     let begun = offsets.len();
                     let mut at = range.start;
                     while at < range.end {
@@ -267,8 +266,7 @@ impl Read {
             }
             Missing::Split | Missing::Skip => {}
         }
-        let sequences = Sequences { offsets: self.offsets, observations: self.observations };
-        let sequences = sequences.validated().map_err(invalid)?;
+        let sequences = Sequences::new(self.offsets, self.observations).map_err(invalid)?;
         let Self { names, sets, notes, .. } = self;
         let records = Records { sequences, names, starts, sets, skipped, notes };
         records.sequences.check(&records.extended(model)).map_err(invalid)?;

@@ -29,7 +29,7 @@ pub const NO_PLACE: &str = "UMDHMM's format has one sequence of symbols";
 
 /// Writes a sequence.
 pub fn write(out: &mut impl Write, sequences: &Sequences) -> io::Result<()> {
-    match &sequences.observations {
+    match sequences.observations() {
         Observations::Symbols(symbols) if sequences.len() == 1 => {
             write!(out, "T= {}", symbols.len())?;
             for (at, &symbol) in symbols.iter().enumerate() {

@@ -199,7 +199,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
 
     /// The entries of a state, and those that lead to it.
     fn size(&self, state: usize) -> usize {
-        let entries: usize = self.graph.rows(state).map(|row| self.graph.mdp.transitions.row(row).0.len() + 1).sum();
+        let entries: usize = self.graph.rows(state).map(|row| self.graph.mdp.transitions().row(row).0.len() + 1).sum();
         entries + self.graph.entering(state).len() + 1
     }
 
@@ -268,7 +268,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
             let (all, cursor) = (graph.rows(state), cursor);
             while all.start + cursor.row < all.end {
                 let row = all.start + cursor.row;
-                let (cols, probs) = graph.mdp.transitions.row(row);
+                let (cols, probs) = graph.mdp.transitions().row(row);
                 while rows[row] && cursor.entry < cols.len() {
                     cursor.entry += 1;
                     if probs[cursor.entry - 1] > 0.0 {
@@ -367,7 +367,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                         stack.pop();
                         continue;
                     }
-                    let (cols, probs) = self.graph.mdp.transitions.row(row);
+                    let (cols, probs) = self.graph.mdp.transitions().row(row);
                     if !self.rows[row] || cursor.entry == cols.len() {
                         *cursor = Cursor { row: cursor.row + 1, entry: 0 };
                         continue;
@@ -428,7 +428,7 @@ mod tests {
 
     use super::super::NO_ROW;
     use super::*;
-    use crate::mdp::model::{Choices, Csr, Mdp};
+    use crate::mdp::model::{Choices, Csr, Mdp, MdpParts};
 
     /// A model with these successors of each row of each state; the number of states is the end.
     fn model(states: &[Vec<Vec<u32>>]) -> Mdp {
@@ -448,13 +448,13 @@ mod tests {
             val.resize(col.len(), p);
             row_ptr.push(col.len() as u64);
         }
-        Mdp {
+        MdpParts {
             states: n,
             choices: Choices::Ragged(choices.into()),
             gamma: 1.0,
-            transitions: Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() },
+            transitions: Csr::built(row_ptr, col, val),
             ends: ends.into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         }
         .validated()
         .unwrap()

@@ -60,10 +60,10 @@ impl<'m> Graph<'m> {
     /// Reads the graph off a model: O(nnz).
     #[must_use]
     pub fn new(mdp: &'m Mdp) -> Self {
-        let states = mdp.states as usize;
+        let states = mdp.states() as usize;
         let mut owner = vec![0; mdp.rows()];
         for state in 0..states {
-            owner[mdp.choices.rows(state)].fill(state as u32);
+            owner[mdp.choices().rows(state)].fill(state as u32);
         }
         let mut graph = Self { mdp, owner, entering_ptr: vec![0; states + 2], entering: Vec::new() };
         let mut next = vec![0; states + 2];
@@ -94,12 +94,12 @@ impl<'m> Graph<'m> {
     /// The vertex where the process is once it has ended.
     #[must_use]
     pub fn end(&self) -> usize {
-        self.mdp.states as usize
+        self.mdp.states() as usize
     }
 
     /// The vertices that a row leads to.
     pub fn successors(&self, row: usize) -> impl Iterator<Item = usize> {
-        let (cols, probs) = self.mdp.transitions.row(row);
+        let (cols, probs) = self.mdp.transitions().row(row);
         let states = cols.iter().zip(probs).filter(|(_, p)| **p > 0.0).map(|(&col, _)| col as usize);
         states.chain((self.mdp.end(row) > 0.0).then_some(self.end()))
     }
@@ -113,7 +113,7 @@ impl<'m> Graph<'m> {
     /// The rows of a vertex; the end has none.
     #[must_use]
     pub fn rows(&self, vertex: usize) -> std::ops::Range<usize> {
-        if vertex == self.end() { 0..0 } else { self.mdp.choices.rows(vertex) }
+        if vertex == self.end() { 0..0 } else { self.mdp.choices().rows(vertex) }
     }
 
     /// The rows that lead to a vertex.

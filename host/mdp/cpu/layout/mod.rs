@@ -329,7 +329,7 @@ pub(super) fn store<T: Precise>(mdp: &Mdp, storage: Storage) -> Box<dyn Layout<T
     {
         return Box::new(Stored(patterns));
     }
-    let bytes = mdp.transitions.nnz() * (4 + size_of::<T>());
+    let bytes = mdp.transitions().nnz() * (4 + size_of::<T>());
     let pack = storage == Storage::Packed || storage == Storage::Auto && bytes > PACK_ABOVE;
     rows::store(mdp, &reward, pack)
 }

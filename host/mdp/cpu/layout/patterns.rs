@@ -90,7 +90,7 @@ impl Patterns {
         let round = |numbers: &mut Vec<f64>| numbers.iter_mut().for_each(|x| *x = T::from_f64(*x).to_f64());
         round(&mut dictionary.prob);
         round(&mut dictionary.reward);
-        Some(Self::new(mdp.gamma, Arc::new(dictionary), pattern_of))
+        Some(Self::new(mdp.gamma(), Arc::new(dictionary), pattern_of))
     }
 
     fn new(gamma: f64, dictionary: Arc<patterns::Patterns>, pattern_of: Vec<u32>) -> Self {

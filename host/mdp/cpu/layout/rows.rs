@@ -271,8 +271,8 @@ fn single(choices: &Choices, states: usize) -> Choices {
 
 /// A model in rows: in its own arrays, or packed as far as it can be without loss.
 pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) -> Box<dyn Layout<T> + 'm> {
-    let (gamma, choices) = (mdp.gamma, mdp.choices.clone());
-    let ends = Ends::packed(Cow::Borrowed(&mdp.transitions.row_ptr));
+    let (gamma, choices) = (mdp.gamma(), mdp.choices().clone());
+    let ends = Ends::packed(Cow::Borrowed(mdp.transitions().row_ptr()));
     let reward = Rewards::of(reward);
     macro_rules! stored {
         ($successor:expr, $stored:expr, $probability:expr) => {
@@ -291,11 +291,11 @@ pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) ->
         ($stored:expr, $probability:expr) => {
             match if pack { distances(mdp) } else { None } {
                 Some(distances) => stored!(Cow::<[i16]>::Owned(distances), $stored, $probability),
-                None => stored!(Cow::Borrowed(&mdp.transitions.col[..]), $stored, $probability),
+                None => stored!(Cow::Borrowed(&mdp.transitions().col()[..]), $stored, $probability),
             }
         };
     }
-    let probs = &mdp.transitions.val[..];
+    let probs = &mdp.transitions().val()[..];
     let pack = pack && !palette::seem_distinct(probs, u16::COUNT);
     match if pack { palette::distinct(probs, u16::COUNT) } else { None } {
         Some(palette) if palette.len() <= u8::COUNT => {
@@ -329,21 +329,21 @@ pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Bo
 
 /// Every successor as its distance from the state, if all of them fit.
 fn distances(mdp: &Mdp) -> Option<Vec<i16>> {
-    let Mdp { states, choices, transitions, .. } = mdp;
-    let row_ptr = &transitions.row_ptr[..];
+    let (states, choices) = (mdp.states() as usize, mdp.choices());
+    let (row_ptr, col) = (&mdp.transitions().row_ptr()[..], &mdp.transitions().col()[..]);
     let of_chunk = |first: usize| {
-        let last = (*states as usize).min(first + CHUNK);
+        let last = states.min(first + CHUNK);
         let start = row_ptr[choices.first(first)];
         let mut distances = Vec::with_capacity((row_ptr[choices.first(last)] - start) as usize);
         for state in first..last {
             let entries = row_ptr[choices.first(state)] as usize..row_ptr[choices.first(state + 1)] as usize;
-            for &successor in &transitions.col[entries] {
+            for &successor in &col[entries] {
                 distances.push(i16::try_from(i64::from(successor) - state as i64).ok()?);
             }
         }
         Some(distances)
     };
     let chunks: Option<Vec<Vec<i16>>> =
-        (0..(*states as usize).div_ceil(CHUNK)).into_par_iter().map(|chunk| of_chunk(chunk * CHUNK)).collect();
+        (0..states.div_ceil(CHUNK)).into_par_iter().map(|chunk| of_chunk(chunk * CHUNK)).collect();
     Some(chunks?.concat())
 }

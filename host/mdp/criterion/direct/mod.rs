@@ -235,13 +235,13 @@ fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options, numbers: N
 /// B: the value of a state is 0, or not within ±2⁻ᴮ.
 fn separation(mdp: &Mdp) -> usize {
     let of_row = |row: usize| {
-        let (_, probs) = mdp.transitions.row(row);
+        let (_, probs) = mdp.transitions().row(row);
         let places_of_row = probs.iter().map(|&p| places(p)).fold(places(mdp.end(row)), usize::max);
         let rewards = mdp.rewards_of(row).zip(probs).map(|(r, &p)| if r == 0.0 { 0 } else { places(p) + places(r) });
         places_of_row + rewards.fold(places(mdp.action_reward(row)), usize::max)
     };
-    let of_state = |state: usize| mdp.choices.rows(state).map(of_row).max().map_or(0, |places| places + 2);
-    (0..mdp.states as usize).map(of_state).sum()
+    let of_state = |state: usize| mdp.choices().rows(state).map(of_row).max().map_or(0, |places| places + 2);
+    (0..mdp.states() as usize).map(of_state).sum()
 }
 
 /// How often a number must be doubled until it is an integer.

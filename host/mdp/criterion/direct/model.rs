@@ -43,8 +43,8 @@ impl Model {
     ) -> Self {
         let mut model = Self { numbers, first: vec![0], rows: Vec::with_capacity(quotient.origin.len()) };
         let Some(mdp) = &quotient.mdp else { return model };
-        for state in 0..mdp.states as usize {
-            for row in mdp.choices.rows(state) {
+        for state in 0..mdp.states() as usize {
+            for row in mdp.choices().rows(state) {
                 let made = match quotient.origin[row] {
                     STAY => {
                         let (pay, one) = (stay(state, numbers), numbers.of(1.0));
@@ -137,7 +137,7 @@ impl Row {
         reward: &Reward,
         numbers: Numbers,
     ) -> Self {
-        let (cols, probs) = mdp.transitions.row(row);
+        let (cols, probs) = mdp.transitions().row(row);
         let mut end = numbers.of(mdp.end(row));
         let mut sum = end.clone();
         let mut to: Vec<(u32, Big)> = Vec::with_capacity(cols.len());
@@ -176,7 +176,7 @@ impl Row {
 
 /// Σ P·R and what the action earns, of a row, times `sign` and the row's `sum`; and the magnitudes that made it.
 pub(in crate::mdp::criterion) fn expected(mdp: &Mdp, row: usize, sign: f64, sum: &Big, numbers: Numbers) -> (Big, Big) {
-    let (_, probs) = mdp.transitions.row(row);
+    let (_, probs) = mdp.transitions().row(row);
     let own = numbers.of(mdp.action_reward(row));
     let first = (own.clone(), size(&own));
     let (reward, magnitude) =

@@ -104,9 +104,9 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
             + layout.buffer.len() * (4 + t);
         Ok(Self {
             device,
-            states: model.states as usize,
+            states: model.states() as usize,
             shape,
-            blocks: Blocks::upload(device, &layout, division.resident(), model.gamma)?,
+            blocks: Blocks::upload(device, &layout, division.resident(), model.gamma())?,
             v: device.zeros(places)?,
             v_new: device.zeros(places)?,
             change: device.zeros(places)?,

@@ -66,15 +66,14 @@ impl Division {
         }
         let cells = threads * states_per_thread;
         let rows = height * states_per_thread;
-        let across =
-            model.grid.as_ref().map(|grid| (grid.width, grid.width.div_ceil(width), grid.height.div_ceil(rows)));
+        let across = model.grid().map(|grid| (grid.width, grid.width.div_ceil(width), grid.height.div_ceil(rows)));
         let blocks = match across {
             Some((_, across, down)) => u64::from(across) * u64::from(down),
-            None => u64::from(model.states.div_ceil(cells)),
+            None => u64::from(model.states().div_ceil(cells)),
         };
         let places = blocks * u64::from(cells);
         if places > u64::from(MOST_PLACES) {
-            return Err(BadBlocks::Places { width, height: rows, places, states: model.states });
+            return Err(BadBlocks::Places { width, height: rows, places, states: model.states() });
         }
         let mut division = Self {
             parameters,
@@ -83,13 +82,13 @@ impl Division {
             tiles: across.map(|(columns, across, _)| (columns, across)),
             buffers: vec![Vec::new(); blocks as usize],
             crowded: 0,
-            entries: model.transitions.nnz() as u64,
+            entries: model.transitions().nnz() as u64,
             states: vec![EMPTY; places as usize],
             row_starts: Vec::new(),
             entry_starts: Vec::new(),
             stride: SLICE,
         };
-        for state in 0..model.states {
+        for state in 0..model.states() {
             let position = division.position(state);
             division.states[position as usize] = state;
         }
@@ -97,7 +96,7 @@ impl Division {
         // Interleaved, a slice takes as much as 32 times its longest. Where lengths differ much that is mostly padding.
         let most = |full: usize| 2 * full as u64 + 4096;
         let (rows, entries) = division.stored();
-        if rows > most(model.rows()) || entries > most(model.transitions.nnz()) {
+        if rows > most(model.rows()) || entries > most(model.transitions().nnz()) {
             division.stride = 1;
             division.measure(model);
         }
@@ -131,8 +130,8 @@ impl Division {
     /// Finds where slices begin.
     fn measure(&mut self, model: &Mdp) {
         let extent = |&state: &u32| {
-            let rows = if state == EMPTY { 0..0 } else { model.choices.rows(state as usize) };
-            let entries = model.transitions.row_ptr[rows.end] - model.transitions.row_ptr[rows.start];
+            let rows = if state == EMPTY { 0..0 } else { model.choices().rows(state as usize) };
+            let entries = model.transitions().row_ptr()[rows.end] - model.transitions().row_ptr()[rows.start];
             (rows.len() as u64, entries)
         };
         let longest = |slice: &[u32]| {
@@ -209,13 +208,13 @@ impl Division {
 
     /// Finds what each block reads of others.
     fn fill_buffers(&mut self, model: &Mdp) {
-        let (cells, row_ptr, room) = (self.cells as usize, &model.transitions.row_ptr, self.room());
+        let (cells, row_ptr, room) = (self.cells as usize, model.transitions().row_ptr(), self.room());
         let buffer_of = |(block, states): (usize, &[u32])| {
             let mut outside = Vec::new();
             for &state in states.iter().filter(|&&state| state != EMPTY) {
-                let rows = model.choices.rows(state as usize);
+                let rows = model.choices().rows(state as usize);
                 let entries = row_ptr[rows.start] as usize..row_ptr[rows.end] as usize;
-                let positions = model.transitions.col[entries].iter().map(|&successor| self.position(successor));
+                let positions = model.transitions().col()[entries].iter().map(|&successor| self.position(successor));
                 outside.extend(positions.filter(|&position| position as usize / cells != block));
             }
             outside.sort_unstable();
@@ -246,7 +245,7 @@ impl Division {
         };
 
         let (rows, entries) = self.stored();
-        let (prob, reward) = (T::of(&model.transitions.val), model.expected_rewards());
+        let (prob, reward) = (T::of(model.transitions().val()), model.expected_rewards());
         let reward = T::of(&reward);
         let mut layout = Layout {
             actions: vec![0; self.states.len()],
@@ -300,13 +299,14 @@ impl Division {
                 let block = (first + i) as u32 / self.cells;
                 let mut target_row = first_row - self.row_starts[start] as usize;
                 let mut target = first_entry - self.entry_starts[start] as usize;
-                let rows = model.choices.rows(state as usize);
+                let rows = model.choices().rows(state as usize);
                 actions[i] = rows.len() as u32;
                 for row in rows {
-                    let entries = model.transitions.row_ptr[row] as usize..model.transitions.row_ptr[row + 1] as usize;
+                    let entries =
+                        model.transitions().row_ptr()[row] as usize..model.transitions().row_ptr()[row + 1] as usize;
                     (rewards[target_row], lengths[target_row]) = (reward[row], entries.len() as u32);
                     for entry in entries {
-                        (places[target], probs[target]) = (place(block, model.transitions.col[entry]), prob[entry]);
+                        (places[target], probs[target]) = (place(block, model.transitions().col()[entry]), prob[entry]);
                         target += self.stride;
                     }
                     target_row += self.stride;
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(positions, [0, 1, 4, 5, 8, 2, 3, 6, 7, 10, 12, 13, 16, 17, 20]);
         assert!((0..15).all(|state| division.states[positions[state] as usize] == state as u32));
         assert_eq!(division.states.iter().filter(|&&state| state == EMPTY).count(), 9);
-        let consecutive = Division::new(&Mdp { grid: None, ..model }, parameters).unwrap();
+        let consecutive = Division::new(&model.without_grid(), parameters).unwrap();
         assert_eq!((consecutive.blocks, consecutive.position(14)), (4, 14));
     }
 
@@ -366,7 +366,7 @@ mod tests {
                 .collect();
             let col: Vec<u32> = rows.iter().flat_map(|&n| 0..n as u32).collect();
             let val: Vec<f64> = rows.iter().flat_map(|&n| std::iter::repeat_n(1.0 / n as f64, n)).collect();
-            crate::mdp::model::Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }
+            crate::mdp::model::Csr::built(row_ptr, col, val)
         };
         let mut rows = vec![1; 2000];
         rows[7] = 2000;

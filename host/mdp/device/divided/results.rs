@@ -44,24 +44,24 @@ impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
     /// # Errors
     /// Those of the device.
     pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
-        let (states, rows, entries) = (model.states as usize, model.rows(), model.transitions.nnz());
-        let (actions, choices) = upload_choices(device, &model.choices)?;
-        let action_reward = if model.action_rewards.is_empty() {
+        let (states, rows, entries) = (model.states() as usize, model.rows(), model.transitions().nnz());
+        let (actions, choices) = upload_choices(device, model.choices())?;
+        let action_reward = if model.action_rewards().is_empty() {
             device.zeros(rows)
         } else {
-            device.upload(&T::of(&model.action_rewards))
+            device.upload(&T::of(model.action_rewards()))
         };
         Ok(Self {
             device,
-            states: model.states,
+            states: model.states(),
             rows: rows as u64,
             entries: entries as u64,
-            gamma: model.gamma,
+            gamma: model.gamma(),
             actions,
             choices,
-            row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
-            col: device.upload(&model.transitions.col)?,
-            prob: device.upload(&T::of(&model.transitions.val))?,
+            row_ptr: device.upload(&offsets::<O>(model.transitions().row_ptr()))?,
+            col: device.upload(model.transitions().col())?,
+            prob: device.upload(&T::of(model.transitions().val()))?,
             reward: device.upload(&T::of(&model.transition_rewards()))?,
             action_reward: action_reward?,
             results: device.zeros(entries)?,
@@ -77,8 +77,9 @@ impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
     #[must_use]
     pub fn bytes(model: &Mdp) -> u64 {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
-        let (states, rows, entries) = (u64::from(model.states), model.rows() as u64, model.transitions.nnz() as u64);
-        let choices = if matches!(model.choices, Choices::Ragged(_)) { states + 1 } else { 0 };
+        let (states, rows, entries) =
+            (u64::from(model.states()), model.rows() as u64, model.transitions().nnz() as u64);
+        let choices = if matches!(model.choices(), Choices::Ragged(_)) { states + 1 } else { 0 };
         (choices + rows + 1) * o + entries * (4 + 3 * t) + rows * 2 * t + states * 2 * t + 8 * EXTREMES as u64
     }
 }

@@ -178,13 +178,13 @@ mod tests {
             let grid = SlipGrid { width, height, ..grid };
             let (mdp, made) = (grid.generate().unwrap(), grid.patterns().unwrap());
             let reward = mdp.expected_rewards();
-            let used: BTreeSet<_> = (0..mdp.states).map(|cell| made.pattern(cell)).collect();
+            let used: BTreeSet<_> = (0..mdp.states()).map(|cell| made.pattern(cell)).collect();
             assert_eq!(used.len(), made.patterns.count(), "{grid:?}");
-            for state in 0..mdp.states {
+            for state in 0..mdp.states() {
                 let rows = made.patterns.rows_of(made.pattern(state));
                 assert_eq!(rows.len(), 4);
-                for (own, row) in rows.zip(mdp.choices.rows(state as usize)) {
-                    let (entries, (cells, probs)) = (made.patterns.entries_of(own), mdp.transitions.row(row));
+                for (own, row) in rows.zip(mdp.choices().rows(state as usize)) {
+                    let (entries, (cells, probs)) = (made.patterns.entries_of(own), mdp.transitions().row(row));
                     let own_cells: Vec<_> = made.patterns.distance[entries.clone()]
                         .iter()
                         .map(|&distance| state.wrapping_add_signed(distance as i32))
@@ -193,7 +193,7 @@ mod tests {
                     assert_eq!(made.patterns.reward[own].to_bits(), reward[row].to_bits(), "{grid:?}, row {row}");
                 }
             }
-            let values = values(mdp.states);
+            let values = values(mdp.states());
             assert_eq!(made.greedy(&values), greedy(&mdp, &values));
         }
     }

@@ -25,9 +25,9 @@ use super::Error;
 use super::place::Fault;
 use crate::common::io::lines::quoted;
 use crate::common::parameters::SUM_TOLERANCE;
-use crate::mdp::model::{Choices, Csr, Mdp, Objective};
+use crate::mdp::model::{Choices, Csr, MdpParts, Objective};
 use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp, scaled};
+use crate::pomdp::model::{Names, PomdpParts, scaled};
 
 pub use self::write::{nameable, write};
 
@@ -41,7 +41,7 @@ const MOST: u32 = 1 << 28;
 type Place = u64;
 
 /// Reads a model, not yet validated.
-pub fn read(text: &[u8], file: String) -> Result<Pomdp, Error> {
+pub fn read(text: &[u8], file: String) -> Result<PomdpParts, Error> {
     let mut reader = Reader { cursor: Cursor::new(text), end: text.len(), ..Reader::default() };
     reader.read().and_then(|()| reader.model()).map_err(|fault| fault.error(file, text))
 }
@@ -314,7 +314,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn model(mut self) -> Result<Pomdp, Fault> {
+    fn model(mut self) -> Result<PomdpParts, Fault> {
         let end = self.end;
         let missing = |what: &str| Fault::new(end, format!("the file ends, expected {what}"));
         self.parts(end)?;
@@ -340,7 +340,7 @@ impl<'t> Reader<'t> {
         };
         let (rewards, action_rewards) = rewards.reduced(&transitions, &observations, observation_count);
         let names = Names { states: states.list(), actions: actions.list(), observations: observation_names };
-        let process = Mdp {
+        let process = MdpParts {
             states: states.count,
             choices: Choices::Uniform(actions.count),
             gamma,
@@ -348,9 +348,9 @@ impl<'t> Reader<'t> {
             transitions,
             rewards,
             action_rewards: action_rewards.into(),
-            ..Mdp::default()
+            ..MdpParts::default()
         };
-        Ok(Pomdp { process, observation_count, observations, start, names, ..Pomdp::default() })
+        Ok(PomdpParts { process, observation_count, observations, start, names, ..PomdpParts::default() })
     }
 }
 
@@ -388,11 +388,10 @@ fn start_belief<'t>(cursor: &mut Cursor<'t>, at: Option<usize>, states: &Things<
             for state in 0..states.count {
                 let prob = cursor.probability(SUM_TOLERANCE)?;
                 if prob > 0.0 {
-                    belief.states.push(state);
-                    belief.probs.push(prob);
+                    belief.push(state, prob);
                 }
             }
-            let sum: f64 = belief.probs.iter().sum();
+            let sum = belief.sum();
             if (sum - 1.0).abs() > SUM_TOLERANCE {
                 return Err(Fault::new(at, format!("the start belief sums to {sum}, expected 1")));
             }
@@ -411,7 +410,7 @@ fn seen(states: u32, actions: u32) -> Csr {
     let rows = u64::from(states) * u64::from(actions);
     let col: Vec<u32> = (0..actions).flat_map(|_| 0..states).collect();
     let val = vec![1.0; col.len()];
-    Csr { row_ptr: (0..=rows).collect::<Vec<_>>().into(), col: col.into(), val: val.into() }
+    Csr::built((0..=rows).collect::<Vec<_>>(), col, val)
 }
 
 /// What follows `T` or `O`.

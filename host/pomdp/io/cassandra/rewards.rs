@@ -107,7 +107,7 @@ impl Rewards {
         if action_rewards.iter().all(|reward| *reward == 0.0) {
             action_rewards.clear();
         }
-        (Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() }, action_rewards)
+        (Csr::built(row_ptr, col, val), action_rewards)
     }
 }
 

@@ -158,7 +158,7 @@ impl Table {
             }
             row_ptr.push(col.len() as u64);
         }
-        Ok(Csr { row_ptr: row_ptr.into(), col: col.into(), val: val.into() })
+        Ok(Csr::built(row_ptr, col, val))
     }
 
     /// The action and the state of a row.

@@ -60,18 +60,18 @@ impl<'m> Things<'m> {
 
 /// Writes a model.
 pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
-    let (process, names) = (&model.process, &model.names);
+    let (process, names) = (model.process(), model.names());
     let states = Things::new(&names.states, model.states());
     let actions = Things::new(&names.actions, model.actions());
-    let observations = Things::new(&names.observations, model.observation_count);
+    let observations = Things::new(&names.observations, model.observation_count());
     out.text("discount: ")?;
-    real(out, process.gamma)?;
-    let values = if process.objective == Objective::Minimize { "cost" } else { "reward" };
+    real(out, process.gamma())?;
+    let values = if process.objective() == Objective::Minimize { "cost" } else { "reward" };
     write!(out, "\nvalues: {values}\n")?;
     states.declare(out, "states:")?;
     actions.declare(out, "actions:")?;
     observations.declare(out, "observations:")?;
-    write_start(out, &model.start, &states)?;
+    write_start(out, model.start(), &states)?;
     out.text("\n")?;
 
     for action in 0..actions.count {
@@ -84,7 +84,7 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     }
     out.text("\n")?;
 
-    let every = same_for_all(&model.observations, actions.count, states.count);
+    let every = same_for_all(model.observations(), actions.count, states.count);
     for action in 0..if every { 1 } else { actions.count } {
         for state in 0..states.count {
             let (observed, probs) = model.observed(action, state);
@@ -97,8 +97,8 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     out.text("\n")?;
 
     for action in 0..actions.count {
-        let row = |state: u32| process.choices.first(state as usize) + action as usize;
-        let plain = |state: u32| process.rewards.row(row(state)).0.is_empty();
+        let row = |state: u32| process.choices().first(state as usize) + action as usize;
+        let plain = |state: u32| process.rewards().row(row(state)).0.is_empty();
         let reward = |out: &mut _, state: u32, successor: u32, reward: f64| {
             // Nothing is 0, too.
             if reward == 0.0 {
@@ -141,13 +141,13 @@ fn line(out: &mut impl Write, section: &str, of: &[(&Things<'_>, u32)], value: f
 
 /// The start, as short as it can be said.
 fn write_start(out: &mut impl Write, start: &Belief, states: &Things<'_>) -> io::Result<()> {
-    let even = start.probs.iter().all(|prob| *prob == 1.0 / start.probs.len() as f64);
-    if even && start.states.len() == states.count as usize {
+    let even = start.probs().iter().all(|prob| *prob == 1.0 / start.probs().len() as f64);
+    if even && start.states().len() == states.count as usize {
         return out.text("start: uniform\n");
     }
     if even {
-        out.text(if start.states.len() == 1 { "start:" } else { "start include:" })?;
-        for &state in &start.states {
+        out.text(if start.states().len() == 1 { "start:" } else { "start include:" })?;
+        for &state in start.states() {
             out.text(" ")?;
             states.put(out, state)?;
         }

@@ -23,8 +23,9 @@ pub fn fib(
     tolerance: f64,
     late: &mut dyn FnMut() -> bool,
 ) -> ActionValues {
-    let (actions, observations, gamma) = (model.actions() as usize, model.observation_count as usize, model.gamma());
-    let products = actions * model.process.transitions.nnz() * model.observations.nnz() / model.observations.rows();
+    let (actions, observations, gamma) = (model.actions() as usize, model.observation_count() as usize, model.gamma());
+    let products =
+        actions * model.process().transitions().nnz() * model.observations().nnz() / model.observations().rows();
     let rows = factors.len();
     let at_once = (UNWATCHED / (products / rows.max(1)).max(1)).max(1);
     for _ in 0..(PRODUCTS / products.max(1)).max(1) {
@@ -50,7 +51,7 @@ pub fn fib(
 /// One sweep: Q of one step more than `factors`.
 #[must_use]
 pub fn sweep(model: &Pomdp, rewards: &[f64], factors: &[f64]) -> ActionValues {
-    let sums = || vec![0.0; model.observation_count as usize * model.actions() as usize];
+    let sums = || vec![0.0; model.observation_count() as usize * model.actions() as usize];
     let rows = (0..factors.len()).into_par_iter().with_min_len(256);
     rows.map_init(sums, |sums, row| backed_up(model, rewards, factors, sums, row)).collect()
 }

@@ -21,7 +21,7 @@ pub fn mdp(
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
     let options =
         SolveOptions { device: DeviceChoice::Cpu, precision: Precision::F64, limits, ..SolveOptions::default() };
-    let solution = solve_with(&model.process, &options, &mut |_| {
+    let solution = solve_with(model.process(), &options, &mut |_| {
         if late() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     // Without a certificate there is the bound that always holds.

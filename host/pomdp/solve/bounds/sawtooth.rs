@@ -115,11 +115,11 @@ impl Sawtooth {
         let point = &mut self.points[number as usize];
         (point.drop, point.changed) = (drop, self.time);
         if point.entries.is_empty() {
-            point.entries = Vec::with_capacity(belief.states.len());
+            point.entries = Vec::with_capacity(belief.states().len());
             point.entries.extend(belief.iter());
             point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
             // Where the fewest are.
-            point.home = belief.states.iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
+            point.home = belief.states().iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
             self.bytes += size_of_val(&point.entries[..]) + FILED;
         }
         let filed = &mut self.filed[point.home as usize];
@@ -139,7 +139,7 @@ impl Sawtooth {
         self.with_dense(|dense| {
             belief.iter().for_each(|(state, prob)| dense[state as usize] = prob);
             let best = self.scattered_bound(dense, belief.iter(), base, known.min(base), since, None);
-            belief.states.iter().for_each(|&state| dense[state as usize] = 0.0);
+            belief.states().iter().for_each(|&state| dense[state as usize] = 0.0);
             best
         })
     }

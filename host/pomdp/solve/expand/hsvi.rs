@@ -22,7 +22,7 @@ impl Predictions {
     /// The bin of a belief, by its upper bound's place among all values and its entropy's among all entropies.
     fn bin(search: &Search, node: u32) -> (i64, i64) {
         let node = &search.graph.nodes[node as usize];
-        let entropy: f64 = node.belief.probs.iter().map(|p| -p * p.ln()).sum();
+        let entropy: f64 = node.belief.probs().iter().map(|p| -p * p.ln()).sum();
         let most = f64::from(search.model.states()).ln().max(1e-9);
         ((50.0 * node.upper / search.magnitude.max(1e-300)) as i64, (20.0 * entropy / most) as i64)
     }

@@ -23,7 +23,7 @@ pub fn walk(search: &mut Search, random: &mut impl Rng, hopeful: bool, longest: 
             first_largest(&uppers).unwrap_or_default() as u32
         } else {
             search.lower(node);
-            search.alpha().actions[search.graph.nodes[node as usize].vector as usize]
+            search.alpha().actions()[search.graph.nodes[node as usize].vector as usize]
         };
         let explored = unit(random) < EXPLORED;
         let any = below(random, u64::from(search.model.actions())) as u32;
