@@ -226,7 +226,8 @@ fn all_methods_agree_on_all_families() {
 fn the_order_of_states_does_not_matter() {
     let grid = SlipGrid { width: 300, height: 300, ..SlipGrid::default() }.generate().unwrap();
     let states = u64::from(grid.states());
-    let order = warpkov::mdp::analysis::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect()).unwrap();
+    let order =
+        warpkov::mdp::analysis::reorder::Order::new((0..states).map(|n| (n * 7919 % states) as u32).collect()).unwrap();
     let shuffled = order.apply(&grid);
     let solve = |mdp: &Mdp, reorder| {
         let options = SolveOptions { method: Some(Method::Values), device: Cpu, reorder, ..SolveOptions::default() };

@@ -56,14 +56,14 @@ struct Model<T: Precise, O: Offset, D: Device> {
 
 impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
     fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
-        let (actions, choices) = upload_choices(device, &model.choices)?;
+        let (actions, choices) = upload_choices(device, model.choices())?;
         Ok(Self {
             actions,
             choices,
-            gamma: model.gamma,
-            row_ptr: device.upload(&offsets::<O>(&model.transitions.row_ptr))?,
-            col: device.upload(&model.transitions.col)?,
-            prob: device.upload(&T::of(&model.transitions.val))?,
+            gamma: model.gamma(),
+            row_ptr: device.upload(&offsets::<O>(model.transitions().row_ptr()))?,
+            col: device.upload(model.transitions().col())?,
+            prob: device.upload(&T::of(model.transitions().val()))?,
             reward: device.upload(&T::of(&model.expected_rewards()))?,
         })
     }
