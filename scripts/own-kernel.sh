@@ -19,7 +19,26 @@ cd mine
 cargo fmt --check
 cargo test
 [[ $(cargo run --quiet) == *"x·y = 1001000"* ]]
-# Its own kernels, and none of warpkov's.
+# Its own kernels, and none of warpkov's. A module may have modules.
+mkdir src/kernels
+cat >src/kernels/reverse.rs <<'RUST'
+use warpkov_device::device::{GlobalMut, kernel, shared, thread};
+
+/// Passes each thread's number through dynamic shared memory.
+#[kernel]
+pub fn reverse(out: GlobalMut<u32>) {
+    let (memory, i) = (shared::dynamic_shared_mem::<u32>(), thread::thread_idx_x());
+    memory.set(i, crate::kernels::reverse::twice(i));
+    thread::sync_threads();
+    out.set(i as usize, memory.get(thread::block_dim_x() - 1 - i));
+}
+
+fn twice(i: u32) -> u32 {
+    2 * i
+}
+RUST
+echo 'pub mod reverse;' >>src/kernels.rs
+cargo check
 for ptx in "$target"/ptx/mine/sm_*.ptx; do
-    [[ ! -e $ptx || $(grep -o '\.entry [a-z0-9_]*' "$ptx" | sort | tr '\n' ' ') == ".entry dot_f32 .entry dot_f64 " ]]
+    [[ ! -e $ptx || $(grep -o '\.entry [a-z0-9_]*' "$ptx" | sort | tr '\n' ' ') == ".entry dot_f32 .entry dot_f64 .entry reverse " ]]
 done

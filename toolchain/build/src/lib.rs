@@ -170,7 +170,7 @@ impl Builder {
         }
         let Self { source, baselines } = self;
         // Only what the device code depends on: a change of host code must not compile the kernels again.
-        for path in source.watched() {
+        for path in source.watched()? {
             println!("cargo::rerun-if-changed={}", path.display());
         }
         println!("cargo::rerun-if-env-changed=WARPKOV_DEVICE_RUSTC");

@@ -66,14 +66,19 @@ impl Source {
     }
 
     /// The files and folders that decide what is compiled, beside the crates that cargo names.
-    pub fn watched(&self) -> Vec<PathBuf> {
-        match self {
-            Self::Package(folder) => vec![folder.join("Cargo.toml"), folder.join("src")],
+    ///
+    /// # Errors
+    /// There is no such package.
+    pub fn watched(&self) -> Result<Vec<PathBuf>, String> {
+        let (folder, sources) = match self {
+            Self::Package(folder) => (folder.as_path(), vec![folder.join("src")]),
             Self::Module(file) => {
-                let folder = self.module_folder().filter(|folder| folder.is_dir());
-                [PathBuf::from("Cargo.toml"), file.clone()].into_iter().chain(folder).collect()
+                let inner = self.module_folder().filter(|folder| folder.is_dir());
+                (Path::new("."), [file.clone()].into_iter().chain(inner).collect())
             }
-        }
+        };
+        let lock = metadata(folder)?.0.join("Cargo.lock");
+        Ok(sources.into_iter().chain([folder.join("Cargo.toml"), lock]).filter(|path| path.exists()).collect())
     }
 
     /// The folder of a module's own modules.
