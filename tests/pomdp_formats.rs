@@ -521,7 +521,7 @@ fn vectors_of_other_tools_are_read() {
                   <Entry>2 -1.5</Entry></SparseVector></AlphaVector></Policy>";
     let vectors = formats::read_vectors_from(sparse.as_bytes(), "m", None, None).unwrap();
     assert_eq!(
-        (vectors.states(), &vectors.actions()[..], &vectors.values()[..]),
+        (vectors.states(), vectors.actions(), vectors.values()),
         (3, &[1, 0][..], &[1.0, 2.0, 3.0, 0.0, 0.0, -1.5][..])
     );
     let error = |text: &str| {

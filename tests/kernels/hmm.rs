@@ -648,8 +648,8 @@ fn with_doubt(model: &Hmm) -> Hmm {
             },
         },
     };
-    let end = model.end().map(|end| [&end[..], &[0.0]].concat());
-    HmmParts { start: [&model.start()[..], &[0.0]].concat(), transitions, end, emissions, names: Names::default() }
+    let end = model.end().map(|end| [end, &[0.0]].concat());
+    HmmParts { start: [model.start(), &[0.0]].concat(), transitions, end, emissions, names: Names::default() }
         .validated()
         .unwrap()
 }

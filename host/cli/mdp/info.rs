@@ -128,7 +128,7 @@ impl From<&Mdp> for Info {
             transitions: Rows::from(p),
             rewards,
             grid,
-            bytes: bytes(p) + bytes(r) + size_of_val(&*mdp.ends()) + size_of_val(&*mdp.action_rewards()),
+            bytes: bytes(p) + bytes(r) + size_of_val(&mdp.ends()[..]) + size_of_val(&mdp.action_rewards()[..]),
         }
     }
 }
@@ -141,7 +141,7 @@ pub fn range(values: &[f64]) -> Option<[f64; 2]> {
 
 /// Bytes of a matrix.
 pub fn bytes(matrix: &Csr) -> usize {
-    size_of_val(&*matrix.row_ptr()) + size_of_val(&*matrix.col()) + size_of_val(&*matrix.val())
+    size_of_val(&matrix.row_ptr()[..]) + size_of_val(&matrix.col()[..]) + size_of_val(&matrix.val()[..])
 }
 
 /// Reads, then prints.

@@ -68,7 +68,7 @@ impl From<&Pomdp> for Info {
             rewards: range(&model.expected_rewards()),
             transition_rewards: process.rewards().nnz() > 0,
             bytes: [process.transitions(), process.rewards(), model.observations()].map(bytes).iter().sum::<usize>()
-                + size_of_val(&*process.action_rewards()),
+                + size_of_val(&process.action_rewards()[..]),
         }
     }
 }

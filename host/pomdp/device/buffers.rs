@@ -52,9 +52,9 @@ impl<T: Precise, D: Device> Model<T, D> {
             states,
             actions,
             gamma: model.gamma(),
-            transitions: Matrix::upload(device, &model.process().transitions())?,
-            predecessors: Matrix::upload(device, &by_columns(&model.process().transitions(), states, actions))?,
-            observations: Matrix::upload(device, &model.observations())?,
+            transitions: Matrix::upload(device, model.process().transitions())?,
+            predecessors: Matrix::upload(device, &by_columns(model.process().transitions(), states, actions))?,
+            observations: Matrix::upload(device, model.observations())?,
             reward: device.upload(&T::of(&model.expected_rewards()))?,
         })
     }
