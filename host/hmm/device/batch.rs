@@ -8,7 +8,7 @@ use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{
     CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions,
 };
-use warpkov_kernels::hmm::scan::{self, join_pieces};
+use warpkov_kernels::hmm::scan::{self, sums::join_pieces};
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;

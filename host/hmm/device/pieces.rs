@@ -1,14 +1,17 @@
 //! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
 
-use crate::common::choice::choice;
 use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
-use warpkov_kernels::hmm::scan::{
-    self, link_pieces, maxima_shared, operators_shared, piece_ends, piece_maxima, piece_operators, piece_paths,
-    piece_scores, piece_starts, pin_pieces, share_doubts,
+use warpkov_kernels::hmm::scan;
+use warpkov_kernels::hmm::scan::maxima::{
+    link_pieces, maxima_shared, piece_maxima, piece_paths, piece_scores, pin_pieces,
+};
+use warpkov_kernels::hmm::scan::sums::{
+    GROUPS, THREADS, operators_shared, piece_ends, piece_operators, piece_starts, share_doubts,
 };
 use warpkov_kernels::hmm::trace::trace;
 use warpkov_kernels::launch::Device;
 
+use crate::common::choice::choice;
 use crate::hmm::device::launch::{Launch, Work, instance};
 use crate::hmm::device::model::Models;
 use crate::hmm::device::packing::Packing;
@@ -145,8 +148,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let totals = totals.of(device, 2 * count as usize * of_sequences)?;
         let chains = pieces.chains();
         let tiles = stride / 8;
-        let blocks = (sequences * states.div_ceil(8)).div_ceil(scan::GROUPS);
-        let shape = self.shape(blocks, scan::THREADS).with_shared(operators_shared(tiles));
+        let blocks = (sequences * states.div_ceil(8)).div_ceil(GROUPS);
+        let shape = self.shape(blocks, THREADS).with_shared(operators_shared(tiles));
         // SAFETY: the packing is of valid pieces, tables have the kernels' stride, and there is room for all pieces.
         unsafe {
             instance!(tiles;
