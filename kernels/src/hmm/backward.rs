@@ -6,7 +6,7 @@
 //! *Bytes*, per row: NS elements of α̂ are read, 8 for symbol and exponent, and NS elements are written for each of γ and û.
 
 use crate::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
-use crate::hmm::forward::{dot, factor, multiply, sixteenth};
+use crate::hmm::forward::{Factor, dot, factor, multiply, sixteenth};
 use crate::hmm::model::{Forward, Model, Sequences, Window};
 use crate::hmm::{Ahead, carried, high, part, set_part, stored};
 
@@ -120,7 +120,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     let Counts { slots, more, parts } = counts;
     let (states, model) = (8 * TILES, thread::block_idx_y() as usize);
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
-    let (pitch, chunk, stages) = (pitch(TILES), chunk(TILES), stages(TILES));
+    let (chunk, stages) = (chunk(TILES), stages(TILES));
     let counted = WANT != want::POSTERIORS;
     // Which warp this is.
     let role = warp::warp_role();
@@ -129,9 +129,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     let (chunks, memory) = memory.split(if counted { 2 * chunk * step_len(TILES) } else { 0 });
     let (cells, memory) = memory.split(32 * slots);
     let (ring, emitted) = memory.cast::<T>().split(stages * 8 * states as u32);
-    // The tiles of a step, and what is observed there: of two chunks, one after the other.
-    let tile = |step: u32, which: u32| chunks.split(step % (2 * chunk) * step_len(TILES)).1.split(which * 8 * pitch).1;
-    let observed = |step: u32| tile(step, 3).cast::<u32>();
+    let handed = Handed::<TILES>(chunks);
 
     // What a warp keeps: the first one A, and the second one Σ ξ.
     let mut kept = if recursive {
@@ -142,10 +140,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     let table = table.skip(model * symbols as usize * states);
     let end = part::<T, TILES>(end, model);
     let origin = base.get(from as usize);
-    let (mut starts, mut ends) = (0.0, 0.0);
-    // Sequences that the third warp has beside each other, and which of them a lane has, and which state.
-    let groups = warp::SIZE / states as u32;
-    let (of_group, state) = (warp::lane_id() / states as u32, warp::lane_id() % states as u32);
+    let mut sums = Sums { starts: 0.0, ends: 0.0 };
     if WANT == want::COUNTS && summing && !recursive {
         let mut v = 0;
         while v < slots {
@@ -256,17 +251,17 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                             let lives = alive && high(x) > 0;
                             gamma_now[n][c] = if lives { x * beta[n][c] } else { 0.0 };
                             if counted {
-                                let at = g * pitch + 2 * TILES as u32 * t + 2 * n as u32 + c as u32;
-                                tile(step, 0).set(at, x);
-                                tile(step, 1).set(at, u[n][c]);
-                                tile(step, 2).set(at, gamma_now[n][c]);
+                                let at = g * pitch(TILES) + 2 * TILES as u32 * t + 2 * n as u32 + c as u32;
+                                handed.tile(step, ALPHA).set(at, x);
+                                handed.tile(step, BEHIND).set(at, u[n][c]);
+                                handed.tile(step, GAMMA).set(at, gamma_now[n][c]);
                             }
                             u[n][c] = if lives { stored::<T>(beta[n][c] * (b[n][c] * factor)) } else { 0.0 };
                         }
                     }
                     if counted && t == 0 {
                         let symbol = if slots > 0 { v } else { 0 };
-                        observed(step).set(
+                        handed.observed(step).set(
                             g,
                             if !alive {
                                 NOTHING
@@ -294,40 +289,10 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 while step > low {
                     step -= 1;
                     if pairing {
-                        for half in 0..2 {
-                            let (mut left, mut right) = ([0.0; TILES], [0.0; TILES]);
-                            for n in 0..TILES {
-                                let at = (4 * half + t) * pitch + 8 * n as u32 + g;
-                                left[n] = tile(step, 0).get(at);
-                                right[n] = tile(step, 1).get(at);
-                            }
-                            for i in 0..TILES {
-                                for j in 0..TILES {
-                                    kept[i][j] = mma::f64_8x8x4(left[i], right[j], kept[i][j]);
-                                }
-                            }
-                        }
+                        handed.add_pairs(step, &mut kept);
                     }
                     if summing {
-                        // All are asked for before the first is waited for.
-                        let mut all = [[(0.0, NOTHING); 2]; TILES];
-                        for n in 0..TILES {
-                            for c in 0..2 {
-                                let row = (2 * n + c) as u32 * groups + of_group;
-                                all[n][c] = (tile(step, 2).get(row * pitch + state), observed(step).get(row));
-                            }
-                        }
-                        for n in 0..TILES {
-                            for c in 0..2 {
-                                let (x, v) = all[n][c];
-                                starts += if step == 0 { x } else { 0.0 };
-                                ends += if v != NOTHING && v & LAST != 0 { x } else { 0.0 };
-                                if WANT == want::COUNTS && v != NOTHING {
-                                    let at = 32 * (v & !LAST) + warp::lane_id();
-                                    cells.set(at, cells.get(at) + x);
-                                }
-                            }
-                        }
+                        handed.add_gammas::<WANT>(step, cells, &mut sums);
                     }
                 }
             }
@@ -344,44 +309,173 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
 
     if counted {
         let block = model * thread::grid_dim_x() as usize + thread::block_idx_x() as usize;
-        let counts = block * counts_len(states, slots as usize);
-        let put = |at: usize, x: f64| {
-            let before = if more != 0 { parts.get(counts + at) } else { 0.0 };
-            parts.set(counts + at, before + x);
-        };
-        // The sum of a state over groups of sequences.
-        let whole = |x: f64| {
+        let part = CountsPart { first: block * counts_len(states, slots as usize), more, parts };
+        if pairing {
+            part.put_pairs(&kept);
+        }
+        if summing && !recursive {
+            part.put_sums::<TILES>(sums, slots, cells);
+        }
+    }
+}
+
+/// Which tile of a step: α̂, û of the step behind, and γ, of 8 sequences; and what is observed there.
+const ALPHA: u32 = 0;
+const BEHIND: u32 = 1;
+const GAMMA: u32 = 2;
+const OBSERVED: u32 = 3;
+
+/// What the first warp of [`backward_warp`] hands on, in shared memory: the tiles of the steps of two chunks, one after the other.
+#[derive(Clone, Copy)]
+struct Handed<const TILES: usize>(shared::Shared<f64>);
+
+impl<const TILES: usize> Handed<TILES> {
+    /// A tile of a step.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn tile(self, step: u32, which: u32) -> shared::Shared<f64> {
+        let first = step % (2 * chunk(TILES)) * step_len(TILES);
+        self.0.split(first).1.split(which * 8 * pitch(TILES)).1
+    }
+
+    /// The symbols of a step.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn observed(self, step: u32) -> shared::Shared<u32> {
+        self.tile(step, OBSERVED).cast::<u32>()
+    }
+
+    /// Adds α̂ᵀ û of a step, over its 8 sequences: Σ ξ without A.
+    ///
+    /// *Takes part*: a whole warp.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn add_pairs(self, step: u32, pairs: &mut Factor<TILES>) {
+        let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
+        for half in 0..2 {
+            let (mut left, mut right) = ([0.0; TILES], [0.0; TILES]);
+            for n in 0..TILES {
+                let at = (4 * half + t) * pitch(TILES) + 8 * n as u32 + g;
+                left[n] = self.tile(step, ALPHA).get(at);
+                right[n] = self.tile(step, BEHIND).get(at);
+            }
+            for i in 0..TILES {
+                for j in 0..TILES {
+                    pairs[i][j] = mma::f64_8x8x4(left[i], right[j], pairs[i][j]);
+                }
+            }
+        }
+    }
+
+    /// Adds γ of a step to the sums of this lane's state, and by symbol to its cells.
+    ///
+    /// *Takes part*: a whole warp.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn add_gammas<const WANT: u32>(self, step: u32, cells: shared::Shared<f64>, sums: &mut Sums) {
+        let Lane { groups, of_group, state } = Lane::of::<TILES>();
+        // All are asked for before the first is waited for.
+        let mut all = [[(0.0, NOTHING); 2]; TILES];
+        for n in 0..TILES {
+            for c in 0..2 {
+                let row = (2 * n + c) as u32 * groups + of_group;
+                all[n][c] = (self.tile(step, GAMMA).get(row * pitch(TILES) + state), self.observed(step).get(row));
+            }
+        }
+        for n in 0..TILES {
+            for c in 0..2 {
+                let (x, v) = all[n][c];
+                sums.starts += if step == 0 { x } else { 0.0 };
+                sums.ends += if v != NOTHING && v & LAST != 0 { x } else { 0.0 };
+                if WANT == want::COUNTS && v != NOTHING {
+                    let at = 32 * (v & !LAST) + warp::lane_id();
+                    cells.set(at, cells.get(at) + x);
+                }
+            }
+        }
+    }
+}
+
+/// What a lane of the last warp of [`backward_warp`] has: a state, of every `groups`-th sequence.
+struct Lane {
+    groups: u32,
+    of_group: u32,
+    state: u32,
+}
+
+impl Lane {
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    fn of<const TILES: usize>() -> Self {
+        let (states, lane) = (8 * TILES as u32, warp::lane_id());
+        Self { groups: warp::SIZE / states, of_group: lane / states, state: lane % states }
+    }
+}
+
+/// Σ γ₁ and Σ γ_T of a lane's state and sequences.
+#[derive(Clone, Copy)]
+struct Sums {
+    starts: f64,
+    ends: f64,
+}
+
+/// A block's part of the counts.
+#[derive(Clone, Copy)]
+struct CountsPart {
+    first: usize,
+    more: u32,
+    parts: GlobalMut<f64>,
+}
+
+impl CountsPart {
+    /// Adds an element to what is there, or puts it there.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn put(self, at: usize, x: f64) {
+        let before = if self.more != 0 { self.parts.get(self.first + at) } else { 0.0 };
+        self.parts.set(self.first + at, before + x);
+    }
+
+    /// Puts what [`add_pairs`](Handed::add_pairs) has summed.
+    ///
+    /// *Takes part*: a whole warp.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn put_pairs<const TILES: usize>(self, pairs: &Factor<TILES>) {
+        let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
+        for i in 0..TILES {
+            for j in 0..TILES {
+                for c in 0..2 {
+                    self.put((8 * i + g) * 8 * TILES + 8 * j + 2 * t + c, pairs[i][j][c]);
+                }
+            }
+        }
+    }
+
+    /// Puts what [`add_gammas`](Handed::add_gammas) has summed: starts, ends, and `slots` symbols.
+    ///
+    /// *Takes part*: a whole warp.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn put_sums<const TILES: usize>(self, sums: Sums, slots: u32, cells: shared::Shared<f64>) {
+        let (states, Lane { of_group, state, .. }) = (8 * TILES, Lane::of::<TILES>());
+        let put_row = |row: usize, x: f64| {
+            // The sum of a state over groups of sequences.
             let mut sum = x;
             let mut mask = states as u32;
             while mask < warp::SIZE {
                 sum += warp::shuffle_xor(warp::FULL, sum, mask);
                 mask *= 2;
             }
-            sum
+            if of_group == 0 {
+                self.put(row * states + state as usize, sum);
+            }
         };
-        if pairing {
-            for i in 0..TILES {
-                for j in 0..TILES {
-                    for c in 0..2 {
-                        put((8 * i + g as usize) * states + 8 * j + 2 * t as usize + c, kept[i][j][c]);
-                    }
-                }
-            }
-        }
-        if summing && !recursive {
-            let put_row = |row: usize, x: f64| {
-                let sum = whole(x);
-                if of_group == 0 {
-                    put(row * states + state as usize, sum);
-                }
-            };
-            put_row(states, starts);
-            put_row(states + 1, ends);
-            let mut v = 0;
-            while v < slots {
-                put_row(states + 2 + v as usize, cells.get(32 * v + warp::lane_id()));
-                v += 1;
-            }
+        put_row(states, sums.starts);
+        put_row(states + 1, sums.ends);
+        let mut v = 0;
+        while v < slots {
+            put_row(states + 2 + v as usize, cells.get(32 * v + warp::lane_id()));
+            v += 1;
         }
     }
 }
