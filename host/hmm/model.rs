@@ -47,6 +47,12 @@ pub struct HmmParts {
 /// - there is a state and a symbol or a dimension, and every array has the shape that [`HmmParts`] and [`Emissions`] say;
 /// - π, the rows of A with their ends, and the rows of B are distributions; means are finite, variances positive and matrices
 ///   of covariances symmetric and positive definite.
+///
+/// ```compile_fail,E0616
+/// # use warpkov::hmm::generate::IceCream;
+/// let mut hmm = IceCream.generate().unwrap();
+/// hmm.0.start.clear();
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hmm(HmmParts);
 

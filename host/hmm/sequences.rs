@@ -6,6 +6,12 @@ use super::model::{Emissions, Hmm};
 
 /// M sequences, each of length at least 1. Offsets ascend from 0 to the number of observations, and vectors are of finite
 /// numbers.
+///
+/// ```compile_fail,E0616
+/// use warpkov::hmm::sequences::Sequences;
+/// let mut sequences = Sequences::of_symbols(&[[0, 1]]).unwrap();
+/// sequences.offsets = vec![0, 100];
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequences {
     offsets: Vec<u64>,

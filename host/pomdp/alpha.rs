@@ -7,6 +7,12 @@ use super::belief::Belief;
 /// Γ: vectors α with an entry per state and the action that each begins with. V(b) = max over α ∈ Γ of Σ b(s) α(s).
 ///
 /// Each has as many entries as there are states, and one action.
+///
+/// ```compile_fail,E0616
+/// use warpkov::pomdp::alpha::AlphaVectors;
+/// let mut vectors = AlphaVectors::new(2);
+/// vectors.states = 1000;
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlphaVectors {
     states: u32,

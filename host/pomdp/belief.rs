@@ -4,6 +4,11 @@ use crate::common::parameters::SUM_TOLERANCE;
 
 /// b(s) where it is not 0. States ascend, each once, and each has a probability, which is positive. They sum to 1 within
 /// [`SUM_TOLERANCE`]; only the belief that has no states, which is the default, is none.
+///
+/// ```compile_fail,E0451
+/// use warpkov::pomdp::belief::Belief;
+/// let nowhere = Belief { states: vec![1, 0], probs: vec![1.0] };
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Belief {
     states: Vec<u32>,

@@ -53,6 +53,12 @@ pub struct PomdpParts {
 /// - O has a row for each action and state, with ascending columns below |Ω|;
 /// - b₀ has states below |S|, ascending, and `seen` is empty or has a number below |S| for each state;
 /// - rows of T and O and b₀ sum to 1, but for O of a model [with any observations](PomdpParts::with_any_observations).
+///
+/// ```compile_fail,E0616
+/// # use warpkov::pomdp::generate::Tiger;
+/// let mut pomdp = Tiger::default().generate().unwrap();
+/// pomdp.observation_count = 1;
+/// ```
 #[derive(Clone)]
 pub struct Pomdp {
     process: Mdp,

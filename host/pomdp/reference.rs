@@ -110,6 +110,23 @@ impl Operands {
         }
     }
 
+    /// Nothing where every array has the size that belongs to its dimensions, every s' is below |S|, and Γ has a vector; else
+    /// a panic: kernels read what the arrays say.
+    fn check(&self) {
+        let (states, pairs) = (self.states as usize, self.states as usize * self.actions as usize);
+        assert!(states > 0 && self.actions > 0, "a state and an action");
+        let below = |next: &[u32]| next.iter().all(|&next| next < self.states);
+        let fits = match &self.transitions {
+            Transitions::Deterministic(next) => next.len() == pairs && below(next),
+            Transitions::Sparse(matrix) => matrix.rows() == pairs && below(matrix.col()),
+        };
+        assert!(fits, "a successor below |S| for each state and action");
+        assert_eq!(self.observations.len(), pairs * self.observation_count as usize, "O has |Ω||A||S| elements");
+        assert_eq!(self.rewards.len(), pairs, "R has |A||S| elements");
+        assert!(!self.vectors.is_empty() && self.vectors.len() % states == 0, "Γ has n|S| elements, n at least 1");
+        assert!(self.beliefs.len() % states == 0, "B has |B||S| elements");
+    }
+
     /// n.
     #[must_use]
     pub fn vector_count(&self) -> u32 {
@@ -199,7 +216,11 @@ fn widened<T: Precise, D: Device>(device: &D, buffer: &D::Buffer<T>) -> Result<V
 ///
 /// # Errors
 /// Those of the device; all tensors must fit into its memory at one time.
+///
+/// # Panics
+/// If arrays of `operands` do not have the sizes that belong to its dimensions.
 pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Result<Tensors, D::Error> {
+    operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
     let (vectors, beliefs) = (operands.vector_count(), operands.belief_count());
     let sizes = Sizes { states, actions, observations: observed, vectors, beliefs };
@@ -217,8 +238,8 @@ pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Re
     let mut winners = device.zeros::<u32>(size(&of_best))?;
     let (mut by_action, mut valued) = (zeros(&of_g_ab)?, zeros(&[beliefs, actions])?);
     let (mut chosen, mut b_kp) = (device.zeros::<u32>(beliefs as usize)?, zeros(&[beliefs, states])?);
-    // SAFETY: all buffers have the sizes that the kernels ask for; successors are below |S|, winners below n, actions
-    // below |A|.
+    // SAFETY: all buffers have the sizes that the kernels ask for, and successors are below |S|, as `check` has found; winners
+    // are below n, actions below |A|.
     unsafe {
         let launch = shape(&of_g_ao);
         match &Resident::<T, D>::upload(device, &operands.transitions)? {
@@ -338,13 +359,20 @@ pub struct Lookahead {
 ///
 /// # Errors
 /// Those of the device.
+///
+/// # Panics
+/// If `belief`, `inverse` or arrays of `operands` do not have the sizes that belong to its dimensions.
 pub fn one_step_lookahead<T: Precise, D: Device>(
     device: &D,
     operands: &Operands,
     belief: &[f64],
     inverse: Option<&[u32]>,
 ) -> Result<Lookahead, D::Error> {
+    operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
+    assert_eq!(belief.len(), states as usize, "a belief in every state");
+    let from = |inverse: &[u32]| inverse.len() == operands.rewards.len() && inverse.iter().all(|&from| from < states);
+    assert!(inverse.is_none_or(from), "a state for each state and action");
     let shape = Shape::cover(u64::from(states), THREADS);
     let transitions = Resident::<T, D>::upload(device, &operands.transitions)?;
     let observation = device.upload(&T::of(&operands.observations))?;
@@ -371,7 +399,7 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
     for (a, c1) in (0..actions).zip(c1) {
         let mut outlooks = Vec::new();
         for o in 0..observed {
-            // SAFETY: the buffers have the sizes that the kernels ask for, and states are below |S|.
+            // SAFETY: the buffers have the sizes that the kernels ask for, and states are below |S|, as just checked.
             unsafe {
                 match &inverse {
                     Some(inverse) => {

@@ -189,13 +189,14 @@ fn block_sweep<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Ou
 
 /// One launch, as sections 3.2.1 and 3.3.2 of the source have it.
 fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
-    let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } = division.parameters;
+    let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } =
+        *division.parameters();
     let reward = model.expected_rewards();
     // Block, thread, and cell of each state.
     let place = |state: usize| {
         let position = division.position(state as u32);
-        let cell = position % division.cells;
-        (position / division.cells, cell % (width * height), cell)
+        let cell = position % division.cells();
+        (position / division.cells(), cell % (width * height), cell)
     };
     let mut threads: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
     let mut order: Vec<usize> = (0..v.len()).filter(|&state| model.choices().count(state) > 0).collect();

@@ -45,9 +45,9 @@ fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
     for grid in grids(scale) {
         let made = grid.patterns()?;
         let expected: Vec<u16> = (0..made.states()).map(|cell| made.pattern(cell) as u16).collect();
-        let (kinds, index) = (device.upload(&made.kinds)?, device.upload(&made.index)?);
+        let (kinds, index) = (device.upload(made.kinds())?, device.upload(made.index())?);
         let mut found = device.zeros(expected.len())?;
-        let walled = u32::from(!made.kinds.is_empty());
+        let walled = u32::from(!made.kinds().is_empty());
         for shape in [Shape::cover(expected.len() as u64, 128), Shape::new(3, 64)] {
             device.clear(&mut found)?;
             // SAFETY: one pattern per cell, one kind per cell or none, one index per number.

@@ -1,7 +1,7 @@
 //! The linear system of a policy, on a device.
 
 use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_kernels::launch::{Buffer, Device, Shape};
 use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
 
 use super::policy::{Layout, Projected};
@@ -40,6 +40,14 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
         let states = model.states() as usize;
         Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
+    }
+}
+
+impl<O: Offset, D: Device> System<'_, O, D> {
+    /// Vectors may come from elsewhere than [`Linear::vector`].
+    fn assert_whole(&self, vectors: &[&D::Buffer<f64>]) {
+        let whole = |vector: &&D::Buffer<f64>| vector.len() == self.states;
+        assert!(vectors.iter().all(whole), "vectors of one element per state");
     }
 }
 
@@ -86,7 +94,8 @@ fn combined<D: Device>(
     (b, x): (f64, &D::Buffer<f64>),
     (c, z): (f64, &D::Buffer<f64>),
 ) -> Result<(), D::Error> {
-    // SAFETY: all vectors have one element per state.
+    assert!([y.len(), x.len(), z.len()] == [n; 3], "vectors of one element per state");
+    // SAFETY: all vectors have `n` elements, as just checked.
     unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z) }
 }
 
@@ -112,11 +121,13 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
     }
 
     fn apply(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
+        self.assert_whole(&[x, y]);
         self.projected.product(x, Some(&self.nothing), y)?;
         combined(self.projected.device(), self.states, (-1.0, y), (1.0, x), (0.0, x))
     }
 
     fn residual(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<f64, D::Error> {
+        self.assert_whole(&[x, y]);
         self.projected.product(x, None, y)?;
         let norm = self.projected.change()?;
         combined(self.projected.device(), self.states, (1.0, y), (-1.0, x), (0.0, x))?;
@@ -127,7 +138,8 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
 
     fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), D::Error> {
         let (device, blocks) = (self.projected.device(), blocks(self.states));
-        // SAFETY: all vectors have one element per state, and `parts` has two per block.
+        self.assert_whole(&[x, y, z]);
+        // SAFETY: all vectors have one element per state, as just checked, and `parts` has two per block.
         unsafe {
             dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
             dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;

@@ -26,6 +26,8 @@ const MAX_BATCH: usize = 256;
 
 /// Row pointers as `O`, into which they must fit.
 pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
+    let fits = |last: &u64| size_of::<O>() == size_of::<u64>() || u32::try_from(*last).is_ok();
+    assert!(row_ptr.last().is_none_or(fits), "offsets of 32 bits are too small for the model");
     row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
 }
 
@@ -178,7 +180,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         let model = self.model.args();
         macro_rules! launch {
             ($lanes:literal) => {
-                // SAFETY: the model has been validated, and the buffers have its sizes.
+                // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
                 unsafe {
                     improve::<T, O, $lanes, D>(
                         device,
@@ -210,7 +212,10 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     fn reset(&mut self, device: &D, initial: Option<&[f64]>) -> Result<(), D::Error> {
         self.policy = device.upload(&self.first_policy)?;
         match initial {
-            Some(values) => self.v_old = device.upload(&T::of(values))?,
+            Some(values) => {
+                assert_eq!(values.len(), self.states as usize, "a value for each state");
+                self.v_old = device.upload(&T::of(values))?;
+            }
             None => device.clear(&mut self.v_old)?,
         }
         Ok(())
@@ -298,7 +303,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Plain<'_, T, O, D> {
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
         let reduction = Shape::grid_stride(u64::from(resident.states), THREADS);
         resident.sweep_until(device, theta, max_sweeps, |resident, k| {
-            // SAFETY: the model has been validated, and the buffers have its sizes.
+            // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
             unsafe {
                 let Resident { states, model, policy, v_old, v_new, residuals, .. } = resident;
                 let model = ModelArgs { reward: action_reward, ..model.args() };
@@ -447,9 +452,19 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If `layout` has another number of lanes than it may, or if P^π may have more entries than `O` can count.
     pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
+        if let Layout::Rows { lanes } = layout {
+            assert!([2, 4, 8, 16, 32].contains(&lanes), "2, 4, 8, 16 or 32 lanes per row, not {lanes}");
+        }
         let groups = layout.groups(model);
         let capacity = layout.capacity(model);
+        assert!(
+            size_of::<O>() == 8 || u32::try_from(capacity).is_ok(),
+            "offsets of 32 bits are too small for the model"
+        );
         let improve_lanes = lanes_for(model.transitions().nnz() as f64 / model.rows() as f64 / 2.0);
         let actions = model.rows().div_ceil(model.states() as usize) as u32;
         Ok(Self {
@@ -500,7 +515,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let device = *device;
         let shape = Shape::grid_stride(u64::from(resident.states) * layout.lanes(), THREADS);
         device.clear(&mut resident.residuals)?;
-        // SAFETY: `project` has filled these buffers from a validated model, and the vectors have one element per state.
+        // SAFETY: `project` has filled these buffers from an `Mdp`, which has only columns below |S|, and the vectors have one element per state.
         unsafe {
             evaluate_projected!(
                 *layout,
@@ -536,7 +551,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let groups = counts.len();
         macro_rules! launch {
             ($count:ident, $copy:ident, $shape:expr) => {{
-                // SAFETY: the model has been validated, the buffers have its sizes, and P^π has room for any policy.
+                // SAFETY: an `Mdp` has only columns below |S|, the buffers have its sizes, and P^π has room for any policy.
                 unsafe {
                     $count(device, per_state, *states, model.choices, model.rows.ptr, policy, counts)?;
                     exclusive_scan(device, groups, counts, offsets, scratch)?;
@@ -584,7 +599,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
         let threads = u64::from(resident.states) * layout.lanes();
         let shape = Shape::grid_stride(threads, THREADS);
         resident.sweep_until(device, theta, max_sweeps, |resident, k| {
-            // SAFETY: `project` has filled these buffers from a validated model.
+            // SAFETY: `project` has filled these buffers from an `Mdp`, which has only columns below |S|.
             unsafe {
                 evaluate_projected!(
                     *layout,

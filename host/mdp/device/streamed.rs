@@ -405,7 +405,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
                         place: &*place, $offset: successor, prob: probability, reward $(, palette: $palette, rewards: $rewards)?
                     };
                     let blocks = part.states.len().div_ceil(tile as usize) as u64;
-                    // SAFETY: the model has been validated and laid out, the buffers have its sizes, and the window
+                    // SAFETY: an `Mdp` has only columns below |S|; it is laid out, the buffers have its sizes, and the window
                     // holds the part, from whose start its slices are counted.
                     unsafe {
                         $kernel(
@@ -447,6 +447,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         match initial {
             Some(values) => {
+                assert_eq!(values.len(), self.mdp.states() as usize, "a value for each state");
                 // Memory is scarce: not both at a time.
                 self.v_old = self.device.zeros(0)?;
                 self.v_old = self.device.upload(&T::of(values))?;

@@ -541,6 +541,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
 
     /// Starts at V = 0 with a model that is on the device.
     fn with(device: &'d D, plan: &Plan<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
+        assert!(size_of::<O>() == 8 || !plan.is_wide(), "offsets of 32 bits are too small for the model");
         let source = plan.source();
         let states = source.states() as usize;
         let mut values = Self {
@@ -578,7 +579,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
         };
         macro_rules! launch {
             ($kernel:expr, $shape:expr, $tile:expr, [$($argument:expr),*]) => {
-                // SAFETY: the model has been validated and laid out, and the buffers have its sizes.
+                // SAFETY: an `Mdp` has only columns below |S|; it is laid out as the kernel reads it, and the buffers have its sizes.
                 unsafe {
                     let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args($tile) };
                     $kernel(device, $shape, states, $($argument,)* IteratesArgs { old: v_old, new: v_new }, sweep)
@@ -696,7 +697,10 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         match initial {
-            Some(values) => self.device.write(&mut self.v_old, &T::of(values))?,
+            Some(values) => {
+                assert_eq!(values.len(), self.source.states() as usize, "a value for each state");
+                self.device.write(&mut self.v_old, &T::of(values))?;
+            }
             None => self.device.clear(&mut self.v_old)?,
         }
         self.tiles.changed_all(self.device)
@@ -722,6 +726,9 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
 
 impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, D::Error> {
+        if let Source::Host(mdp) = self.source {
+            assert_eq!(rewards.len(), mdp.rows(), "a reward for each row");
+        }
         match (&mut self.model, &self.slices, self.source) {
             (Stored::Rows { reward, .. }, ..) => self.device.write(reward, &T::of(rewards))?,
             (Stored::Slices { reward, .. }, Some(slices), Source::Host(mdp)) => {

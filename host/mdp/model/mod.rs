@@ -76,6 +76,11 @@ impl<T: Pod> Deref for Array<T> {
 /// The row pointers start at 0, do not fall, and end at the number of entries: [`row`](Self::row) reads within bounds for
 /// every r below [`rows`](Self::rows). Whether columns ascend, and what they are below, is up to the model that holds the
 /// matrix.
+///
+/// ```compile_fail,E0451
+/// use warpkov::mdp::model::Csr;
+/// let short = Csr { row_ptr: vec![0, 9].into(), ..Csr::empty(1) };
+/// ```
 #[derive(Clone, Default)]
 pub struct Csr {
     row_ptr: Array<u64>,
@@ -452,6 +457,14 @@ impl MdpParts {
 /// - P and R have a row for each state-action pair, with distinct, ascending columns below S;
 /// - every row of P sums to 1 with what it ends with; rewards are finite;
 /// - what belongs to rows has an element for each, or none; labels and the grid name states below S.
+///
+/// Nothing can be changed without being checked:
+///
+/// ```compile_fail,E0616
+/// # use warpkov::mdp::generate::Forest;
+/// let mut mdp = Forest::default().generate().unwrap();
+/// mdp.0.states = 1;
+/// ```
 #[derive(Clone)]
 pub struct Mdp(MdpParts);
 

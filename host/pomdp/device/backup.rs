@@ -366,7 +366,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
         let counts = self.work.counts.cleared(device, codes)?;
         let flags = self.work.flags.of(device, codes)?;
-        // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
+        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|, `upload` has found the beliefs to be of its states, and buffers have
+        // room for every code.
         unsafe {
             count_entries(device, warps, self.model.args(), beliefs.count, beliefs.args(), counts)?;
             flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
@@ -402,7 +403,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Work { flags, dense, predicted, .. } = &mut self.work;
         let flags = flags.cleared(device, codes)?;
         let dense = dense.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
-        // SAFETY: the model is valid, beliefs are of its states, and buffers have room for every code.
+        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|, `upload` has found the beliefs to be of its states, and buffers have
+        // room for every code.
         unsafe {
             let shape = Shape::new(groups * states.div_ceil(DENSIFY_STATES), SIDE_THREADS);
             densify(device, shape, states, count, beliefs.args(), dense)?;
@@ -524,7 +526,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Work { scores, values, chosen, .. } = &mut self.work;
         let (count, pairs) = (beliefs.count as usize, beliefs.count * actions);
         let (values, chosen) = (values.of(device, pairs as usize)?, chosen.of(device, count)?);
-        // SAFETY: beliefs are of the model's states, and there are as many scores as terms.
+        // SAFETY: `upload` has found the beliefs to be of the model's states, and there are as many scores as terms.
         unsafe {
             belief_values(
                 device,

@@ -285,7 +285,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let shape = self.shape(codes);
         device.clear(&mut self.work)?;
         let known = known!(self);
-        // SAFETY: the model is valid, beliefs and points are of its states, and buffers have room for every code; rows are
+        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|, beliefs and points are of its states, and buffers have room for every code; rows are
         // zeros between uses.
         unsafe {
             bound_successors(

@@ -169,7 +169,8 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         std::mem::swap(now, next);
         let cells = count * states as usize;
         let (action, seen) = (action.of(device, count)?, seen.of(device, count)?);
-        // SAFETY: the model is valid; actions are the model's, and there is one per state and per walk.
+        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|; actions are the model's, as `walk` and `add_vectors` have found, and
+        // there is one per state and per walk.
         unsafe {
             act(
                 device,

@@ -129,7 +129,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
             extremes.until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
                 let sweeps = per_launch.min(most - launch * per_launch);
                 let (v_old, v_new) = if launch % 2 == 0 { (&*v, &mut *v_new) } else { (&*v_new, &mut *v) };
-                // SAFETY: the layout is that of a validated model, and the buffers have its sizes.
+                // SAFETY: the layout is that of an `Mdp`, which has only columns below |S|, and the buffers have its sizes.
                 unsafe {
                     sweep_blocks(
                         *device,
@@ -157,7 +157,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
     fn sweep_once(&mut self) -> Result<Backups, D::Error> {
         let Self { device, division, shape, blocks, v, v_new, change, policy, extremes, .. } = self;
         let done = extremes.until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
-            // SAFETY: the layout is that of a validated model, and the buffers have its sizes.
+            // SAFETY: the layout is that of an `Mdp`, which has only columns below |S|, and the buffers have its sizes.
             unsafe {
                 sweep_once(
                     *device,

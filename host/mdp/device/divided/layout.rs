@@ -24,11 +24,11 @@ const EMPTY: u32 = u32::MAX;
 /// The division of a model's states into blocks, each with as many places.
 pub struct Division {
     /// What was asked for.
-    pub parameters: BlockDivided,
+    pub(super) parameters: BlockDivided,
     /// Places of a block.
-    pub cells: u32,
+    pub(super) cells: u32,
     /// Blocks.
-    pub blocks: u32,
+    pub(super) blocks: u32,
     /// What each block reads of others, as far as there is room for it: positions, ascending.
     buffers: Vec<Vec<u32>>,
     /// Blocks that read more.
@@ -113,6 +113,18 @@ impl Division {
         let (width, height) = (self.parameters.width, self.cells / self.parameters.width);
         let (x, y) = (state % columns, state / columns);
         (y / height * across + x / width) * self.cells + y % height * width + x % width
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn parameters(&self) -> &BlockDivided {
+        &self.parameters
+    }
+
+    /// Places of a block.
+    #[must_use]
+    pub fn cells(&self) -> u32 {
+        self.cells
     }
 
     /// Positions.

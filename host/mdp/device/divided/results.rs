@@ -103,7 +103,7 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
     fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
         let mut policy = self.device.zeros(self.states as usize)?;
         let shape = Shape::cover(u64::from(self.states), THREADS);
-        // SAFETY: the model has been validated, and the buffers have its sizes.
+        // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
         unsafe {
             let choices = ChoicesArgs { actions: self.actions, offsets: &self.choices };
             greedy_actions(self.device, shape, self.states, choices, &self.q, &mut policy)?;
@@ -126,7 +126,7 @@ impl<T: Precise, O: Offset, D: Device> Backup for ResultIteration<'_, T, O, D> {
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
         let cover = |threads| Shape::cover(threads, THREADS);
         let done = extremes.until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
-            // SAFETY: the model has been validated, and the buffers have its sizes.
+            // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
             unsafe {
                 let shape = cover(*entries);
                 let told = extremes.args(turn);

@@ -13,13 +13,13 @@ use crate::mdp::model::CHUNK;
 #[derive(Clone)]
 pub struct GridPatterns {
     /// The grid.
-    pub grid: SlipGrid,
+    pub(crate) grid: SlipGrid,
     /// What is in each cell; empty where there is nothing but the goal in the last one.
-    pub kinds: Vec<u8>,
+    pub(crate) kinds: Vec<u8>,
     /// Which pattern has which number; 0 for numbers that no cell has.
-    pub index: Vec<u16>,
+    pub(crate) index: Vec<u16>,
     /// The patterns of all cells; which cell has which is not in it.
-    pub patterns: Patterns,
+    pub(crate) patterns: Patterns,
 }
 
 impl SlipGrid {
@@ -102,6 +102,24 @@ impl SlipGrid {
 }
 
 impl GridPatterns {
+    /// The grid.
+    #[must_use]
+    pub fn grid(&self) -> &SlipGrid {
+        &self.grid
+    }
+
+    /// What is in each cell; empty where there is nothing but the goal in the last one.
+    #[must_use]
+    pub fn kinds(&self) -> &[u8] {
+        &self.kinds
+    }
+
+    /// Which pattern has which number; 0 for numbers that no cell has.
+    #[must_use]
+    pub fn index(&self) -> &[u16] {
+        &self.index
+    }
+
     /// S, the number of cells.
     #[must_use]
     pub fn states(&self) -> u32 {
