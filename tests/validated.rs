@@ -355,7 +355,7 @@ fn backends_check_what_they_are_given() {
     let changes: [&dyn Fn(&mut Operands); 6] = [
         &|o| o.states = 3,
         &|o| o.observation_count = 3,
-        &|o| drop(o.rewards.pop()),
+        &|o| _ = o.rewards.pop(),
         &|o| o.vectors.clear(),
         &|o| o.transitions = Transitions::Deterministic(vec![0, 1, 2, 0, 0, 0]),
         &|o| o.transitions = Transitions::Sparse(Csr::empty(5)),
@@ -377,7 +377,7 @@ fn backends_check_what_they_are_given() {
         let mut batch = Batch::<f64, _>::new(device, &sequences, BatchLimits::default()).unwrap();
         assert!(panics(|| drop(batch.set_models(std::slice::from_ref(&model)))));
         let mut batch = warpkov::hmm::cpu::Batch::<f64>::new(&sequences);
-        assert!(panics(|| drop(batch.set_models(std::slice::from_ref(&model)))));
+        assert!(panics(|| _ = batch.set_models(std::slice::from_ref(&model))));
     }
     let sequences = Sequences::of_symbols(&[[0]]).unwrap();
     let mut batch = Batch::<f64, _>::new(device, &sequences, BatchLimits::default()).unwrap();
