@@ -196,9 +196,6 @@ impl<'a> Visit<'a> for Exports<'_> {
     }
 }
 
-/// What kernels are written with.
-const DEVICE: [&str; 4] = ["device", "emulator", "launch", "shared_array"];
-
 /// What the modules of the first level may use of each other.
 fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
     match crate_name {
@@ -210,11 +207,11 @@ fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
             ("hmm", &["common", "runtime"]),
         ],
         "warpkov_kernels" => vec![
-            ("primitives", &DEVICE),
-            ("lessons", &DEVICE),
-            ("mdp", &["primitives", "device", "emulator", "launch", "shared_array"]),
-            ("pomdp", &["primitives", "device", "emulator", "launch", "shared_array"]),
-            ("hmm", &["primitives", "device", "emulator", "launch", "shared_array"]),
+            ("primitives", &[]),
+            ("lessons", &[]),
+            ("mdp", &["primitives"]),
+            ("pomdp", &["primitives"]),
+            ("hmm", &["primitives"]),
         ],
         _ => Vec::new(),
     }

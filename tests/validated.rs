@@ -25,8 +25,8 @@ use warpkov::pomdp::generate::Tiger;
 use warpkov::pomdp::io::{Format, read_from};
 use warpkov::pomdp::model::{Pomdp, PomdpParts};
 use warpkov::pomdp::reference::{Operands, Transitions, full_backup, one_step_lookahead};
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::Device;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::Device;
 
 /// Two states, two actions: 0 stays, 1 goes to the other.
 fn mdp() -> MdpParts {

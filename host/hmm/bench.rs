@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::common::choice::choice;
 use serde::Serialize;
-use warpkov_kernels::launch::Device;
+use warpkov_device::launch::Device;
 
 use super::backend::Recursions;
 use super::cpu;

@@ -3,7 +3,7 @@
 use super::options::Precision;
 use crate::runtime;
 use crate::runtime::error::from_devices;
-use warpkov_kernels::emulator::Emulator;
+use warpkov_device::emulator::Emulator;
 
 use super::backend::{Decoded, Expected, Recursions};
 use super::model::Hmm;

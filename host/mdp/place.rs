@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::runtime::gpu;
-use warpkov_kernels::emulator::Emulator;
+use warpkov_device::emulator::Emulator;
 
 use super::auto::Features;
 use super::cpu;

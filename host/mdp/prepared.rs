@@ -1,8 +1,8 @@
 //! A model, laid out for a method that runs on a device: how much memory that takes, and the backend that comes of it.
 
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::Device;
+use warpkov_device::device::Offset;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::Device;
 
 use super::device::divided::{BlockIteration, Division, ResultIteration};
 use super::device::{Layout, Mixed, Plain, Plan, Projected, Streamed, Streaming, System, Values};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use warpkov_kernels::launch::Device;
+use warpkov_device::launch::Device;
 
 use super::alpha::AlphaVectors;
 use super::backend::Backup;

@@ -3,7 +3,7 @@
 //! Both run the kernels of [`warpkov_kernels::pomdp`] on any device, or the definitions in f64 on the CPU
 //! ([`full_backup_cpu`]). Nothing here asks T and O to be distributions: the definitions are those of any two arrays.
 
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::action_scores::action_scores;
 use warpkov_kernels::pomdp::backup::backup;
 use warpkov_kernels::pomdp::best::best;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use super::gpu;
 use serde::{Serialize, Serializer};
-use warpkov_kernels::emulator::Emulator;
+use warpkov_device::emulator::Emulator;
 
 use super::{Error, cores, emulator};
 use crate::runtime::gpu::Gpu;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use warpkov_kernels::emulator::EmulatorError;
+use warpkov_device::emulator::EmulatorError;
 
 use crate::runtime::gpu::CudaError;
 
@@ -44,8 +44,8 @@ macro_rules! from_devices {
             }
         }
 
-        impl From<warpkov_kernels::emulator::EmulatorError> for $error {
-            fn from(error: warpkov_kernels::emulator::EmulatorError) -> Self {
+        impl From<warpkov_device::emulator::EmulatorError> for $error {
+            fn from(error: warpkov_device::emulator::EmulatorError) -> Self {
                 $crate::runtime::Error::from(error).into()
             }
         }

@@ -19,7 +19,7 @@ pub mod scratch;
 
 pub use error::Error;
 pub use precision::Precise;
-use warpkov_kernels::emulator::Emulator;
+use warpkov_device::emulator::Emulator;
 
 use crate::common::interrupt;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use warpkov_kernels::device::mma::Multiply;
+use warpkov_device::device::mma::Multiply;
 
 /// A precision that a run may have: `f32` or `f64`.
 pub trait Precise: Multiply + Default + std::fmt::Debug {

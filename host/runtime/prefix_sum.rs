@@ -1,7 +1,7 @@
 //! Exclusive prefix sum on a device.
 
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::scan::{THREADS, TILE, scan_add, scan_tiles, scan_totals};
 
 /// The scratch memory that [`exclusive_scan`] needs for `n` elements, in elements.
@@ -24,7 +24,7 @@ pub fn exclusive_scan<O: Offset, D: Device>(
     output: &mut D::Buffer<O>,
     scratch: &mut D::Buffer<O>,
 ) -> Result<(), D::Error> {
-    use warpkov_kernels::launch::Buffer;
+    use warpkov_device::launch::Buffer;
     assert!(input.len() >= n && output.len() > n && scratch.len() >= scratch_len(n));
     let tiles = n.div_ceil(TILE).max(1) as u32;
     // SAFETY: the lengths are those that the kernels ask for, as just checked.

@@ -1,7 +1,7 @@
 //! Device memory that grows.
 
-use warpkov_kernels::device::Plain;
-use warpkov_kernels::launch::{Buffer, Device};
+use warpkov_device::device::Plain;
+use warpkov_device::launch::{Buffer, Device};
 
 /// A buffer that is made larger when it must be; what it holds is then lost.
 pub struct Scratch<T: Plain, D: Device>(D::Buffer<T>);

@@ -1,8 +1,8 @@
 //! One small kernel per primitive of the device library: how each is used, and what the test suite runs on every device.
 
-use crate::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};
-use crate::shared_array;
 use atomic::{AtomicInteger, AtomicNumber, Ordering, Scope};
+use warpkov_device::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};
+use warpkov_device::shared_array;
 
 /// z = x + y: one thread per element, the first kernel of every course.
 ///

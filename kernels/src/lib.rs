@@ -1,8 +1,8 @@
 //! The device code of warpkov.
 //!
 //! This crate compiles twice. For `nvptx64-nvidia-cuda` it is a PTX module: the host crate's build script does that. For the
-//! host it is an ordinary library: the same kernels run under the [`emulator`], and each kernel's name is its typed launcher,
-//! generic over the [`Device`](launch::Device) it runs on.
+//! host it is an ordinary library: the same kernels run under the [emulator](warpkov_device::emulator), and each kernel's name is its typed launcher,
+//! generic over the [`Device`](warpkov_device::launch::Device) it runs on.
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -20,7 +20,3 @@ pub mod lessons;
 pub mod mdp;
 pub mod pomdp;
 pub mod primitives;
-
-pub use warpkov_device::{device, shared_array};
-#[cfg(not(target_arch = "nvptx64"))]
-pub use warpkov_device::{emulator, launch};

@@ -14,8 +14,8 @@ use warpkov::mdp::options::{BlockDivided, Limits, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::{policy_iteration, value_iteration};
 use warpkov::runtime::Precise;
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
 use crate::check::{close, epsilon, of, same};

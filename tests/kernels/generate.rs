@@ -9,7 +9,7 @@ use warpkov::mdp::device::{Certify, Mixed, Plan, Residual, Values};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::options::{Limits, Storage, Target};
 use warpkov::mdp::solve::value_iteration;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_kernels::mdp::residual::largest;
 use warpkov_kernels::primitives::copy::copy;

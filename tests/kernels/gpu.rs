@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use warpkov::runtime::gpu;
 use warpkov::runtime::gpu::{CudaError, Gpu, MODULES};
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::lessons;
 
 use crate::check::same;

@@ -9,8 +9,8 @@ use warpkov::hmm::options::Pseudocounts;
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 use warpkov::runtime::Precise;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::hmm::slices::{emission_product, product, row_sums};
-use warpkov_kernels::launch::{Device, Shape};
 use warpkov_kernels::lessons::wide_tensor_product;
 
 use crate::check::{close, of, same};

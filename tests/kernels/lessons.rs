@@ -2,8 +2,8 @@
 
 use warpkov::runtime::Precise;
 use warpkov::runtime::prefix_sum::{exclusive_scan, scratch_len};
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Dim3, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::lessons;
 
 use crate::check::{close, epsilon, of, same};

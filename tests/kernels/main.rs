@@ -33,8 +33,8 @@ use std::rc::Rc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use warpkov::runtime::gpu::{Gpu, MODULES};
-use warpkov_kernels::emulator::{Emulator, Schedule};
-use warpkov_kernels::launch::Device;
+use warpkov_device::emulator::{Emulator, Schedule};
+use warpkov_device::launch::Device;
 
 /// What a case returns.
 pub type Outcome = Result<(), Failed>;

@@ -16,8 +16,8 @@ use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
 use warpkov::runtime::Precise;
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::Device;
+use warpkov_device::device::Offset;
+use warpkov_device::launch::Device;
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;

@@ -12,8 +12,8 @@ use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};
 use warpkov::pomdp::solve::bounds::{fib, mdp, qmdp};
 use warpkov::runtime::Precise;
-use warpkov_kernels::device::half;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::device::half;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::lessons::{half_tensor_product, tensor_product};
 use warpkov_kernels::pomdp::product::{
     DENSE_SHARED, DENSE_THREADS, Factor, STEP, TILE, best_of_dense, list_steps, vector_of,

@@ -6,8 +6,8 @@ use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::Storage;
 use warpkov::runtime::Precise;
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::Device;
+use warpkov_device::device::Offset;
+use warpkov_device::launch::Device;
 
 use crate::check::same;
 use crate::random::Random;

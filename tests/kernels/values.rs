@@ -12,8 +12,8 @@ use warpkov::mdp::model::{Choices, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Storage, Target};
 use warpkov::mdp::solve::value_iteration;
 use warpkov::runtime::Precise;
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::Device;
+use warpkov_device::device::Offset;
+use warpkov_device::launch::Device;
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;

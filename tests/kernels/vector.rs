@@ -9,7 +9,7 @@ use warpkov::mdp::krylov::Krylov;
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::policy_iteration;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::vector::{THREADS, combine, dots, dots_total};
 
 use crate::check::{close, same};

@@ -14,8 +14,8 @@ use warpkov::pomdp::report;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu;
 use warpkov::runtime::gpu::Gpu;
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::Device;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::Device;
 
 use super::{Error, Outcome, number};
 use crate::cli::progress::Steps;

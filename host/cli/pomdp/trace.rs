@@ -12,8 +12,8 @@ use warpkov::pomdp::trace::Trace;
 use warpkov::runtime::Precise;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu;
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::Device;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::Device;
 
 use super::{Error, Outcome};
 

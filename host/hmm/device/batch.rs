@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{
@@ -10,7 +11,6 @@ use warpkov_kernels::hmm::maximise::{
 };
 use warpkov_kernels::hmm::scan::{self, sums::join_pieces};
 use warpkov_kernels::hmm::{entry, power};
-use warpkov_kernels::launch::{Device, Dim3, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
 use crate::hmm::backend::{Decoded, Expected, Recursions, Statistics, fit};

@@ -2,9 +2,9 @@
 
 use std::f64::consts::TAU;
 
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
 use warpkov_kernels::hmm::model::Split;
-use warpkov_kernels::launch::{Device, Dim3, Shape};
 
 use crate::hmm::backend::Statistics;
 use crate::hmm::device::packing::{Packing, Window};

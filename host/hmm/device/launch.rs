@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::backward::{CountsArgs, backward_block, backward_warp, want, warp_shared, warp_threads};
 use warpkov_kernels::hmm::counts::{PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_rows};
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
@@ -11,7 +12,6 @@ use warpkov_kernels::hmm::step::{
 };
 use warpkov_kernels::hmm::trace::trace;
 use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
-use warpkov_kernels::launch::{Device, Dim3, Shape};
 
 use crate::hmm::device::model::{Models, Way};
 use crate::hmm::device::packing::{Packing, Window};

@@ -1,8 +1,8 @@
 //! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
 
+use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::hmm::model::ModelArgs;
 use warpkov_kernels::hmm::{self, TILE, step};
-use warpkov_kernels::launch::{Buffer, Device};
 
 use crate::hmm::model::{Emissions, Hmm};
 use crate::runtime::Precise;

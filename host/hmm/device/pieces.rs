@@ -1,5 +1,6 @@
 //! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
 
+use warpkov_device::launch::Device;
 use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
 use warpkov_kernels::hmm::scan;
 use warpkov_kernels::hmm::scan::maxima::{
@@ -9,7 +10,6 @@ use warpkov_kernels::hmm::scan::sums::{
     GROUPS, THREADS, operators_shared, piece_ends, piece_operators, piece_starts, share_doubts,
 };
 use warpkov_kernels::hmm::trace::trace;
-use warpkov_kernels::launch::Device;
 
 use crate::common::choice::choice;
 use crate::hmm::device::launch::{Launch, Work, instance};
@@ -250,7 +250,7 @@ fn cut(offsets: &[u64], steps: u32) -> (Vec<u64>, Vec<u32>) {
 
 #[cfg(test)]
 mod tests {
-    use warpkov_kernels::emulator::Emulator;
+    use warpkov_device::emulator::Emulator;
 
     use super::*;
 

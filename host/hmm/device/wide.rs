@@ -5,12 +5,12 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 
 use rayon::prelude::*;
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::counts::{sum_parts, sum_threads};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, moments_len};
 use warpkov_kernels::hmm::wide::{
     self, DoubtfulArgs, PLACES, TermsArgs, WideModelArgs, counts_len, pair, take_again, wanted, wide_shared,
 };
-use warpkov_kernels::launch::{Device, Dim3, Shape};
 
 use crate::hmm::backend::{Expected, Statistics};
 use crate::hmm::device::gaussian::Gaussians;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::runtime::gpu;
 use serde::Serialize;
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::Device;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::Device;
 
 use super::milliseconds;
 use crate::mdp::backend::Stop;

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
 use super::milliseconds;

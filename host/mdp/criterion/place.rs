@@ -1,6 +1,6 @@
 //! The places where models are swept: CPU, GPU, emulator.
 
-use warpkov_kernels::launch::Device;
+use warpkov_device::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
 use crate::mdp::cpu::{Engine, EngineOptions};

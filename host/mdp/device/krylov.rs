@@ -1,7 +1,7 @@
 //! The linear system of a policy, on a device.
 
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
 
 use super::policy::{Layout, Projected};

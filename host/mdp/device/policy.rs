@@ -1,8 +1,8 @@
 //! Policy iteration on a device, plain and modified: which kernels run, on what memory, and in what shape.
 
 use rayon::prelude::*;
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use warpkov_kernels::device::{Offset, Plain};
-use warpkov_kernels::launch::Device;
+use warpkov_device::device::{Offset, Plain};
+use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
 use crate::mdp::analysis::palette::{distinct, indices};
@@ -264,7 +264,7 @@ pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f6
 
 #[cfg(test)]
 mod tests {
-    use warpkov_kernels::emulator::Emulator;
+    use warpkov_device::emulator::Emulator;
 
     use super::*;
     use crate::mdp::generate::Garnet;

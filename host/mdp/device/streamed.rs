@@ -9,8 +9,8 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use warpkov_kernels::device::{Offset, Plain};
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::device::{Offset, Plain};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
 use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
 use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use crate::mdp::options::Storage;
 use rayon::prelude::*;
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
 use warpkov_kernels::mdp::backup::patterns::{PatternsArgs, backup_patterns};
 use warpkov_kernels::mdp::backup::rows::backup_rows;
@@ -940,7 +940,7 @@ impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
 
 #[cfg(test)]
 mod tests {
-    use warpkov_kernels::emulator::Emulator;
+    use warpkov_device::emulator::Emulator;
 
     use super::*;
     use crate::mdp::generate::{Garnet, SlipGrid};

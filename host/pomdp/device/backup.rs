@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::runtime::scratch::Scratch;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::{PicksArgs, belief_values, expect, gather, worth};
 use warpkov_kernels::pomdp::product::{

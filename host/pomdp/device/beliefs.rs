@@ -1,6 +1,6 @@
 //! Beliefs on a device.
 
-use warpkov_kernels::launch::{Buffer, Device};
+use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::pomdp::belief::Belief;

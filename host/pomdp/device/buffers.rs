@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::runtime::scratch::Scratch;
-use warpkov_kernels::device::Plain;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::device::Plain;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::model::{ModelArgs, StridedArgs};
 use warpkov_kernels::pomdp::product::{ColumnsArgs, Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
 use warpkov_kernels::primitives::rows::RowsArgs;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::runtime::scratch::Scratch;
-use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::belief_values;
 use warpkov_kernels::pomdp::sawtooth::{

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::runtime::scratch::Scratch;
-use warpkov_kernels::launch::{Buffer, Device, Shape};
+use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::walk::{ANEW, GuideArgs, StartArgs, WALK_THREADS, WalksArgs, act, advance, compress};
 
 use crate::pomdp::alpha::AlphaVectors;

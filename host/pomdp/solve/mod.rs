@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use crate::runtime;
 use crate::runtime::error::from_devices;
-use warpkov_kernels::emulator::Emulator;
-use warpkov_kernels::launch::Device;
+use warpkov_device::emulator::Emulator;
+use warpkov_device::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;

@@ -5,10 +5,10 @@
 //!
 //! *Bytes*, per row: NS elements of α̂ are read, 8 for symbol and exponent, and NS elements are written for each of γ and û.
 
-use crate::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 use crate::hmm::forward::{Factor, dot, factor, multiply, sixteenth};
 use crate::hmm::model::{Forward, Model, Sequences, Window};
 use crate::hmm::{Ahead, carried, high, part, set_part, stored};
+use warpkov_device::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 
 /// Rows of α̂ that are on their way to shared memory, or there.
 const STAGES: u32 = 8;
@@ -502,8 +502,8 @@ pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
     let Window { from, until, capacity: window } = window;
     let Model { symbols, transitions, table, end, .. } = model;
     let Forward { alpha, exponents, likelihoods } = forward;
-    let memory = crate::shared_array!(backward_rows: f64; 256);
-    let ring = crate::shared_array!(backward_ring: T; 1024);
+    let memory = warpkov_device::shared_array!(backward_rows: f64; 256);
+    let ring = warpkov_device::shared_array!(backward_ring: T; 1024);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);
     let m = thread::block_idx_x();
     let length = lengths.get(m as usize);

@@ -2,9 +2,9 @@
 //!
 //! Every sum has a fixed order: parts of fixed numbers of rows, and then the sum of the parts. The same input gives the same bits.
 
-use crate::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
-use crate::device::{Shared, Source};
 use crate::hmm::model::Split;
+use warpkov_device::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
+use warpkov_device::device::{Shared, Source};
 
 /// Rows and columns of a tile of [`pair_product`].
 pub const TILE: usize = 64;
@@ -160,7 +160,7 @@ pub const fn sum_threads(parts: u32) -> u32 {
 /// the model.
 #[kernel]
 pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
-    let columns = crate::shared_array!(part_columns: f64; 1024);
+    let columns = warpkov_device::shared_array!(part_columns: f64; 1024);
     let model = thread::block_idx_y() as usize;
     let (lane, id, warps) = (warp::lane_id(), warp::warp_id(), thread::block_dim_x() / 32);
     let k = 32 * thread::block_idx_x() + lane;
@@ -203,7 +203,7 @@ pub fn sum_rows<T: Real>(
     gamma: Global<T>,
     sums: GlobalMut<f64>,
 ) {
-    let rows = crate::shared_array!(chunk_rows: u32; 64);
+    let rows = warpkov_device::shared_array!(chunk_rows: u32; 64);
     let (c, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
     let (first, count) = (chunk.get(c), chunk.get(c + 1) - chunk.get(c));
     let mut k = thread::thread_idx_x();

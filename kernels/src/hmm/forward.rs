@@ -6,11 +6,11 @@
 //!
 //! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
 
-use crate::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
 use crate::hmm::model::{Model, Sequences, Window};
 use crate::hmm::{
     Ahead, Doubt, Part, carried, ground_of, grounded, high, part, power, relied, scale, set_part, settled, stored, top,
 };
+use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
 
 /// A, or Aᵀ, as the factor B of a warp's products: `[n][m][c]` is what the lane has of the 4 × 8 tile whose rows are the states
 /// `[n][c]` of each part, and whose columns are tile m.
@@ -280,8 +280,8 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     let Sequences { count: sequences, rows, lengths, base, symbol } = sequences;
     let Window { from, until, capacity: window } = window;
     let Model { symbols, start, transitions, table, end, .. } = model;
-    let memory = crate::shared_array!(forward_rows: f64; 256);
-    let tops = crate::shared_array!(forward_tops: u32; 32);
+    let memory = warpkov_device::shared_array!(forward_rows: f64; 256);
+    let tops = warpkov_device::shared_array!(forward_tops: u32; 32);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);
     let m = thread::block_idx_x();
     let length = lengths.get(m as usize);

@@ -5,9 +5,9 @@
 //! is emitted by each row is a row of its own of the emission table, divided by its largest element: the recursions have
 //! numbers near 1, and ln P(O) = … + Σ ln of what rows were divided by.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 use crate::hmm::model::Split;
 use crate::hmm::{normal, power};
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 
 /// Threads of a block of [`densities`].
 pub const THREADS: u32 = 128;
@@ -105,7 +105,7 @@ pub fn densities<T: Real>(
     log_table: GlobalMut<T>,
     shift: GlobalMut<f64>,
 ) {
-    let all = crate::shared_array!(density_largest: f64; 1);
+    let all = warpkov_device::shared_array!(density_largest: f64; 1);
     let (row, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
     let n = gaussians.stride as usize;
     let place = model * thread::grid_dim_x() as usize + row;

@@ -6,9 +6,9 @@
 //! positive is [large enough](super) to stay so. The next
 //! E step takes the tables from here: nothing leaves the device.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, thread, warp};
 use crate::hmm::{entry, normal, raised};
-use crate::shared_array;
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, thread, warp};
+use warpkov_device::shared_array;
 
 /// A row without as much stays as it is.
 const LEAST: f64 = f64::MIN_POSITIVE;

@@ -95,7 +95,7 @@ pub mod trace;
 pub mod viterbi;
 pub mod wide;
 
-use crate::device::{Global, GlobalMut, Real, Word, math, warp};
+use warpkov_device::device::{Global, GlobalMut, Real, Word, math, warp};
 
 /// States that a warp kernel has for a `TILES` of 1.
 pub const TILE: usize = 8;

@@ -1,6 +1,6 @@
 //! What the kernels are given of models, and of sequences.
 
-use crate::device::{Global, GlobalMut, Parameter};
+use warpkov_device::device::{Global, GlobalMut, Parameter};
 
 /// M sequences, the longest first; they lie [by time](super).
 ///

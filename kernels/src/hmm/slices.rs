@@ -6,7 +6,7 @@
 //! Source: C. Brändle and M. Haubenstock, "Bayesian Network Inference with Cuda", 2016, figure 8 and section 2.2, after C. Liu, "A CUDA
 //! Implementation of Hidden Markov Models", 2009.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, thread};
 
 /// W = B_o ∘ C: `w[m][j]` = bⱼ(`observed[m]`) · `c[m][j]`, where B is N × V.
 ///

@@ -7,12 +7,12 @@
 //! *Bytes*, per step of M rows: 2·M·NS + NS² elements; at 512 states and sequences the product takes 2·512³ operations, 4 µs of the
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
-use crate::device::mma::Multiply;
-use crate::device::{
-    Global, GlobalMut, Real, Shared, Source, Word, atomic, block, copy, grid, kernel, shared, thread, warp,
-};
 use crate::hmm::model::{Forward, Model, Sequences, Step};
 use crate::hmm::{Doubt, grounded, high, power, relied, scale, top};
+use warpkov_device::device::mma::Multiply;
+use warpkov_device::device::{
+    Global, GlobalMut, Real, Shared, Source, Word, atomic, block, copy, grid, kernel, shared, thread, warp,
+};
 
 /// Columns of a tile.
 pub const COLUMNS: u32 = 64;
@@ -142,7 +142,7 @@ impl Tile {
     }
 }
 
-/// What a warp has of a tile: 16 rows and 32 columns, as [`mma`](crate::device::mma) lays out four products beside each other.
+/// What a warp has of a tile: 16 rows and 32 columns, as [`mma`](warpkov_device::device::mma) lays out four products beside each other.
 type Quarter<T> = [[T; 4]; 4];
 
 /// Which group a thread is in, and its place there.
@@ -265,7 +265,7 @@ pub fn forward_step<T: Multiply>(
     let Sequences { count: sequences, rows, symbol, .. } = sequences;
     let Model { symbols, transitions, table, .. } = model;
     let Step { first, live, stride, before, now, window, plain } = step;
-    let row_tops = crate::shared_array!(step_tops: u32; 128);
+    let row_tops = warpkov_device::shared_array!(step_tops: u32; 128);
     let model = thread::block_idx_y() as usize;
     let tile = Tile::of_block(stride);
     let n = stride as usize;

@@ -7,10 +7,10 @@
 //!
 //! *Bytes*, per row: NS elements are written and read; for up to 32 states NS bytes.
 
-use crate::device::{GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
 use crate::hmm::Ahead;
 use crate::hmm::forward::scattered;
 use crate::hmm::model::{Model, Sequences};
+use warpkov_device::device::{GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
 
 /// Steps from one subtraction of the largest δ to the next: blocks of four.
 pub const PERIOD: u32 = 32;
@@ -68,7 +68,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     let memory = shared::dynamic_shared_mem::<T>();
     let half = 32 / lanes * pitch(STATES) as u32;
     let (deltas, matrix) = memory.split(2 * half);
-    let ring = crate::shared_array!(viterbi_ring: u32; 256);
+    let ring = warpkov_device::shared_array!(viterbi_ring: u32; 256);
     let mut column = [T::ZERO; STATES];
     each!(I < STATES, {
         column[I] = log_transitions.get((model * STATES + I) * STATES + own as usize);
@@ -233,8 +233,8 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
 pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Model<T>, delta: GlobalMut<T>) {
     let Sequences { rows, lengths, base, symbol, .. } = sequences;
     let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;
-    let memory = crate::shared_array!(viterbi_rows: T; 256);
-    let all = crate::shared_array!(viterbi_largest: T; 1);
+    let memory = warpkov_device::shared_array!(viterbi_rows: T; 256);
+    let all = warpkov_device::shared_array!(viterbi_largest: T; 1);
     let (states, model) = (4 * PER, thread::block_idx_y() as usize);
     let m = thread::block_idx_x();
     let length = lengths.get(m as usize);

@@ -10,9 +10,9 @@
 //!
 //! A model's matrix is one of its entries that are not 0: a left-right model has two of them a state, and a step takes no more.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
 use crate::hmm::gaussian::{Densities, Gaussians, moment, moments_len};
 use crate::hmm::{Ahead, power};
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
 
 /// States at most: what a block's shared memory holds.
 pub const STATES: u32 = 1024;
@@ -181,7 +181,7 @@ impl Number {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn total(self) -> Self {
-        let partial = crate::shared_array!(wide_partial: f64; 64);
+        let partial = warpkov_device::shared_array!(wide_partial: f64; 64);
         let mut sum = self;
         let mut distance = 16;
         while distance > 0 {

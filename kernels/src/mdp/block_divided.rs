@@ -28,7 +28,7 @@
 //! *Bytes* of a sweep of n entries and m rows, f32 and 32-bit offsets: 8n + 8m + 12S; of those, a launch reads from device
 //! memory what the level-1 cache does not keep from sweep to sweep.
 
-use crate::device::{Global, GlobalMut, Offset, Parameter, Real, Shared, kernel, math, shared, thread};
+use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, Shared, kernel, math, shared, thread};
 
 use super::change::Extremes;
 use super::choices::NO_ACTION;

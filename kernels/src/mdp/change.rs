@@ -9,7 +9,7 @@
 //!
 //! States with no action have no ΔV: their change is not a number, which neither a minimum nor a maximum takes up.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 /// An integer that is above 0, and orders as the numbers do.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Which rows, that is state-action pairs, belong to which state.
 
-use crate::device::{Global, Offset, Parameter};
+use warpkov_device::device::{Global, Offset, Parameter};
 
 /// The actions of states: `actions` of each, rows s·A + a; or where `actions` is 0, rows `offsets[s]..offsets[s + 1]`, which
 /// may be none: such a state is terminal, and its value is 0.

@@ -10,7 +10,7 @@
 //! *Bytes* of a sweep of the projected matrix with n entries, f32 and 32-bit offsets: 8n for P^π, 4S for r^π, 4S + 4S for
 //! V read and written, and 4S (rows) or S/8 (slices) for the offsets; gathers of V mostly hit the caches on grids.
 
-use crate::device::{Global, Offset, Real, kernel, math, shared, thread, warp};
+use warpkov_device::device::{Global, Offset, Real, kernel, math, shared, thread, warp};
 
 use super::model::{Iterates, Model};
 use super::residual::Residuals;

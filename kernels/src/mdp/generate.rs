@@ -4,7 +4,7 @@
 //! Σ kindᵢ · 4ⁱ, where i counts the cell itself and those above, below, right and left of it. What is off the grid is as
 //! good as a wall: who moves there stays where he is.
 
-use crate::device::{Global, GlobalMut, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 
 /// The kind of a cell that nothing is in.
 pub const FREE: u8 = 0;

@@ -5,7 +5,7 @@
 //!
 //! *Bytes*: the whole model once, and V.
 
-use crate::device::{Global, GlobalMut, Offset, Real, atomic, kernel, math, shared, thread};
+use warpkov_device::device::{Global, GlobalMut, Offset, Real, atomic, kernel, math, shared, thread};
 
 use super::model::Model;
 

@@ -1,7 +1,7 @@
 //! What the kernels are given of a Markov decision process, and of its values.
 
-use crate::device::{Global, GlobalMut, Offset, Parameter};
 use crate::primitives::rows::Rows;
+use warpkov_device::device::{Global, GlobalMut, Offset, Parameter};
 
 use super::choices::Choices;
 

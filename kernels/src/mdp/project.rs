@@ -5,7 +5,7 @@
 //! *In three steps*: count the entries of each selected row ([`count_rows`]) or slice ([`count_slices`]); turn counts into
 //! offsets by an exclusive [scan](crate::primitives::scan); copy ([`copy_rows`], [`copy_slices`]).
 
-use crate::device::{Global, GlobalMut, Offset, Parameter, Real, kernel, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, kernel, thread, warp};
 
 use super::choices::Choices;
 use super::evaluate::SLICE;

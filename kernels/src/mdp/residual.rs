@@ -7,7 +7,7 @@
 //! A slot holds the bits of a number that is not negative. Those order as the numbers do, so that a slot takes its maximum
 //! by an integer atomic, exact and whatever the order.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 /// The residuals of a batch of sweeps, and which of them a launch is.
 ///

@@ -13,7 +13,7 @@
 //! *Bytes* of a sweep of n entries and m rows, f32 and 32-bit offsets: 16n for P, R and Q_s' written; 4n + 12m for Q_s'
 //! read, offsets, r and Q written; 4m + 16S for Q read, offsets, V read and written and ΔV; 4S for ΔV read.
 
-use crate::device::{Global, GlobalMut, Offset, Real, kernel, math, thread};
+use warpkov_device::device::{Global, GlobalMut, Offset, Real, kernel, math, thread};
 
 use super::change::Extremes;
 use super::choices::{Choices, NO_ACTION};

@@ -5,7 +5,7 @@
 //! *Index arithmetic*: the thread l computes j = l / |A|, a = l − j|A| from B\[j|S| + s\] and G_A^B\[j|A||S| + a|S| + s\],
 //! s = 0 … |S| − 1.
 
-use crate::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::dot;
 use super::model::Sizes;

@@ -5,7 +5,7 @@
 //! *Index arithmetic*: the thread l computes j = l / |S|, s = l − j|S| from a\* = Ĝ\*_A^B\[j\] and
 //! G_A^B\[j|A||S| + a\*|S| + s\].
 
-use crate::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::model::Sizes;
 

@@ -8,7 +8,7 @@
 //!
 //! from the n elements Ĝ_AO\[j|A|n|Ω| + o|A|n + an + k\], k = 0 … n − 1.
 
-use crate::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::argmax;
 use super::model::Sizes;

@@ -4,7 +4,7 @@
 //!
 //! *Index arithmetic*: the thread l compares Ĝ_A^B\[l|A| + a\], a = 0 … |A| − 1. (The source takes this step on the CPU.)
 
-use crate::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::argmax;
 

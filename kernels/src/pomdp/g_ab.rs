@@ -9,7 +9,7 @@
 //! from R\[a|S| + s\], the |Ω| winners i\*ₖ = Ĝ\*_AO\[j|A||Ω| + a|Ω| + k\], and G_AO\[i\*ₖ|A||S||Ω| + k|A||S| + a|S| + s\],
 //! k = 0 … |Ω| − 1. (The source's worked element lets k run to n − 1; n = |Ω| there.)
 
-use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::model::Sizes;
 

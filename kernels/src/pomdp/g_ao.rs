@@ -10,8 +10,8 @@
 //! It reads T\[a|S| + s\] = s', O\[o|A||S| + a|S| + s'\] and Γ\[i|S| + s'\]. (The source's worked element has s = s' and writes
 //! Γ\[i|S| + s\]; its formula and all its other elements have s'.)
 
-use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
 use crate::primitives::rows::Rows;
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::model::Sizes;
 

@@ -10,9 +10,9 @@
 use super::model::Model;
 use super::product::each;
 use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, side_by_side};
-use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 use crate::primitives::rows::Rows;
-use crate::shared_array;
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
+use warpkov_device::shared_array;
 
 /// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
 ///

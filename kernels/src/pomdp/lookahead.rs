@@ -12,7 +12,7 @@
 //! exists where T(·, a) is injective, and every s' has one such s. Where T is not injective, Σₛ has more terms than
 //! one, or none: [`next_belief`] takes T by its columns, and [`next_belief_inverse`] is the source's own.
 
-use crate::device::{Global, GlobalMut, Real, kernel, math, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::dot;
 use crate::primitives::rows::Rows;

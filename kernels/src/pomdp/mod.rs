@@ -46,7 +46,7 @@ pub mod sawtooth;
 pub mod scores;
 pub mod walk;
 
-use crate::device::{Global, Real};
+use warpkov_device::device::{Global, Real};
 
 /// Σₛ x\[x₀ + s\] · y\[y₀ + s\] over `states` elements of each, in f64 and in ascending order.
 #[inline(always)]
@@ -55,7 +55,7 @@ fn dot<T: Real>(states: usize, x: Global<T>, x_first: usize, y: Global<T>, y_fir
     let mut sum = 0.0;
     let mut s = 0;
     while s < states {
-        sum = crate::device::math::fma(x.get(x_first + s).to_f64(), y.get(y_first + s).to_f64(), sum);
+        sum = warpkov_device::device::math::fma(x.get(x_first + s).to_f64(), y.get(y_first + s).to_f64(), sum);
         s += 1;
     }
     sum

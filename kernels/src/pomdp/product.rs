@@ -8,10 +8,10 @@
 //!
 //! *Bytes*: M·n products never go to memory.
 
-use crate::device::{Global, GlobalMut, Named, Parameter, Plain, Real, Shared};
-use crate::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
 use crate::primitives::rows::Rows;
-use crate::shared_array;
+use warpkov_device::device::{Global, GlobalMut, Named, Parameter, Plain, Real, Shared};
+use warpkov_device::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
+use warpkov_device::shared_array;
 
 use super::model::Strided;
 

@@ -18,9 +18,9 @@
 
 use super::model::Model;
 use super::product::{Factor, STEP, TILE};
-use crate::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
 use crate::primitives::rows::Rows;
-use crate::shared_array;
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
+use warpkov_device::shared_array;
 
 /// Entries of each row, by code.
 ///

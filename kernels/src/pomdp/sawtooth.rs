@@ -17,9 +17,9 @@
 //!
 //! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, math, thread, warp};
 use crate::primitives::rows::Rows;
-use crate::shared_array;
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, math, thread, warp};
+use warpkov_device::shared_array;
 
 /// Entries of points, on average, from which on a warp looks at one of them together.
 const LONG: u32 = 64;

@@ -8,7 +8,7 @@
 //!
 //! from the ranges B\[j|S| … + |S| − 1\] and G_AO\[i|A||Ω||S| + o|A||S| + a|S| … + |S| − 1\].
 
-use crate::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::dot;
 use super::model::Sizes;

@@ -11,9 +11,9 @@
 //! state is seen; stochastic simulation with greedy action (Pineau, Gordon and Thrun, 2006) the one that Γ has for the belief;
 //! heuristic search (Smith and Simmons, *UAI*, 2005) the one that looks best from above.
 
-use crate::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread};
 use crate::primitives::random;
-use crate::shared_array;
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread};
+use warpkov_device::shared_array;
 
 use super::model::Model;
 

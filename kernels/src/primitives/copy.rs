@@ -1,6 +1,6 @@
 //! Copying: what a device's memory can do at most.
 
-use crate::device::{Global, GlobalMut, Real, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 /// Quads that a thread has on their way together.
 const STEP: usize = 4;

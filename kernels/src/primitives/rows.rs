@@ -1,6 +1,6 @@
 //! Sparse matrices in compressed rows.
 
-use crate::device::{Global, Parameter};
+use warpkov_device::device::{Global, Parameter};
 
 /// A sparse matrix of probabilities in compressed rows.
 ///

@@ -7,7 +7,7 @@
 //!
 //! *Bytes*: x is read once, y written twice and read once.
 
-use crate::device::{Global, GlobalMut, Offset, block, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Offset, block, kernel, thread};
 
 /// Threads of a block, in all three kernels.
 pub const THREADS: u32 = 256;

@@ -5,7 +5,7 @@
 //!
 //! *Bytes*: [`dots`] reads 24n, and 16n where two of its vectors are one; [`combine`] reads 24n and writes 8n.
 
-use crate::device::{Global, GlobalMut, block, kernel, math, thread};
+use warpkov_device::device::{Global, GlobalMut, block, kernel, math, thread};
 
 /// Threads of a block, in all three kernels.
 pub const THREADS: u32 = 256;

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Dim3, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::mdp::block_divided::{BlocksArgs, sweep_blocks, sweep_once};
 use warpkov_kernels::mdp::model::IteratesArgs;
 

@@ -3,7 +3,7 @@
 use crate::mdp::options::BlockDivided;
 use crate::mdp::options::{BadBlocks, MOST_PLACES};
 use rayon::prelude::*;
-use warpkov_kernels::device::Offset;
+use warpkov_device::device::Offset;
 
 use super::EXTREMES;
 use crate::mdp::model::Mdp;

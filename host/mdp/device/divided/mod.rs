@@ -5,7 +5,7 @@ mod blocks;
 mod layout;
 mod results;
 
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
 use crate::common::interrupt;

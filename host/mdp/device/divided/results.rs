@@ -1,7 +1,7 @@
 //! Result Divided Iteration.
 
-use warpkov_kernels::device::Offset;
-use warpkov_kernels::launch::{Device, Shape};
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
 

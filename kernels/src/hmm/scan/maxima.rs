@@ -1,9 +1,9 @@
 //! Pieces in (max, +): their operators, what each begins with, and the states that the most probable path has between them.
 
-use crate::device::{Global, GlobalMut, Real, block, kernel, shared, thread, warp};
 use crate::hmm::Ahead;
 use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::viterbi::{NO_STATE, PERIOD, larger};
+use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, shared, thread, warp};
 
 /// Shared memory of a block of [`piece_maxima`] in bytes, for elements of `element` bytes.
 #[must_use]
@@ -114,8 +114,8 @@ pub fn piece_scores<T: Real, const STATES: usize>(
 ) {
     let (Chains { pieces, order: chain, link }, log_start) = (chains, logs.start);
     let Operators { values: operators, scales: offsets } = operators;
-    let weights = crate::shared_array!(score_weights: f64; 64);
-    let parts = crate::shared_array!(score_parts: f64; 256);
+    let weights = warpkov_device::shared_array!(score_weights: f64; 64);
+    let parts = warpkov_device::shared_array!(score_parts: f64; 256);
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() as usize / STATES);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
@@ -205,8 +205,8 @@ pub fn piece_paths<T: Real, const STATES: usize>(
 ) {
     let Sequences { count: pieces, rows, lengths, base, symbol } = sequences;
     let Model { symbols, transitions: log_transitions, table: log_table, end: log_end, .. } = logs;
-    let deltas = crate::shared_array!(path_deltas: T; 128);
-    let origins = crate::shared_array!(path_origins: u32; 128);
+    let deltas = warpkov_device::shared_array!(path_deltas: T; 128);
+    let origins = warpkov_device::shared_array!(path_origins: u32; 128);
     let (model, n) = (thread::block_idx_y() as usize, STATES as u32);
     let (group, j) = (thread::thread_idx_x() / n, thread::thread_idx_x() as usize % STATES);
     let first = thread::block_idx_x() * (thread::block_dim_x() / n);

@@ -1,8 +1,8 @@
 //! Pieces in (+, ·): their operators, what each begins with, and what is behind it.
 
-use crate::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::{Ahead, Doubt, ground, grounded, high, normal, power, relied, scale, top};
+use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 
 /// Threads of a block of [`piece_operators`].
 pub const THREADS: u32 = 128;
@@ -185,9 +185,9 @@ pub fn piece_starts<T: Real, const STATES: usize>(
     let Chains { pieces, order: chain, link } = chains;
     let Model { start, end, .. } = model;
     let Operators { values: operators, scales: exponents } = operators;
-    let weights = crate::shared_array!(start_weights: f64; 64);
-    let parts = crate::shared_array!(start_parts: f64; 256);
-    let tops = crate::shared_array!(start_tops: u32; 16);
+    let weights = warpkov_device::shared_array!(start_weights: f64; 64);
+    let parts = warpkov_device::shared_array!(start_parts: f64; 256);
+    let tops = warpkov_device::shared_array!(start_tops: u32; 16);
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() as usize / STATES);
     let (warp_id, warps) = (warp::warp_id(), STATES as u32 / 8);
@@ -276,9 +276,9 @@ pub fn piece_ends<T: Real, const STATES: usize>(
 ) {
     let (Chains { pieces, order: chain, link }, end) = (chains, model.end);
     let Operators { values: operators, scales: exponents } = operators;
-    let column = crate::shared_array!(end_column: f64; 64);
-    let tops = crate::shared_array!(end_tops: u32; 8);
-    let sums = crate::shared_array!(end_sums: f64; 8);
+    let column = warpkov_device::shared_array!(end_column: f64; 64);
+    let tops = warpkov_device::shared_array!(end_tops: u32; 8);
+    let sums = warpkov_device::shared_array!(end_sums: f64; 8);
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (i, q) = ((thread::thread_idx_x() / 4) as usize, (thread::thread_idx_x() % 4) as usize);
     let (warp_id, warps) = (warp::warp_id(), STATES as u32 / 8);

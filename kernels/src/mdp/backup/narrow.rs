@@ -7,7 +7,7 @@
 //!
 //! *Bytes* per state with A actions of L successors: 2·A·L (`i8`) or 3·A·L (`i16`) for P, 2·A for r, 8 for V in f32.
 
-use crate::device::{Global, Named, Offset, Parameter, Plain, Real, kernel};
+use warpkov_device::device::{Global, Named, Offset, Parameter, Plain, Real, kernel};
 
 use super::Sweep;
 use super::slices::{Elements, Placed};

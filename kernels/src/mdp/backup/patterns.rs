@@ -10,7 +10,7 @@
 //! all halves to shared memory, if they fit, where 32 threads meet only if their numbers are different and in the same bank.
 //! Rows are an odd number of words apart, so that up to 32 of them never meet.
 
-use crate::device::{Global, Parameter, Real, Shared, Word, kernel, shared, thread};
+use warpkov_device::device::{Global, Parameter, Real, Shared, Word, kernel, shared, thread};
 
 use super::{Change, Sweep, greater};
 use crate::mdp::model::Iterates;

@@ -2,7 +2,7 @@
 //!
 //! *Bytes* per row of n entries, f32: 8·n for P, 4 for r, 4 or 8 for the offset; gathers of V.
 
-use crate::device::{Offset, Real, kernel, math, shared, thread};
+use warpkov_device::device::{Offset, Real, kernel, math, shared, thread};
 
 use super::{Change, Sweep, greater};
 use crate::mdp::model::{Iterates, Model};

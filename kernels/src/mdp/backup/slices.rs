@@ -7,7 +7,7 @@
 //! *Bytes* per state with A actions of L successors, f32: 8·A·L for P, 4·A for r, 8 for V read and written, 12/32 for the
 //! slice; gathers of V mostly hit the caches where states are near their successors.
 
-use crate::device::{Global, Offset, Parameter, Real, kernel, thread};
+use warpkov_device::device::{Global, Offset, Parameter, Real, kernel, thread};
 
 use super::{Change, Sweep, greater};
 use crate::mdp::model::Iterates;
