@@ -356,7 +356,7 @@ fn a_grid_is_made_and_solved_where_it_is_solved() {
     assert!(stdout(&output).contains("states       4\n"), "{}", stdout(&output));
     fails(folder.path(), &[&huge[..], &["--precision", "f32"]].concat(), 2, &["huge-grid ends in f64"]);
     fails(folder.path(), &[&huge[..], &["--largest", "9"]].concat(), 2, &["--largest belongs to --suite scaling"]);
-    fails(folder.path(), &["bench", "mdp", "--suite", "huge-grid", "--device", "cpu"], 2, &["--device cuda:N"]);
+    fails(folder.path(), &["bench", "mdp", "--suite", "huge-grid", "--device", "cpu"], 2, &["device cuda:N"]);
     fails(folder.path(), &["bench", "mdp", "--side", "9"], 2, &["--side belongs to --suite huge-grid"]);
 }
 

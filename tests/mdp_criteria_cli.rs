@@ -239,7 +239,7 @@ fn what_does_not_fit_together_is_refused() {
     let folder = folder_with("detour.json", DETOUR);
     let folder = folder.path();
     let refuses = |arguments: &[&str], words: &[&str]| refuses(folder, &[&["detour.json"], arguments].concat(), words);
-    refuses(&[], &["gamma is 1", "--criterion"]);
+    refuses(&[], &["gamma is 1", "option criterion"]);
     refuses(&["--criterion", "reach"], &["needs --goal"]);
     refuses(&["--criterion", "reach", "--goal", "home"], &["'home'", "no labels"]);
     refuses(&["--criterion", "reach", "--goal", "0,2"], &["--goal: 2, expected a state below 2"]);

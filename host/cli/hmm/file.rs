@@ -1,6 +1,6 @@
 //! Models and sequences named on the command line.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -258,7 +258,10 @@ impl Data {
         let cost = cost(given.emitter(), given.sequences());
         let (place, reason) = Place::open(self.device, Some(&cost))?;
         if let Some(reason) = reason {
-            eprintln!("note: {reason}");
+            // For people; programs find it in the JSON.
+            if io::stderr().is_terminal() {
+                eprintln!("note: {reason}");
+            }
             let _ = given.chosen.set(reason);
         }
         Ok(place)
