@@ -272,7 +272,7 @@ enum Emitter {
 /// The recursions by one model, exact to rounding. Results do not depend on how many cores there are.
 ///
 /// ```
-/// use crate::hmm::cpu::Exact;
+/// use warpkov::hmm::cpu::Exact;
 /// use warpkov::hmm::generate::IceCream;
 /// use warpkov::hmm::sequences::Sequences;
 ///

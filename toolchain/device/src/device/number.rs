@@ -15,7 +15,7 @@ pub trait Plain: Copy + 'static {}
 impl<T: Copy + 'static> Plain for T {}
 
 /// A 4- or 8-byte number: what shuffles, atomics and shared memory move.
-pub trait Word: Plain + PartialEq {
+pub trait Word: Plain + PartialEq + super::Parameter {
     /// Whether it has 8 bytes.
     const WIDE: bool;
     /// Its bits, zero-extended.
