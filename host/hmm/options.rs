@@ -62,7 +62,7 @@ pub struct Options {
     pub tolerance: f64,
     /// Dirichlet prior.
     pub pseudocounts: Pseudocounts,
-    /// The least variance in each dimension, as a part of that of all observations, above 0; see [`Spread::floors`].
+    /// The least variance in each dimension, as a part of that of all observations, above 0; see [`Spread::floors`](super::maximise::Spread::floors).
     pub floor: f64,
     /// By what part of its absolute value the objective may fall by rounding: 10⁻⁹ in `f64`, 10⁻⁴ in `f32`.
     pub slack: f64,

@@ -30,7 +30,7 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// Solves a model, and certifies the result. `initial`, one value per state, is where to start, if not at V = 0.
 ///
 /// # Errors
-/// [`SolveError`]; that a run meets a limit is no error but its [`Status`](super::solution::Status).
+/// [`SolveError`]; that a run meets a limit is no error but its [`Status`].
 pub fn solve_from(
     mdp: &Mdp,
     initial: Option<&[f64]>,

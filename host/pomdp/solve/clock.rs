@@ -131,7 +131,7 @@ impl<'a> Clock<'a> {
             || (self.observe)(&round).is_break()
     }
 
-    /// The run is over, as what it did was [given up](Error::is_stop).
+    /// The run is over, as what it did was [given up](super::Error::is_stop).
     pub fn stopped(&mut self) {
         if !self.late() {
             self.status.get_or_insert(Status::Interrupted);

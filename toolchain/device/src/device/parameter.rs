@@ -1,6 +1,6 @@
 //! What a kernel has as a parameter: a scalar, a view of global memory, or a struct of such.
 //!
-//! A struct that [derives](derive@Parameter) the trait is one parameter of a kernel, and one argument of its launch:
+//! A struct that [derives](derive@super::Parameter) the trait is one parameter of a kernel, and one argument of its launch:
 //!
 //! ```
 //! use warpkov_device::device::{Global, GlobalMut, Parameter, kernel, thread};
