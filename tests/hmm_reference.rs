@@ -99,13 +99,14 @@ fn eisners_ice_cream_has_the_published_likelihood() {
     close(&all.logs, &[-41.537_817_821_1], 1e-11);
     close(&[all.logs[0].exp() * 1e19], &[9.127_565], 1e-6);
     // α without the ends: .1 .1; .009 .063; .00135 .03591. Where a diary could end there is a state that emits what nobody writes.
-    let HmmParts { mut start, emissions, names, .. } = model.into_parts();
+    let HmmParts { mut start, emissions, .. } = model.into_parts();
     start.push(0.0);
     let Emissions::Categorical { symbols: 3, probs } = emissions else { panic!("three symbols") };
     let mut probs: Vec<f64> = probs.chunks(3).flat_map(|row| [row, &[0.0]].concat()).collect();
     probs.extend([0.0, 0.0, 0.0, 1.0]);
     let transitions = vec![0.8, 0.1, 0.1, 0.1, 0.8, 0.1, 0.0, 0.0, 1.0];
     let emissions = Emissions::Categorical { symbols: 4, probs };
+    let names = Names::default();
     let endless = HmmParts { start, transitions, end: None, emissions, names }.validated().unwrap();
     let mut batch = Batch::<f64>::new(SEQUENCES_OF_THREE.get_or_init(three));
     one(batch.set_models(std::slice::from_ref(&endless)).map(|()| vec![()]));
