@@ -123,8 +123,11 @@ impl Operands {
         assert!(fits, "a successor below |S| for each state and action");
         assert_eq!(self.observations.len(), pairs * self.observation_count as usize, "O has |Ω||A||S| elements");
         assert_eq!(self.rewards.len(), pairs, "R has |A||S| elements");
-        assert!(!self.vectors.is_empty() && self.vectors.len() % states == 0, "Γ has n|S| elements, n at least 1");
-        assert!(self.beliefs.len() % states == 0, "B has |B||S| elements");
+        assert!(
+            !self.vectors.is_empty() && self.vectors.len().is_multiple_of(states),
+            "Γ has n|S| elements, n at least 1"
+        );
+        assert!(self.beliefs.len().is_multiple_of(states), "B has |B||S| elements");
     }
 
     /// n.
