@@ -37,7 +37,7 @@
 use rayon::prelude::*;
 
 use super::model::{CHUNK, Mdp};
-use super::options::{Method, Target};
+use super::options::{Method, SolveOptions, Target};
 use crate::runtime::choose::Cost;
 
 /// Entries of P times sweeps, of those that are certain to be enough, that a core is done with in a second: what the last line of the
@@ -85,6 +85,12 @@ pub struct Features {
 }
 
 impl Features {
+    /// Those of a model whose method is left to `auto`.
+    #[must_use]
+    pub fn wanted(mdp: &Mdp, options: &SolveOptions) -> Option<Self> {
+        options.method.is_none().then(|| Self::of(mdp, options.limits.target))
+    }
+
     /// Those of a model that is to be solved to `target`.
     #[must_use]
     pub fn of(mdp: &Mdp, target: Target) -> Self {

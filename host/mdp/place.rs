@@ -62,8 +62,7 @@ impl<'m> Place<'m> {
     /// # Errors
     /// [`SolveError`].
     pub fn choose(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
-        let features = options.method.is_none().then(|| Features::of(mdp, options.limits.target));
-        Self::choose_by(mdp, features.as_ref(), options)
+        Self::choose_by(mdp, Features::wanted(mdp, options).as_ref(), options)
     }
 
     /// [`choose`](Self::choose), where the features are known: those of a run whose method `auto` chooses.

@@ -56,7 +56,7 @@ pub fn solve_from(
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
         return Ok(Solution { values, policy, ..solution });
     }
-    let features = features(mdp, options);
+    let features = Features::wanted(mdp, options);
     if features.is_some_and(|features| needs_trial(&features, options)) {
         return with_trial(mdp, initial, options, observe);
     }
@@ -99,11 +99,6 @@ fn solve_as_is(
         values.par_iter_mut().for_each(|value| *value = -*value);
     }
     Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup, phases })
-}
-
-/// What `auto` chooses the method by, where it does.
-fn features(mdp: &Mdp, options: &SolveOptions) -> Option<Features> {
-    options.method.is_none().then(|| Features::of(mdp, options.limits.target))
 }
 
 /// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
@@ -223,14 +218,17 @@ fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
     }
 }
 
-/// Runs the loop of the backend's method once.
-fn run(backend: &mut Dynamic, mdp: &Mdp, limits: &Limits, closer: f64, observe: Observer) -> Result<Run, SolveError> {
-    let stop = stop(mdp, limits.target, closer);
+/// Runs the loop of the backend's method once: to `stop`, or each policy evaluated to `theta`.
+pub(super) fn run(
+    backend: &mut Dynamic,
+    stop: Stop,
+    theta: f64,
+    limits: &Limits,
+    observe: Observer,
+) -> Result<Run, SolveError> {
     match backend {
         Dynamic::Values(backend) => value_iteration(&mut **backend, stop, limits, observe),
-        Dynamic::Policies(backend) => {
-            policy_iteration(&mut **backend, theta(mdp, limits.target, closer), limits, observe)
-        }
+        Dynamic::Policies(backend) => policy_iteration(&mut **backend, theta, limits, observe),
         Dynamic::Modified(backend) => modified_policy_iteration(&mut **backend, stop, PARTIAL_SWEEPS, limits, observe),
     }
 }
@@ -249,7 +247,8 @@ fn until_certified(
     let mut closer = 1.0;
     let (mut all, mut certify) = (Run::default(), Duration::ZERO);
     loop {
-        let last = run(backend, mdp, limits, closer, &mut *observe)?;
+        let (stop, theta) = (stop(mdp, limits.target, closer), theta(mdp, limits.target, closer));
+        let last = run(backend, stop, theta, limits, &mut *observe)?;
         let ended = last.status != Status::Solved;
         all.append(last);
         let begun = Instant::now();

@@ -10,10 +10,10 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use super::model::{Emissions, Hmm, HmmParts};
-use crate::common::choice::{Choice, choice};
+use crate::common::choice::choice;
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::output::atomic_write;
-use crate::common::io::{BUFFER, invalid};
+use crate::common::io::{BUFFER, invalid, of_extension};
 
 pub use crate::common::io::Error;
 
@@ -44,9 +44,7 @@ impl Format {
     /// The format that the extension of `path` tells.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
-        let found = path.extension()?.to_str()?;
-        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
-        <Self as Choice>::ALL.iter().copied().find(known)
+        of_extension(path, Self::extensions)
     }
 
     fn of_content(text: &[u8]) -> Self {

@@ -13,7 +13,7 @@ use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use super::solution::Run;
-use super::solve::{PARTIAL_SWEEPS, modified_policy_iteration, policy_iteration, value_iteration};
+use super::solve::run;
 use crate::runtime::choose::DeviceChoice;
 
 /// How to measure.
@@ -85,18 +85,6 @@ impl Repeat {
         Self { limits: solve.limits, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
     }
 
-    /// Runs the loop of the backend's method.
-    fn run(&self, backend: &mut Dynamic) -> Result<Run, SolveError> {
-        let observe = |_: &_| ControlFlow::Continue(());
-        match backend {
-            Dynamic::Values(backend) => value_iteration(&mut **backend, self.stop, &self.limits, observe),
-            Dynamic::Policies(backend) => policy_iteration(&mut **backend, self.theta, &self.limits, observe),
-            Dynamic::Modified(backend) => {
-                modified_policy_iteration(&mut **backend, self.stop, PARTIAL_SWEEPS, &self.limits, observe)
-            }
-        }
-    }
-
     /// Sweeps, none of which is skipped: no residual is below 0.
     fn sweep(backend: &mut Dynamic, sweeps: u32) -> Result<(), SolveError> {
         match backend {
@@ -113,7 +101,7 @@ impl Repeat {
     fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
         let mut once = || {
             backend.state().reset(None)?;
-            self.run(&mut backend)
+            run(&mut backend, self.stop, self.theta, &self.limits, &mut |_| ControlFlow::Continue(()))
         };
         if self.warm_up {
             once()?;

@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use crate::runtime;
 use crate::runtime::error::from_devices;
-use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
@@ -99,12 +98,6 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
         run.notes.push("auto chose the CPU: trials by the upper bound go one after the other".to_owned());
         return run.on_cpu();
     }
-    if options.device == DeviceChoice::Emulated {
-        let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
-        let emulator = Emulator::default().until(move || asked() || end.is_some_and(|end| start.elapsed() >= end));
-        run.device = "the emulator".to_owned();
-        return run.on_device(&emulator);
-    }
     let (place, reason) = Place::open(options.device, Some(&cost(&maximized)))?;
     run.device = place.name();
     run.notes.extend(reason);
@@ -115,7 +108,11 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
             run.limits.memory.get_or_insert(free / 2);
             run.on_device(&gpu)
         }
-        Place::Emulated(emulator) => run.on_device(&emulator),
+        Place::Emulated(emulator) => {
+            // Its launches end with the time, too.
+            let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
+            run.on_device(&emulator.until(move || asked() || end.is_some_and(|end| start.elapsed() >= end)))
+        }
     }
 }
 

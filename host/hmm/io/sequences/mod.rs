@@ -17,11 +17,11 @@ pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
 use super::Error;
-use crate::common::choice::{Choice, choice};
-use crate::common::io::BUFFER;
+use crate::common::choice::choice;
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::lines::{integer, no_place, quoted, real};
 use crate::common::io::output::atomic_write;
+use crate::common::io::{BUFFER, of_extension};
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
 
@@ -58,9 +58,7 @@ impl Format {
     /// The format that the extension of `path` tells.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
-        let found = path.extension()?.to_str()?;
-        let known = |format: &Self| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
-        <Self as Choice>::ALL.iter().copied().find(known)
+        of_extension(path, Self::extensions)
     }
 
     fn of_content(text: &[u8]) -> Self {
