@@ -10,9 +10,8 @@ use std::path::Path;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use rational::{Chain, Value, enumerate};
 use warpkov::mdp::analysis::graph::{Graph, NO_COMPONENT};
-use warpkov::mdp::backend::{Backup, State, Stop};
+use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::cpu::Serial;
 use warpkov::mdp::criterion::{
     Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, backward_on, solve, solve_on,
@@ -22,6 +21,8 @@ use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 use warpkov::mdp::solution::{Round, Status};
 use warpkov::runtime::choose::DeviceChoice;
+
+use rational::{Chain, Value, enumerate};
 
 /// A row: successors with probabilities, and the reward. What probabilities lack of 1 ends the process.
 type Row = (Vec<(u32, f64)>, f64);

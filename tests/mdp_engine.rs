@@ -6,8 +6,7 @@ mod random;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use random::Random;
-use warpkov::mdp::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
+use warpkov::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use warpkov::mdp::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::krylov::Krylov;
@@ -18,6 +17,8 @@ use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_ite
 use warpkov::mdp::solve_with;
 use warpkov::runtime::Precise;
 use warpkov::runtime::choose::DeviceChoice;
+
+use random::Random;
 
 const LIMITS: Limits = Limits { target: Target::Theta(1e-10), max_sweeps: 1_000_000, max_policies: 10_000, tie: 1e-12 };
 
@@ -292,7 +293,7 @@ impl Evaluate for Restless {
     }
 }
 
-impl Backup for Restless {
+impl GreedySweeps for Restless {
     fn backup(&mut self, _: Stop, _: u32) -> Result<Backups, Infallible> {
         self.made += 1;
         Ok(Backups { sweeps: 1, least: -self.now(), greatest: self.now(), fixed: false })

@@ -7,8 +7,8 @@ mod random;
 
 use std::ops::ControlFlow;
 
-use exact::{distance, linear};
-use random::Random;
+use DeviceChoice::{Cpu, Emulated};
+use Precision::{F32, F64, Mixed, Refined};
 use rayon::prelude::*;
 use warpkov::mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
 use warpkov::mdp::model::{Mdp, MdpParts, Objective};
@@ -17,8 +17,8 @@ use warpkov::mdp::solution::Solution;
 use warpkov::mdp::solve_with;
 use warpkov::runtime::choose::DeviceChoice;
 
-use DeviceChoice::{Cpu, Emulated};
-use Precision::{F32, F64, Mixed, Refined};
+use exact::{distance, linear};
+use random::Random;
 
 /// Random models.
 const MODELS: u64 = 1000;

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use exact::{distance, linear};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov::mdp::backend::Evaluate;
@@ -17,6 +16,8 @@ use warpkov::mdp::io::{read, read_json, write, write_json};
 use warpkov::mdp::model::{Csr, Mdp};
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solve::policy_iteration;
+
+use exact::{distance, linear};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)

@@ -52,7 +52,7 @@ fn tiger_is_bracketed() {
         let solution = solve(&tiger, &options);
         let end = solution.end();
         assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.lower >= least, "{expansion:?}: {end:?}");
-        // The fast informed bound says 87. Few walks are hopeful, and they have to listen several times.
+        // The fast informed bound says 87. Few walks are optimistic, and they have to listen several times.
         assert!(expansion.is_some() || end.upper <= 32.0, "{end:?}");
         // What is reported is what the vectors say, or less by the rounding of their type.
         let value = solution.vectors.best(tiger.start()).unwrap().1;

@@ -6,7 +6,6 @@ mod counting;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use counting::{NOW, PEAK};
 use warpkov::pomdp::generate::{Maze, Tag};
 use warpkov::pomdp::io::read_from;
 use warpkov::pomdp::model::Pomdp;
@@ -14,6 +13,8 @@ use warpkov::pomdp::options::{Limits, SolveOptions};
 use warpkov::pomdp::solution::{Solution, Status};
 use warpkov::pomdp::solve::solve_with;
 use warpkov::runtime::choose::DeviceChoice;
+
+use counting::{NOW, PEAK};
 
 /// A solve, and the most that it took beyond what there was before, whenever it looked at the clock.
 fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {

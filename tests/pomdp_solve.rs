@@ -10,7 +10,7 @@ use std::time::Duration;
 use warpkov::common::choice::Choice;
 use warpkov::mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::backend::Backup;
+use warpkov::pomdp::backend::PointBackup;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::cpu::{Assembler, PointBased};
 use warpkov::pomdp::generate::{Aloha, FourByThree, Layout, Maintenance, Maze, RockSample, Tag, Tiger};

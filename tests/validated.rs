@@ -10,7 +10,7 @@ use warpkov::hmm::model::{Covariances, Emissions, HmmParts};
 use warpkov::hmm::sequences::{Observations, Sequences};
 use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{Correct, State};
-use warpkov::mdp::device::{Layout, Plan, Projected, Streamed, Streaming, System, Values};
+use warpkov::mdp::device::{PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use warpkov::mdp::generate::Forest;
 use warpkov::mdp::io::read_json;
 use warpkov::mdp::krylov::Linear;
@@ -18,7 +18,7 @@ use warpkov::mdp::model::validate::Invalid;
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
 use warpkov::mdp::options::Storage;
 use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::backend::{Backup, Trials, Walks};
+use warpkov::pomdp::backend::{PointBackup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::device::{Backups, Limits, Walkers};
 use warpkov::pomdp::generate::Tiger;
@@ -314,25 +314,25 @@ fn backends_check_what_they_are_given() {
     let states = forest.states() as usize;
     for values in [vec![], vec![0.0; states - 1], vec![0.0; states + 1]] {
         let (plan, streaming) =
-            (|| Plan::new(&forest, Some(Storage::Rows)).unwrap(), |plan| Streaming::new(plan, 1 << 20, 1 << 30));
-        let mut sweeps = Values::<f64, u32, _>::new(device, &plan()).unwrap();
+            (|| SweepLayout::new(&forest, Some(Storage::Rows)).unwrap(), |plan| Streaming::new(plan, 1 << 20, 1 << 30));
+        let mut sweeps = ValueIteration::<f64, u32, _>::new(device, &plan()).unwrap();
         assert!(panics(|| drop(sweeps.reset(Some(&values)))));
         assert!(panics(|| drop(sweeps.set_rewards(&values[..values.len().min(1)]))));
-        let sliced = Plan::new(&forest, Some(Storage::Slices)).and_then(streaming);
+        let sliced = SweepLayout::new(&forest, Some(Storage::Slices)).and_then(streaming);
         if let Some(streaming) = sliced {
             let mut streamed = Streamed::<f64, u32, _>::new(device, &streaming).unwrap();
             assert!(panics(|| drop(streamed.reset(Some(&values)))));
         }
-        let mut projected = Projected::<f64, u32, _>::new(device, &forest, Layout::Slices).unwrap();
+        let mut projected = Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
         assert!(panics(|| drop(projected.reset(Some(&values)))));
-        let mut system = System::<u32, _>::new(device, &forest, Layout::Slices).unwrap();
+        let mut system = System::<u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
         let (whole, other) = (system.vector().unwrap(), device.upload(&values).unwrap());
         assert!(panics(|| drop(system.dots(&whole, &other, &whole))));
         assert!(panics(|| drop(system.store(&other))));
         let mut target = system.vector().unwrap();
         assert!(panics(|| drop(system.apply(&other, &mut target))));
     }
-    assert!(panics(|| drop(Projected::<f64, u32, _>::new(device, &forest, Layout::Rows { lanes: 3 }))));
+    assert!(panics(|| drop(Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Rows { lanes: 3 }))));
 
     let tiger = Tiger::default().generate().unwrap();
     let backups = |model: &Pomdp| Backups::<f64, _>::new(device, model, None, Limits::default()).unwrap();
@@ -348,7 +348,7 @@ fn backends_check_what_they_are_given() {
     for best_in in [vec![0], vec![0, 3]] {
         let mut walkers = Walkers::new(device, &tiger, backups(&tiger), &[0.0; 6]).unwrap();
         walkers.set_vectors(&vectors(2, 2)).unwrap();
-        let walks = Walks { count: 2, hopeful: 1, guided: 1, explored: 0.0, best_in };
+        let walks = Walks { count: 2, optimistic: 1, guided: 1, explored: 0.0, best_in };
         assert!(panics(|| drop(walkers.walk(&walks, 1, 1 << 20, 1, &mut || false))));
     }
     let operands = Operands::new(&tiger, &vectors(2, 0), &[Belief::at(0)]);

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand, ValueEnum};
 use warpkov::mdp::bench::BenchOptions;
 use warpkov::mdp::bench::slip_grids::{CASES, Measured, measure};
@@ -13,6 +12,7 @@ use warpkov::runtime::gpu::Gpu;
 use super::common::{file, number};
 use super::error::{Error, Outcome};
 use super::progress::Steps;
+use crate::cli::common::choice::choice;
 
 mod hmm;
 mod huge_grid;

@@ -17,7 +17,7 @@
 //!
 //! A sequence that a model cannot emit has ln P(O) = −∞, posteriors of 0, no path, and adds nothing to expected counts. The
 //! same input gives the same bits, and what is said of one sequence does not depend on the others. One choice is made for all: a
-//! device may [cut](crate::hmm::device::Scan) long sequences into pieces, which takes sums in another order and changes last
+//! device may [cut](crate::hmm::device::Scan) long sequences into chunks, which takes sums in another order and changes last
 //! digits. It looks at the whole batch, if it is not told what to do.
 
 use super::model::{Covariances, Emissions, Hmm};
@@ -91,7 +91,7 @@ pub trait Recursions {
 /// Equal are paths whose *computed* scores are: sums of rounded logarithms, from which the largest of each step is taken. Paths that take
 /// equal logarithms at the same steps are always equal so. Paths whose probabilities are equal as real numbers only, like ½ · ⅓ and ⅙ · 1, may
 /// differ in the last bits; then any of them may be found, another one in another precision, or where sequences are cut into
-/// pieces. Whatever is found is as probable as the best path but for rounding: to some T units in the last place of the score.
+/// chunks. Whatever is found is as probable as the best path but for rounding: to some T units in the last place of the score.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// States, ΣT; [`NO_STATE`] for every observation of a sequence that is not possible.

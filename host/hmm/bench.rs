@@ -5,7 +5,6 @@ pub mod figures;
 use std::convert::Infallible;
 use std::time::Instant;
 
-use crate::common::choice::choice;
 use serde::Serialize;
 use warpkov_device::launch::Device;
 
@@ -16,6 +15,7 @@ use super::model::Hmm;
 use super::options::{Precision, Pseudocounts};
 use super::sample::sample;
 use super::sequences::Sequences;
+use crate::common::choice::choice;
 use crate::hmm::device::{Batch, Limits, Scan};
 use crate::runtime::gpu::{CudaError, Gpu};
 use crate::runtime::{Precise, cores};
@@ -87,7 +87,7 @@ pub struct Measured {
     pub case: Case,
     /// What was done.
     pub operation: Operation,
-    /// Whether sequences were cut into pieces.
+    /// Whether sequences were cut into chunks.
     pub scan: bool,
     /// The floating-point type.
     pub precision: Precision,
@@ -146,11 +146,11 @@ pub fn measure(
     scan: Scan,
     runs: usize,
 ) -> Result<Measured, BenchError> {
-    let pieces = scan.steps(work.case.states, 1, &work.sequences);
+    let chunks = scan.steps(work.case.states, 1, &work.sequences);
     let (free, _) = gpu.memory()?;
     // Half is for models and sums.
     let trellis = Limits::default().trellis.min(free as usize / 2);
-    let limits = Limits { trellis, pieces, plain_tf32: precision == Precision::Tf32 };
+    let limits = Limits { trellis, chunks, plain_tf32: precision == Precision::Tf32 };
     let times = match precision {
         Precision::F64 => time::<f64>(gpu, work, operation, limits, runs),
         Precision::F32 | Precision::Tf32 => time::<f32>(gpu, work, operation, limits, runs),
@@ -159,7 +159,7 @@ pub fn measure(
         Err(error @ CudaError::OutOfMemory { .. }) => Times::Lacking { out_of_memory: error.to_string() },
         times => times?,
     };
-    Ok(Measured { case: work.case, operation, scan: pieces.is_some(), precision, device: gpu.name(), times })
+    Ok(Measured { case: work.case, operation, scan: chunks.is_some(), precision, device: gpu.name(), times })
 }
 
 fn time<T: Precise>(
@@ -183,10 +183,10 @@ fn time<T: Precise>(
     // The first run takes the memory that all others use.
     launch()?;
     gpu.synchronize()?;
-    let recording = gpu.record(&mut launch)?;
+    let recording = gpu.capture(&mut launch)?;
     repeat(gpu, runs, || match &recording {
         // SAFETY: the batch is still there, and the same launches are right again.
-        Some(recording) => unsafe { gpu.replay(recording) },
+        Some(recording) => unsafe { gpu.launch_graph(recording) },
         None => launch(),
     })
 }

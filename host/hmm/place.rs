@@ -1,19 +1,19 @@
 //! The recursions where they run, behind one type; and what they cost.
 
-use super::options::Precision;
-use crate::runtime;
-use crate::runtime::error::from_devices;
 use warpkov_device::emulator::Emulator;
 
 use super::backend::{Decoded, Expected, Recursions};
 use super::model::Hmm;
+use super::options::Precision;
 use super::options::Pseudocounts;
 use super::sequences::Sequences;
 use super::{cpu, invariants};
 use crate::common::interrupt;
 use crate::hmm::device::{Batch, Limits};
+use crate::runtime;
 use crate::runtime::Precise;
 use crate::runtime::choose::{Cost, Place};
+use crate::runtime::error::from_devices;
 use crate::runtime::gpu::Gpu;
 
 /// Why there are no results.

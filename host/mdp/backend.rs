@@ -17,7 +17,7 @@ pub trait State {
     fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
 
     /// Whether π is greedy with respect to V and left to the host, which finds it anew each time it is asked for.
-    fn leaves_policy(&self) -> bool {
+    fn policy_is_implicit(&self) -> bool {
         false
     }
 
@@ -36,7 +36,7 @@ pub trait Evaluate: State {
 }
 
 /// What value iteration asks of a backend.
-pub trait Backup: State {
+pub trait GreedySweeps: State {
     /// Greedy sweeps from the present V until `stop` is met, nothing changes any more, or `max_sweeps` ≥ 1 are done. π is
     /// greedy then, with respect to V or to the one before the last sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
@@ -54,13 +54,13 @@ pub trait Backup: State {
 }
 
 /// What modified policy iteration asks of a backend.
-pub trait Modify: Backup + Evaluate {
+pub trait Modify: GreedySweeps + Evaluate {
     /// Unit roundoff of the type that V is in.
     fn unit(&self) -> f64;
 }
 
 /// What [refinement](super::refine) asks of a backend.
-pub trait Correct: Backup {
+pub trait Correct: GreedySweeps {
     /// Puts `rewards`, one r(s, a) per row of the model, in the place of its own; V stays. False, and nothing is done, where
     /// rows share what is stored of them.
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;

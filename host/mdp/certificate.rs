@@ -166,7 +166,7 @@ pub struct Extremes {
     /// Greatest number of successors.
     pub length: usize,
     /// No row ends, and every state has one.
-    pub goes_on: bool,
+    pub never_terminates: bool,
 }
 
 impl Default for Extremes {
@@ -177,7 +177,7 @@ impl Default for Extremes {
             magnitude: 0.0,
             row_sum: [f64::INFINITY, 0.0],
             length: 0,
-            goes_on: true,
+            never_terminates: true,
         }
     }
 }
@@ -190,7 +190,7 @@ impl Extremes {
             magnitude: self.magnitude.max(other.magnitude),
             row_sum: [self.row_sum[0].min(other.row_sum[0]), self.row_sum[1].max(other.row_sum[1])],
             length: self.length.max(other.length),
-            goes_on: self.goes_on && other.goes_on,
+            never_terminates: self.never_terminates && other.never_terminates,
         }
     }
 
@@ -200,7 +200,7 @@ impl Extremes {
         let plain = self.certificate(gamma, 0.0);
         let [least, greatest] = plain.range;
         let shift = (least + greatest) / 2.0 / (1.0 - gamma);
-        if self.goes_on && gamma < 1.0 && shift.is_finite() {
+        if self.never_terminates && gamma < 1.0 && shift.is_finite() {
             let centred = self.certificate(gamma, shift);
             if centred.bound.is_some_and(|bound| plain.bound.is_none_or(|plain| bound < plain)) {
                 return (centred, shift);
@@ -235,7 +235,7 @@ fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u
     // The best Q-factor, as a maximum; that of a state where the process has ended is 0.
     let mut best = if rows.is_empty() { 0.0 } else { f64::NEG_INFINITY };
     let mut action = (f64::NEG_INFINITY, NO_ACTION);
-    let mut found = Extremes { goes_on: !rows.is_empty() && mdp.ends().is_empty(), ..Extremes::default() };
+    let mut found = Extremes { never_terminates: !rows.is_empty() && mdp.ends().is_empty(), ..Extremes::default() };
     found.magnitude = or_infinite(value.abs());
     for (number, row) in (0..).zip(rows) {
         let (successors, probs) = view.transitions.row(row);

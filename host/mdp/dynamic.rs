@@ -1,12 +1,12 @@
 //! Backends behind one type: one is chosen for a run, and a virtual call for a batch of sweeps costs nothing.
 
-use super::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
+use super::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use super::error::SolveError;
 
 /// A backend, by what its method asks of it.
 pub enum Dynamic<'p> {
     /// Value iteration.
-    Values(Box<dyn Backup<Error = SolveError> + 'p>),
+    Values(Box<dyn GreedySweeps<Error = SolveError> + 'p>),
     /// Policy iteration.
     Policies(Box<dyn Evaluate<Error = SolveError> + 'p>),
     /// Modified policy iteration.
@@ -15,7 +15,7 @@ pub enum Dynamic<'p> {
 
 impl<'p> Dynamic<'p> {
     /// A backend of value iteration.
-    pub fn values<B: Backup + 'p>(backend: B) -> Self
+    pub fn values<B: GreedySweeps + 'p>(backend: B) -> Self
     where
         SolveError: From<B::Error>,
     {
@@ -69,8 +69,8 @@ where
         Ok(self.0.policy()?)
     }
 
-    fn leaves_policy(&self) -> bool {
-        self.0.leaves_policy()
+    fn policy_is_implicit(&self) -> bool {
+        self.0.policy_is_implicit()
     }
 
     fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
@@ -91,7 +91,7 @@ where
     }
 }
 
-impl<B: Backup> Backup for Unified<B>
+impl<B: GreedySweeps> GreedySweeps for Unified<B>
 where
     SolveError: From<B::Error>,
 {

@@ -1,9 +1,9 @@
 //! What a solve is asked for.
 
+use serde::Serialize;
+
 use crate::common::choice::choice;
 use crate::runtime::choose::DeviceChoice;
-
-use serde::Serialize;
 
 choice! {
     /// How a model is solved.

@@ -4,7 +4,6 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::runtime::gpu;
 use warpkov_device::emulator::Emulator;
 
 use super::auto::Features;
@@ -18,11 +17,12 @@ use super::prepared::Prepared;
 use super::refine::Refined;
 use super::solution::Phases;
 use crate::runtime::choose::{Decision, DeviceChoice};
+use crate::runtime::gpu;
 use crate::runtime::gpu::Gpu;
 use crate::runtime::{self, Precise, cores, emulator};
 
 /// Where a model is to be solved, and how.
-pub struct Place<'m> {
+pub struct Placement<'m> {
     mdp: &'m Mdp,
     options: SolveOptions,
     chosen: Chosen<'m>,
@@ -56,7 +56,7 @@ struct Found<'m> {
     phases: Phases,
 }
 
-impl<'m> Place<'m> {
+impl<'m> Placement<'m> {
     /// Chooses a place for a model that is to be maximised, and lays the model out for it.
     ///
     /// # Errors

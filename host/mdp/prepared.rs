@@ -5,7 +5,9 @@ use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
 
 use super::device::divided::{BlockIteration, Division, ResultIteration};
-use super::device::{Layout, Mixed, Plain, Plan, Projected, Streamed, Streaming, System, Values};
+use super::device::{
+    BlockPerState, Mixed, PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration,
+};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::krylov::Krylov;
@@ -19,12 +21,12 @@ use crate::runtime::gpu::{CudaError, size};
 pub struct Prepared<'m> {
     mdp: &'m Mdp,
     method: Method,
-    layout: Laid<'m>,
+    layout: Layout<'m>,
 }
 
-enum Laid<'m> {
-    Policies(Layout),
-    Values(Plan<'m>),
+enum Layout<'m> {
+    Policies(PolicyLayout),
+    Values(SweepLayout<'m>),
     Results,
     Blocks(Division),
     Streamed { streaming: Streaming<'m>, why: String },
@@ -40,18 +42,18 @@ impl<'m> Prepared<'m> {
         let layout = match method {
             Method::Values => {
                 let plan = match (options.precision, options.storage) {
-                    (Precision::Refined, None) => Some(Plan::with_rewards(mdp)),
+                    (Precision::Refined, None) => Some(SweepLayout::with_rewards(mdp)),
                     (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
                         return Err(SolveError::Shared(storage));
                     }
-                    (_, storage) => Plan::new(mdp, storage),
+                    (_, storage) => SweepLayout::new(mdp, storage),
                 };
                 let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
-                Laid::Values(if options.skip { plan } else { plan.without_skipping() })
+                Layout::Values(if options.skip { plan } else { plan.without_skipping() })
             }
-            Method::ResultDivided => Laid::Results,
-            Method::BlockDivided => Laid::Blocks(Division::new(mdp, options.blocks)?),
-            _ => Laid::Policies(Layout::choose(mdp)),
+            Method::ResultDivided => Layout::Results,
+            Method::BlockDivided => Layout::Blocks(Division::new(mdp, options.blocks)?),
+            _ => Layout::Policies(PolicyLayout::choose(mdp)),
         };
         Ok(Self { mdp, method, layout })
     }
@@ -62,7 +64,7 @@ impl<'m> Prepared<'m> {
     /// If there is not enough memory for any part.
     pub fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
         /// With the number of its parts, and of those at a time.
-        fn stream<T: Precise>(plan: Plan, room: u64) -> Option<(Streaming, (usize, usize))> {
+        fn stream<T: Precise>(plan: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
             let streaming = Streaming::within::<T>(plan, room)?;
             let parts = streaming.parts::<T>();
             Some((streaming, parts))
@@ -72,11 +74,14 @@ impl<'m> Prepared<'m> {
             return Ok(self);
         }
         let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned() };
-        let Laid::Values(plan) = self.layout else { return Err(lacking().into()) };
+        let Layout::Values(plan) = self.layout else { return Err(lacking().into()) };
         let plan = match (plan.storage(), options.storage) {
             (Storage::Rows | Storage::Patterns, None) => {
-                let skip = |plan: Plan<'m>| if options.skip { plan } else { plan.without_skipping() };
-                [Storage::Narrow, Storage::Slices].into_iter().find_map(|s| Plan::new(self.mdp, Some(s))).map(skip)
+                let skip = |plan: SweepLayout<'m>| if options.skip { plan } else { plan.without_skipping() };
+                [Storage::Narrow, Storage::Slices]
+                    .into_iter()
+                    .find_map(|s| SweepLayout::new(self.mdp, Some(s)))
+                    .map(skip)
             }
             _ => Some(plan),
         };
@@ -91,17 +96,17 @@ impl<'m> Prepared<'m> {
         let why = format!(
             "the model takes {needed} of {free} free: streamed through in {parts} parts, {at_a_time} at a time"
         );
-        Ok(Self { layout: Laid::Streamed { streaming, why }, ..self })
+        Ok(Self { layout: Layout::Streamed { streaming, why }, ..self })
     }
 
     /// What was chosen.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let (prefix, storage, skips) = match &self.layout {
-            Laid::Policies(_) | Laid::Results => return None,
-            Laid::Blocks(division) => return division.note(),
-            Laid::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
-            Laid::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
+            Layout::Policies(_) | Layout::Results => return None,
+            Layout::Blocks(division) => return division.note(),
+            Layout::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
+            Layout::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
         };
         let skipping = if skips { ", passing over states that cannot have changed" } else { "" };
         Some(format!("{prefix} stored as {storage}{skipping}"))
@@ -111,11 +116,11 @@ impl<'m> Prepared<'m> {
     /// before they compare it with the end, and that must not wrap around.
     fn is_wide(&self) -> bool {
         match &self.layout {
-            Laid::Values(plan) => plan.is_wide(),
-            Laid::Results => self.mdp.transitions().nnz().max(self.mdp.rows()) > u32::MAX as usize,
-            Laid::Blocks(division) => division.is_wide(),
-            Laid::Streamed { streaming, .. } => streaming.is_wide(),
-            Laid::Policies(layout) => {
+            Layout::Values(plan) => plan.is_wide(),
+            Layout::Results => self.mdp.transitions().nnz().max(self.mdp.rows()) > u32::MAX as usize,
+            Layout::Blocks(division) => division.is_wide(),
+            Layout::Streamed { streaming, .. } => streaming.is_wide(),
+            Layout::Policies(layout) => {
                 let elements = layout.capacity(self.mdp).max(self.mdp.transitions().nnz()).max(self.mdp.rows());
                 elements > u32::MAX as usize - 1024
             }
@@ -127,13 +132,13 @@ impl<'m> Prepared<'m> {
     pub fn bytes(&self, precision: Precision) -> u64 {
         fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
             match (&prepared.layout, prepared.method) {
-                (Laid::Values(plan), _) => plan.bytes::<T, O>(),
-                (Laid::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
-                (Laid::Blocks(division), _) => division.bytes::<T, O>(),
-                (Laid::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
-                (Laid::Policies(_), Method::Plain) => Plain::<T, O, Emulator>::bytes(prepared.mdp),
-                (Laid::Policies(layout), Method::Krylov) => System::<O, Emulator>::bytes(prepared.mdp, *layout),
-                (Laid::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
+                (Layout::Values(plan), _) => plan.bytes::<T, O>(),
+                (Layout::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
+                (Layout::Blocks(division), _) => division.bytes::<T, O>(),
+                (Layout::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
+                (Layout::Policies(_), Method::Plain) => BlockPerState::<T, O, Emulator>::bytes(prepared.mdp),
+                (Layout::Policies(layout), Method::Krylov) => System::<O, Emulator>::bytes(prepared.mdp, *layout),
+                (Layout::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
             }
         }
         let (f32s, f64s) = match self.is_wide() {
@@ -144,10 +149,10 @@ impl<'m> Prepared<'m> {
             Precision::F32 => f32s,
             Precision::F64 => f64s,
             Precision::Mixed | Precision::Refined => match self.layout {
-                Laid::Values(_) if precision == Precision::Refined => f32s,
+                Layout::Values(_) if precision == Precision::Refined => f32s,
                 // What one launch cannot convert is uploaded twice.
-                Laid::Values(_) if self.is_wide() => f32s + f64s,
-                Laid::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
+                Layout::Values(_) if self.is_wide() => f32s + f64s,
+                Layout::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
                 _ => f64s,
             },
         }
@@ -156,7 +161,7 @@ impl<'m> Prepared<'m> {
     /// Whether value iteration on it may be in several types: it is on the device as a whole.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        matches!(self.layout, Laid::Values(_))
+        matches!(self.layout, Layout::Values(_))
     }
 
     /// Brings it to a device.
@@ -185,18 +190,18 @@ impl<'m> Prepared<'m> {
     {
         let mdp = self.mdp;
         Ok(match (&self.layout, self.method) {
-            (Laid::Values(plan), _) => Dynamic::values(Values::<T, O, D>::new(device, plan)?),
-            (Laid::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O, D>::new(device, streaming)?),
-            (Laid::Results, _) => Dynamic::values(ResultIteration::<T, O, D>::new(device, mdp)?),
-            (Laid::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O, D>::new(device, mdp, division)?),
-            (Laid::Policies(_), Method::Plain) => Dynamic::policies(Plain::<T, O, D>::new(device, mdp)?),
-            (Laid::Policies(layout), Method::Krylov) => {
+            (Layout::Values(plan), _) => Dynamic::values(ValueIteration::<T, O, D>::new(device, plan)?),
+            (Layout::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O, D>::new(device, streaming)?),
+            (Layout::Results, _) => Dynamic::values(ResultIteration::<T, O, D>::new(device, mdp)?),
+            (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O, D>::new(device, mdp, division)?),
+            (Layout::Policies(_), Method::Plain) => Dynamic::policies(BlockPerState::<T, O, D>::new(device, mdp)?),
+            (Layout::Policies(layout), Method::Krylov) => {
                 Dynamic::policies(Krylov::new(System::<O, D>::new(device, mdp, *layout)?)?)
             }
-            (Laid::Policies(layout), Method::Modified) => {
+            (Layout::Policies(layout), Method::Modified) => {
                 Dynamic::modified(Projected::<T, O, D>::new(device, mdp, *layout)?)
             }
-            (Laid::Policies(layout), _) => Dynamic::policies(Projected::<T, O, D>::new(device, mdp, *layout)?),
+            (Layout::Policies(layout), _) => Dynamic::policies(Projected::<T, O, D>::new(device, mdp, *layout)?),
         })
     }
 
@@ -205,7 +210,7 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Laid::Values(plan) => Ok(Dynamic::values(Mixed::<O, D>::new(device, plan)?)),
+            Layout::Values(plan) => Ok(Dynamic::values(Mixed::<O, D>::new(device, plan)?)),
             // All else is in one precision.
             _ => self.typed::<f64, O, D>(device),
         }
@@ -216,7 +221,9 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Laid::Values(plan) => Ok(Dynamic::values(Refined::new(Values::<f32, O, D>::new(device, plan)?, self.mdp))),
+            Layout::Values(plan) => {
+                Ok(Dynamic::values(Refined::new(ValueIteration::<f32, O, D>::new(device, plan)?, self.mdp)))
+            }
             _ => self.typed::<f64, O, D>(device),
         }
     }

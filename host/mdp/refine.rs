@@ -5,7 +5,7 @@
 //! `f64` and d by sweeps in `f32`, of unit roundoff u = 2⁻²⁴, V₀ + d is about u / (1 − γ) times as far from V* as V₀ was;
 //! so it becomes the next V₀ (Wilkinson's refinement of linear systems, for the Bellman equation).
 
-use super::backend::{Backup, Backups, Correct, State, Stop};
+use super::backend::{Backups, Correct, GreedySweeps, State, Stop};
 use super::certificate::{advantages, greedy};
 use super::model::Mdp;
 use crate::common::interrupt;
@@ -42,7 +42,7 @@ impl<'m, B: Correct> Refined<'m, B> {
         let (mut rewards, mut range) = advantages(self.mdp, &base);
         let shift = (range[0] + range[1]) / 2.0 / (1.0 - self.mdp.gamma());
         let off_centre = (range[0] + range[1]).abs() / 2.0 > range[1] - range[0];
-        if off_centre && shift.is_finite() && self.mdp.goes_on() {
+        if off_centre && shift.is_finite() && self.mdp.never_terminates() {
             base.iter_mut().for_each(|value| *value += shift);
             (rewards, range) = advantages(self.mdp, &base);
         }
@@ -80,7 +80,7 @@ impl<B: Correct> State for Refined<'_, B> {
         Ok(greedy(self.mdp, &self.values()?))
     }
 
-    fn leaves_policy(&self) -> bool {
+    fn policy_is_implicit(&self) -> bool {
         true
     }
 
@@ -89,7 +89,7 @@ impl<B: Correct> State for Refined<'_, B> {
     }
 }
 
-impl<B: Correct> Backup for Refined<'_, B> {
+impl<B: Correct> GreedySweeps for Refined<'_, B> {
     /// The changes that it returns are those of a sweep in `f64` from V, where a correction has just ended.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, B::Error> {
         if self.base.is_empty() {

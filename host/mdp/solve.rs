@@ -13,13 +13,13 @@ use rayon::prelude::*;
 
 use super::analysis::reorder::Order;
 use super::auto::{self, Features, LONGEST_TRIAL};
-use super::backend::{Backup, Backups, Evaluate, Modify, Stop};
+use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
-use super::place::Place;
+use super::place::Placement;
 use super::solution::{Phases, Round, Run, Solution, Status};
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::gpu::Gpu;
@@ -81,7 +81,7 @@ fn solve_as_is(
     let sign = mdp.objective().sign();
     let start = |(state, value): (usize, &f64)| if mdp.choices().count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
-    let place = Place::choose_by(&maximized, features.as_ref(), options)?;
+    let place = Placement::choose_by(&maximized, features.as_ref(), options)?;
     let (mut backend, setup, upload) = place.open()?;
     let limits = match &mut backend {
         Dynamic::Values(backend) if trial => {
@@ -93,7 +93,7 @@ fn solve_as_is(
     let certified = until_certified(&mut backend, &maximized, initial.as_deref(), &limits, observe)?;
     let Certified { mut values, policy, run, certificate, certify } = certified;
     drop(backend);
-    let Place { method, precision, device, notes, phases, .. } = place;
+    let Placement { method, precision, device, notes, phases, .. } = place;
     let phases = Phases { upload, certify, ..phases };
     if sign < 0.0 {
         values.par_iter_mut().for_each(|value| *value = -*value);
@@ -205,7 +205,7 @@ pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
 pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
-        Target::Epsilon(epsilon) if mdp.goes_on() => span(mdp.gamma(), closer * epsilon),
+        Target::Epsilon(epsilon) if mdp.never_terminates() => span(mdp.gamma(), closer * epsilon),
         Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma(), closer * epsilon)),
     }
 }
@@ -259,7 +259,7 @@ fn until_certified(
         closer /= 4.0;
         if ended || certain || epsilon.is_none() || certificate.bound.is_none() || closer <= CLOSEST {
             let state = backend.state();
-            let policy = if state.leaves_policy() { greedy } else { state.policy()? };
+            let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
             all.status = match all.status {
                 Status::Interrupted => Status::Interrupted,
                 _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
@@ -316,7 +316,7 @@ const SWEEPS_PER_ROUND: u32 = 128;
 ///
 /// # Errors
 /// Those of the backend.
-pub fn value_iteration<B: Backup + ?Sized>(
+pub fn value_iteration<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
@@ -372,7 +372,12 @@ const PATIENCE: u32 = 32;
 const NOISE: f64 = 1024.0;
 
 /// Whether changes of this `size`, the smallest for so many rounds, are of the size of rounding errors.
-fn may_be_rounding<B: Backup + ?Sized>(backend: &mut B, unit: f64, waited: u32, size: f64) -> Result<bool, B::Error> {
+fn may_be_rounding<B: GreedySweeps + ?Sized>(
+    backend: &mut B,
+    unit: f64,
+    waited: u32,
+    size: f64,
+) -> Result<bool, B::Error> {
     if waited == 0 || !waited.is_multiple_of(PATIENCE) {
         return Ok(false);
     }
@@ -383,7 +388,7 @@ fn may_be_rounding<B: Backup + ?Sized>(backend: &mut B, unit: f64, waited: u32, 
 /// Rounds of greedy sweeps, each with what follows them, until `stop` is met, `stuck` says that rounding errors keep it from
 /// that, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many followed the
 /// greedy ones; `stuck`, for how many rounds changes have not become smaller, and how large they are.
-fn greedy_rounds<B: Backup + ?Sized>(
+fn greedy_rounds<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,

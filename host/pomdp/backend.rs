@@ -21,7 +21,7 @@ pub struct Plans {
 }
 
 /// Backups of many beliefs at a time, by vectors that stay where they are used. The model is one to be maximised.
-pub trait Backup {
+pub trait PointBackup {
     /// What can go wrong.
     type Error;
 
@@ -69,7 +69,7 @@ pub struct Walks {
     /// How many at a time.
     pub count: u32,
     /// The first of them, which take the action that looks best from above.
-    pub hopeful: u32,
+    pub optimistic: u32,
     /// The next, which take the action that is best where the state is seen; the others take that of their best vector.
     pub guided: u32,
     /// The probability of a random action in place of any of these, in [0, 1].
@@ -97,7 +97,7 @@ pub struct Improved {
 }
 
 /// Backups of beliefs that walks come through, and upper bounds there, all of which stay where Γ is.
-pub trait Trials: Backup {
+pub trait Trials: PointBackup {
     /// Walks anew from b₀, up to `steps` steps, no more beliefs than take `bytes` bytes, and until it is `late`; equal seeds
     /// give equal walks for an equal Γ. Γ has one vector at least.
     ///
@@ -115,19 +115,19 @@ pub trait Trials: Backup {
     /// Whether scores of few digits will do from now on: what they choose is as valid, and may be a little worse.
     fn set_rough(&mut self, rough: bool);
 
-    /// Backs up the beliefs of a batch by Γ, and adds vectors that are better by more than `worth` at their beliefs, until every
+    /// Backs up the beliefs of a batch by Γ, and adds vectors that are better by more than `min_improvement` at their beliefs, until every
     /// belief has a good part of the rise that its own would give it.
     ///
     /// # Errors
     /// Those of the device.
-    fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, Self::Error>;
+    fn improve(&mut self, batch: usize, min_improvement: f64) -> Result<Improved, Self::Error>;
 
-    /// Lowers the upper bound at beliefs of a batch to what one step of lookahead says, where that is news by more than `worth`;
+    /// Lowers the upper bound at beliefs of a batch to what one step of lookahead says, where that is news by more than `min_improvement`;
     /// at some of them, or of some batches, where it takes long. Returns by how much it fell at most.
     ///
     /// # Errors
     /// Those of the device.
-    fn tighten(&mut self, batch: usize, worth: f64) -> Result<f64, Self::Error>;
+    fn tighten(&mut self, batch: usize, min_improvement: f64) -> Result<f64, Self::Error>;
 
     /// V\* of each belief is not above this.
     ///

@@ -7,7 +7,7 @@ use serde::Serialize;
 use warpkov_device::launch::Device;
 
 use super::alpha::AlphaVectors;
-use super::backend::Backup;
+use super::backend::PointBackup;
 use super::belief::Belief;
 use super::cpu::PointBased;
 use super::generate::{self, Layout, Maze, Olfactory, RockSample, Tag, Tiger};

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use rayon::prelude::*;
 
-use super::backend::{Backup, Plans};
+use super::backend::{Plans, PointBackup};
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
@@ -335,7 +335,7 @@ impl<'m> PointBased<'m> {
         Self { model, rewards: model.expected_rewards(), assembler: None, vectors }
     }
 
-    fn backup_of(&self, assembler: &Assembler<'m>, projection: &mut Projection, belief: &Belief) -> Plan {
+    fn backup_of(&self, assembler: &Assembler<'m>, projection: &mut Projection, belief: &Belief) -> Candidate {
         let (model, gamma) = (self.model, self.model.gamma());
         let actions = model.actions();
         let mut best: Option<(f64, u32, Vec<u32>)> = None;
@@ -362,9 +362,9 @@ impl<'m> PointBased<'m> {
 }
 
 /// An action, the values of what begins with it, and the vector that follows each observation.
-type Plan = (u32, Vec<f64>, Vec<u32>);
+type Candidate = (u32, Vec<f64>, Vec<u32>);
 
-impl Backup for PointBased<'_> {
+impl PointBackup for PointBased<'_> {
     type Error = Infallible;
 
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {

@@ -43,7 +43,7 @@ pub struct Game {
 
 /// What leaves the kernel for what enters it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Leaving {
     /// The strategy at this place of the kernel.
     Strategy(usize),
     /// A state that is not in the kernel.
@@ -116,16 +116,16 @@ impl Game {
             column = kernel.solve(&column);
             let Some(leaves) = self.leaving(shares, value, &column, is_strategy.then_some(enters)) else { return };
             match (is_strategy, leaves) {
-                (true, Place::Strategy(place)) => self.strategies[place] = enters,
-                (true, Place::State(state)) => {
+                (true, Leaving::Strategy(place)) => self.strategies[place] = enters,
+                (true, Leaving::State(state)) => {
                     self.strategies.push(enters);
                     self.states.push(state);
                 }
-                (false, Place::Strategy(place)) => {
+                (false, Leaving::Strategy(place)) => {
                     self.states.swap_remove(enters);
                     self.strategies.swap_remove(place);
                 }
-                (false, Place::State(state)) => self.states[enters] = state,
+                (false, Leaving::State(state)) => self.states[enters] = state,
             }
         }
     }
@@ -171,14 +171,14 @@ impl Game {
 
     /// What is first at its limit as the solution moves against `column`: of those that are about the first, the one with the largest
     /// pivot (Harris, *Pivot selection methods of the Devex LP code*, 1973).
-    fn leaving(&self, shares: &[f64], value: f64, column: &[f64], enters: Option<usize>) -> Option<Place> {
+    fn leaving(&self, shares: &[f64], value: f64, column: &[f64], enters: Option<usize>) -> Option<Leaving> {
         let size = self.strategies.len();
-        let mut bounds: Vec<(Place, f64, f64, f64)> = Vec::new();
+        let mut bounds: Vec<(Leaving, f64, f64, f64)> = Vec::new();
         // Place, what is left, its rounding, and how fast it falls.
         let largest = column[..size].iter().fold(0.0, |most: f64, pivot| most.max(pivot.abs()));
         for (place, (&share, &pivot)) in shares.iter().zip(column).enumerate() {
             if pivot > PIVOT * largest.max(1.0) {
-                bounds.push((Place::Strategy(place), share.max(0.0), ROUNDING, pivot));
+                bounds.push((Leaving::Strategy(place), share.max(0.0), ROUNDING, pivot));
             }
         }
         for state in 0..self.payoffs[0].len() {
@@ -192,7 +192,7 @@ impl Game {
                 (pivot, reach) = (pivot - moved, reach + moved.abs());
             }
             if pivot > PIVOT * reach && !self.states.contains(&state) {
-                bounds.push((Place::State(state), slack.max(0.0), ROUNDING * room, pivot));
+                bounds.push((Leaving::State(state), slack.max(0.0), ROUNDING * room, pivot));
             }
         }
         let least =

@@ -23,13 +23,13 @@ pub enum Tensor {
     /// Ĝ\*_A^B.
     BestAction,
     /// B_KP.
-    Backup,
+    PointBackup,
 }
 
 impl Tensor {
     /// All, in the order in which each is computed from those before.
     pub const ALL: [Self; 7] =
-        [Self::GAo, Self::Scores, Self::Best, Self::GAb, Self::ActionScores, Self::BestAction, Self::Backup];
+        [Self::GAo, Self::Scores, Self::Best, Self::GAb, Self::ActionScores, Self::BestAction, Self::PointBackup];
 
     /// As it is written.
     #[must_use]
@@ -41,7 +41,7 @@ impl Tensor {
             Self::GAb => "G_A^B",
             Self::ActionScores => "Ĝ_A^B",
             Self::BestAction => "Ĝ*_A^B",
-            Self::Backup => "B_KP",
+            Self::PointBackup => "B_KP",
         }
     }
 
@@ -55,7 +55,7 @@ impl Tensor {
             Self::GAb => "g_ab",
             Self::ActionScores => "action_scores",
             Self::BestAction => "best_action",
-            Self::Backup => "backup",
+            Self::PointBackup => "backup",
         }
     }
 
@@ -67,7 +67,7 @@ impl Tensor {
             Self::GAb => "R[a][s] + γ Σ_o G_AO[Ĝ*_AO[j][a][o]][o][a][s]",
             Self::ActionScores => "b_j · G_A^B[j][a][:]",
             Self::BestAction => "argmax_a Ĝ_A^B[j][a]",
-            Self::Backup => "G_A^B[j][Ĝ*_A^B[j]][s]",
+            Self::PointBackup => "G_A^B[j][Ĝ*_A^B[j]][s]",
         }
     }
 
@@ -129,7 +129,7 @@ impl Trace {
             Tensor::GAb => vec![j, a, s],
             Tensor::ActionScores => vec![j, a],
             Tensor::BestAction => vec![j],
-            Tensor::Backup => vec![j, s],
+            Tensor::PointBackup => vec![j, s],
         }
     }
 
@@ -142,7 +142,7 @@ impl Trace {
             Tensor::GAb => self.tensors.g_ab.clone(),
             Tensor::ActionScores => self.tensors.action_scores.clone(),
             Tensor::BestAction => indices(&self.tensors.best_action),
-            Tensor::Backup => self.tensors.backup.clone(),
+            Tensor::PointBackup => self.tensors.backup.clone(),
         }
     }
 
@@ -276,7 +276,7 @@ impl Trace {
                 span("G_A^B", j * actions * states + a * states, &tensors.g_ab, states),
             ],
             (Tensor::BestAction, &[j]) => vec![span("Ĝ_A^B", j * actions, &tensors.action_scores, actions)],
-            (Tensor::Backup, &[j, s]) => {
+            (Tensor::PointBackup, &[j, s]) => {
                 let a = tensors.best_action[j] as usize;
                 let place = j * actions * states + a * states + s;
                 vec![

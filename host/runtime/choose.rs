@@ -6,10 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::gpu;
 use serde::{Serialize, Serializer};
 use warpkov_device::emulator::Emulator;
 
+use super::gpu;
 use super::{Error, cores, emulator};
 use crate::runtime::gpu::Gpu;
 

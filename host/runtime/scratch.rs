@@ -1,12 +1,12 @@
 //! Device memory that grows.
 
-use warpkov_device::device::Plain;
+use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Buffer, Device};
 
 /// A buffer that is made larger when it must be; what it holds is then lost.
-pub struct Scratch<T: Plain, D: Device>(D::Buffer<T>);
+pub struct Scratch<T: DeviceCopy, D: Device>(D::Buffer<T>);
 
-impl<T: Plain, D: Device> Scratch<T, D> {
+impl<T: DeviceCopy, D: Device> Scratch<T, D> {
     /// One element; the first use makes it as long as it asks for.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use warpkov::mdp::backend::{Backup, Backups, State, Stop};
+use warpkov::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::certify;
 use warpkov::mdp::cpu;
 use warpkov::mdp::device::divided::{BlockIteration, Division, ResultIteration};
@@ -135,7 +135,7 @@ fn largest(factors: &[f64]) -> f64 {
 }
 
 /// V ← TV as on the CPU, with the extremes of its changes; and π greedy, within rounding, for the V before.
-fn sweeps<T: Precise>(tested: &mut impl Backup, model: &Mdp, counts: &[u32]) -> Outcome {
+fn sweeps<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, counts: &[u32]) -> Outcome {
     let mut reference = cpu::Serial::<f64>::new(model);
     let reward = model.expected_rewards();
     let tolerance = tolerance::<T>(model);
@@ -309,7 +309,7 @@ fn optimal(model: &Mdp) -> Vec<f64> {
 }
 
 /// Runs to θ: the values are as close to the optimal ones as θ promises, and as their certificate says.
-fn solves<T: Precise>(tested: &mut impl Backup, model: &Mdp, optimal: &[f64]) -> Outcome {
+fn solves<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, optimal: &[f64]) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-4 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
     let run = value_iteration(tested, Stop::Change(theta), &limits, |_| ControlFlow::Continue(()));
@@ -374,7 +374,7 @@ fn starts<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let model = Random::new(36).ragged(50, 3, 4, 0.9);
     let optimal = optimal(&model);
     let theta = if T::WIDE { 1e-8 } else { 1e-4 };
-    fn again<B: Backup>(mut tested: B, optimal: &[f64], theta: f64, most: u32) -> Outcome
+    fn again<B: GreedySweeps>(mut tested: B, optimal: &[f64], theta: f64, most: u32) -> Outcome
     where
         B::Error: std::error::Error + 'static,
     {

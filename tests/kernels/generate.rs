@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use warpkov::mdp::backend::{State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::device::{Certify, Mixed, Plan, Residual, Values};
+use warpkov::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::options::{Limits, Storage, Target};
 use warpkov::mdp::solve::value_iteration;
@@ -62,14 +62,14 @@ fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
 fn solves<D: Device>(device: &D, scale: usize) -> Outcome {
     for grid in grids(scale) {
         let (mdp, made) = (grid.generate()?, grid.patterns()?);
-        let plan = || Plan::generated(&made).ok_or("no plan");
+        let plan = || SweepLayout::generated(&made).ok_or("no plan");
         let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
         let stop = Stop::Span(1e-7);
-        let Some(host) = Plan::new(&mdp, Some(Storage::Patterns)) else { continue };
-        let mut expected = Values::<f64, u32, D>::new(device, &host)?;
+        let Some(host) = SweepLayout::new(&mdp, Some(Storage::Patterns)) else { continue };
+        let mut expected = ValueIteration::<f64, u32, D>::new(device, &host)?;
         let expected_run = value_iteration(&mut expected, stop, &limits, |_| ControlFlow::Continue(()))?;
         for plan in [plan()?, plan()?.without_skipping()] {
-            let mut tested = Values::<f64, u32, D>::new(device, &plan)?;
+            let mut tested = ValueIteration::<f64, u32, D>::new(device, &plan)?;
             let run = value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
             same("sweeps", &[run.sweeps()], &[expected_run.sweeps()])?;
             same("V", &tested.values()?, &expected.values()?)?;
@@ -84,7 +84,7 @@ fn certifies<D: Device>(device: &D, scale: usize) -> Outcome {
     let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
     for grid in grids(scale) {
         let (mdp, made) = (grid.generate()?, grid.patterns()?);
-        let plan = Plan::generated(&made).ok_or("no plan")?;
+        let plan = SweepLayout::generated(&made).ok_or("no plan")?;
         let mut tested = Mixed::<u32, D>::new(device, &plan)?;
         for sweeps in [1, 7, 10_000] {
             let limits = Limits { max_sweeps: sweeps, ..limits };

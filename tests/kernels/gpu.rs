@@ -50,10 +50,10 @@ fn recorded(gpu: &Gpu) -> Outcome {
     let mut z = gpu.zeros::<f32>(3)?;
     // SAFETY: all three vectors have three elements.
     let add = || unsafe { lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z) };
-    let recording = gpu.record(add)?.ok_or("nothing was recorded")?;
+    let recording = gpu.capture(add)?.ok_or("nothing was recorded")?;
     same("before the replay", &gpu.to_vec(&z)?, &[0.0; 3])?;
     // SAFETY: the vectors are there.
-    unsafe { gpu.replay(&recording)? };
+    unsafe { gpu.launch_graph(&recording)? };
     same("after the replay", &gpu.to_vec(&z)?, &[11.0, 22.0, 33.0])
 }
 

@@ -474,7 +474,7 @@ fn of_two(start: [f64; 2], transitions: [f64; 4], probs: [f64; 4], end: Option<[
     .unwrap()
 }
 
-/// What is said is what is so, whole, in little memory and in pieces; where emulated threads have much to do, in one of these ways.
+/// What is said is what is so, whole, in little memory and in chunks; where emulated threads have much to do, in one of these ways.
 fn agree_everywhere<T: Precise, D: Device>(
     device: &D,
     scale: usize,
@@ -490,7 +490,7 @@ fn agree_everywhere<T: Precise, D: Device>(
         all.push(("whole", whole));
     }
     if n <= 16 || n <= 64 && (scale > 1 || n == 33) {
-        all.push(("in pieces", Limits { pieces: Some(2), ..whole }));
+        all.push(("in chunks", Limits { chunks: Some(2), ..whole }));
     }
     for (how, limits) in all {
         let got = said(&mut Batch::<T, D>::new(device, sequences, limits)?, models)?;
@@ -655,7 +655,7 @@ fn with_doubt(model: &Hmm) -> Hmm {
 }
 
 /// Sequences in doubt are taken again in f64, whatever the precision is, as the definitions say, as the host has it, and in little memory
-/// or in pieces with the same bits.
+/// or in chunks with the same bits.
 fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     for seed in 0..if scale > 1 { 150 } else { 24 } {
         let (model, sequences) = wide::random_case(seed);
@@ -668,7 +668,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         for (how, limits) in [
             ("whole", Limits::default()),
             ("little memory", Limits { trellis: 600 * n, ..Limits::default() }),
-            ("pieces", Limits { pieces: Some(5), ..Limits::default() }),
+            ("chunks", Limits { chunks: Some(5), ..Limits::default() }),
         ] {
             let what = |what: &str| format!("seed {seed}, {how}, N = {n}: {what}");
             let mut batch = Batch::<T, D>::new(device, &sequences, limits)?;
@@ -736,7 +736,7 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
     let whole = Limits::default();
     let cases = [
         (5, whole),
-        (5, Limits { pieces: Some(3), ..whole }),
+        (5, Limits { chunks: Some(3), ..whole }),
         (5, Limits { trellis: 960, ..whole }),
         (34, whole),
         (130, whole),
@@ -797,7 +797,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         (3, 2, whole, long),
         (12, 5, whole, long),
         (12, 700, whole, &[5, 20, 1]),
-        (9, 4, Limits { pieces: Some(4), ..whole }, long),
+        (9, 4, Limits { chunks: Some(4), ..whole }, long),
         (30, 4, Limits { trellis: 192 * 30, ..whole }, long),
         (40, 3, whole, &[4, 1, 9]),
         (if scale > 1 { 300 } else { 130 }, 3, whole, &[3, 1, 4]),
@@ -873,7 +873,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Sequences cut into pieces: what the recursion says; and what is said of a sequence has the same bits without the others.
+/// Sequences cut into chunks: what the recursion says; and what is said of a sequence has the same bits without the others.
 fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(18);
     let many = [1, 30, 5, 6, 13];
@@ -891,7 +891,7 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let models = [random.hmm(n, symbols, true), random.hmm(n, symbols, false)];
         let models = if n > 32 { &models[..1] } else { &models };
         let sequences = random.observed(lengths, symbols);
-        let limits = Limits { pieces: Some(steps), ..Limits::default() };
+        let limits = Limits { chunks: Some(steps), ..Limits::default() };
         let all = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, models)?;
         for (k, (got, expected)) in all.iter().zip(on_cpu(models, &sequences)).enumerate() {
             agree::<T>(got, &expected, &models[k], &sequences)
@@ -916,15 +916,15 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let kind = Kind::Vectors { dimensions: 2, full: true };
     let model = Uniform { states: 6, kind, ends: false, seed: 5 }.generate()?;
     let drawn = sample(&model, 3, Some(9), 3)?;
-    let limits = Limits { pieces: Some(4), ..Limits::default() };
+    let limits = Limits { chunks: Some(4), ..Limits::default() };
     let models = [model];
     let all = said(&mut Batch::<T, D>::new(device, &drawn.sequences, limits)?, &models)?;
     agree::<T>(&all[0], &on_cpu(&models, &drawn.sequences)[0], &models[0], &drawn.sequences)
 }
 
-/// In pieces too it is the path with the lowest last state, and so on; and a model that only goes on has no other.
+/// In chunks too it is the path with the lowest last state, and so on; and a model that only goes on has no other.
 fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
-    let limits = Limits { pieces: Some(3), ..Limits::default() };
+    let limits = Limits { chunks: Some(3), ..Limits::default() };
     for n in [3, 20] {
         // Probabilities are powers of two, whose sums of logarithms are equal to the last bit in few steps. Two states emit symbol 1.
         let p = 1.0 / (n as f64).log2().ceil().exp2();

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use warpkov::mdp::backend::{Backup, Evaluate, State, Stop};
+use warpkov::mdp::backend::{Evaluate, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
 use warpkov::mdp::compare::{Tolerance, compare};
 use warpkov::mdp::cpu;
-use warpkov::mdp::device::{Layout, Plain, Projected};
+use warpkov::mdp::device::{BlockPerState, PolicyLayout, Projected};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io::Solved;
 use warpkov::mdp::model::Mdp;
@@ -42,21 +42,21 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
 fn backend<'d, T: Precise, O: Offset, D: Device>(
     device: &'d D,
     model: &Mdp,
-    layout: Option<Layout>,
+    layout: Option<PolicyLayout>,
 ) -> Result<Box<dyn Evaluate<Error = D::Error> + 'd>, D::Error> {
     Ok(match layout {
-        None => Box::new(Plain::<T, O, D>::new(device, model)?),
+        None => Box::new(BlockPerState::<T, O, D>::new(device, model)?),
         Some(layout) => Box::new(Projected::<T, O, D>::new(device, model, layout)?),
     })
 }
 
-const LAYOUTS: [Layout; 6] = [
-    Layout::Slices,
-    Layout::Rows { lanes: 2 },
-    Layout::Rows { lanes: 4 },
-    Layout::Rows { lanes: 8 },
-    Layout::Rows { lanes: 16 },
-    Layout::Rows { lanes: 32 },
+const LAYOUTS: [PolicyLayout; 6] = [
+    PolicyLayout::Slices,
+    PolicyLayout::Rows { lanes: 2 },
+    PolicyLayout::Rows { lanes: 4 },
+    PolicyLayout::Rows { lanes: 8 },
+    PolicyLayout::Rows { lanes: 16 },
+    PolicyLayout::Rows { lanes: 32 },
 ];
 
 /// Rounding of sums of |x| ≤ `size` that a sweep may add in precision T, over many sweeps of a contraction.
@@ -65,7 +65,7 @@ fn tolerance<T: Precise>(model: &Mdp) -> f64 {
 }
 
 /// Evaluates the first policy, the one after an improvement, and so on: values and residuals must be those of the CPU.
-fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<Layout>) -> Outcome {
+fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
     let mut tested = backend::<T, O, D>(device, model, layout)?;
     let mut reference = cpu::Serial::<f64>::new(model);
     for sweeps in [1, 2, 40] {
@@ -106,7 +106,7 @@ fn plain_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
 }
 
 fn slice_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| sweeps::<T, O, D>(device, model, Some(Layout::Slices)))
+    models(scale).iter().try_for_each(|model| sweeps::<T, O, D>(device, model, Some(PolicyLayout::Slices)))
 }
 
 fn row_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
@@ -141,7 +141,7 @@ fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcom
 }
 
 /// Runs policy iteration to its end: the certificate must hold, and the policy be optimal.
-fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<Layout>) -> Outcome {
+fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-5 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1000, tie: theta };
     let mut tested = backend::<T, O, D>(device, model, layout)?;
@@ -167,7 +167,7 @@ fn plain_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
 fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut chosen = HashSet::new();
     for model in models(scale) {
-        let layout = Layout::choose(&model);
+        let layout = PolicyLayout::choose(&model);
         chosen.insert(format!("{layout:?}"));
         solves::<T, O, D>(device, &model, Some(layout))?;
     }
@@ -184,7 +184,7 @@ fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> 
         // States without actions are swept as well, and never change.
         let terminal = (0..model.states() as usize).any(|state| model.choices().count(state) == 0);
         let still = |x: f64, keep: fn(f64, f64) -> f64| if terminal { keep(x, 0.0) } else { x };
-        for layout in [Layout::Slices, Layout::Rows { lanes: 2 }, Layout::Rows { lanes: 32 }] {
+        for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 2 }, PolicyLayout::Rows { lanes: 32 }] {
             let mut tested = Projected::<T, O, D>::new(device, &model, layout)?;
             let mut reference = cpu::Serial::<f64>::new(&model);
             for sweeps in [1, 3] {
@@ -217,10 +217,10 @@ fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -
         let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, |_| ControlFlow::Continue(()));
         let Ok(optimal) = reference.values();
         for stop in [Stop::Change(bound), Stop::Span(bound)] {
-            if stop == Stop::Span(bound) && !model.goes_on() {
+            if stop == Stop::Span(bound) && !model.never_terminates() {
                 continue;
             }
-            let mut tested = Projected::<T, O, D>::new(device, &model, Layout::choose(&model))?;
+            let mut tested = Projected::<T, O, D>::new(device, &model, PolicyLayout::choose(&model))?;
             let run = modified_policy_iteration(&mut tested, stop, 5, &limits, |_| ControlFlow::Continue(()))?;
             same("status", &[run.status], &[Status::Solved])?;
             let mut values = tested.values()?;
@@ -239,7 +239,7 @@ fn slip_grid<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
     let grid =
         SlipGrid { width: side, height: side + 1, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
     let model = grid.generate()?;
-    solves::<T, O, D>(device, &model, Some(Layout::choose(&model)))?;
+    solves::<T, O, D>(device, &model, Some(PolicyLayout::choose(&model)))?;
     solves::<T, O, D>(device, &model, None)
 }
 
@@ -255,7 +255,7 @@ fn table_5_3<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
         let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, |_| ControlFlow::Continue(()));
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
         let expected = Solved { policy, values };
-        for layout in [None, Some(Layout::choose(&model))] {
+        for layout in [None, Some(PolicyLayout::choose(&model))] {
             let mut tested = backend::<T, O, D>(device, &model, layout)?;
             policy_iteration(tested.as_mut(), 1e-5, &limits, |_| ControlFlow::Continue(()))?;
             let got = Solved { policy: tested.policy()?, values: tested.values()? };

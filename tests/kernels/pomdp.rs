@@ -3,7 +3,7 @@
 
 use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::backend::{Backup, Trials, Walks};
+use warpkov::pomdp::backend::{PointBackup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::cpu::Assembler;
 use warpkov::pomdp::device::{Backups, Limits, Product, Walkers};
@@ -371,7 +371,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let mut tested = Walkers::new(device, &model, backups, &vec![10.0; (states * actions) as usize])?;
             tested.set_vectors(&vectors)?;
             let best_in = (0..states).map(|_| random.below(u64::from(actions)) as u32).collect();
-            let walks = Walks { count, hopeful: guided / 2, guided, explored: 0.3, best_in };
+            let walks = Walks { count, optimistic: guided / 2, guided, explored: 0.3, best_in };
             let walked = tested.walk(&walks, 3, 1 << 40, 5, &mut || false)?;
             let read =
                 |tested: &Walkers<T, D>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();
@@ -486,7 +486,7 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let mut tested = Walkers::new(device, &model, backups, &informed)?;
         tested.set_vectors(&of_actions(&random.vectors(1, states), vec![0]))?;
         let best_in = vec![0; states as usize];
-        let walks = Walks { count: 16, hopeful: 8, guided: 0, explored: 0.5, best_in };
+        let walks = Walks { count: 16, optimistic: 8, guided: 0, explored: 0.5, best_in };
         let mut known = Known { model: &model, informed, points: Vec::new() };
         let tolerance = 64.0 * epsilon::<T>() + if rounds > 1 { 1e-6 } else { 0.0 };
         for round in 0..rounds {

@@ -1,7 +1,7 @@
 //! Models that are streamed through a device: V must be that of models which are there, bit for bit.
 
-use warpkov::mdp::backend::{Backup, State, Stop};
-use warpkov::mdp::device::{Plan, Streamed, Streaming, Values};
+use warpkov::mdp::backend::{GreedySweeps, State, Stop};
+use warpkov::mdp::device::{Streamed, Streaming, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::Storage;
@@ -21,8 +21,8 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     }
 }
 
-fn plan(model: &Mdp, storage: Storage) -> Result<Plan<'_>, &'static str> {
-    Plan::new(model, Some(storage)).ok_or("no such layout")
+fn plan(model: &Mdp, storage: Storage) -> Result<SweepLayout<'_>, &'static str> {
+    SweepLayout::new(model, Some(storage)).ok_or("no such layout")
 }
 
 fn bits(values: Vec<f64>) -> Vec<u64> {
@@ -39,8 +39,8 @@ fn streamed<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
     let mut tried = 0;
     for model in &models {
         for storage in [Storage::Slices, Storage::Narrow] {
-            let Some(all) = Plan::new(model, Some(storage)) else { continue };
-            let mut reference = Values::<T, O, D>::new(device, &all.without_skipping())?;
+            let Some(all) = SweepLayout::new(model, Some(storage)) else { continue };
+            let mut reference = ValueIteration::<T, O, D>::new(device, &all.without_skipping())?;
             let bytes = plan(model, storage)?.model_bytes::<T, O>();
             for (part_bytes, room) in [(1, 0), (bytes / 3, 0), (bytes / 5, bytes / 2), (bytes, bytes)] {
                 tried += 1;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use warpkov::mdp::backend::{Backup, State, Stop};
+use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
 use warpkov::mdp::cpu;
-use warpkov::mdp::device::{Mixed, Plan, Values};
+use warpkov::mdp::device::{Mixed, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Choices, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Storage, Target};
@@ -92,7 +92,7 @@ fn scattered_models(scale: usize) -> Vec<Mdp> {
 fn in_layout<T: Precise, O: Offset, D: Device>(device: &D, models: &[Mdp], storage: Storage, least: usize) -> Outcome {
     let mut found = 0;
     for model in models {
-        let Some(plan) = Plan::new(model, Some(storage)) else { continue };
+        let Some(plan) = SweepLayout::new(model, Some(storage)) else { continue };
         found += 1;
         sweeps::<T, O, D>(device, model, &plan)?;
         solves::<T, O, D>(device, model, &plan)?;
@@ -101,8 +101,8 @@ fn in_layout<T: Precise, O: Offset, D: Device>(device: &D, models: &[Mdp], stora
 }
 
 /// One sweep, two, and so on: values and changes must be those of the CPU.
-fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan) -> Outcome {
-    let mut tested = Values::<T, O, D>::new(device, plan)?;
+fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &SweepLayout) -> Outcome {
+    let mut tested = ValueIteration::<T, O, D>::new(device, plan)?;
     let mut reference = cpu::Serial::<f64>::new(model);
     let tolerance = 32.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2);
     for sweeps in [1, 2, 33] {
@@ -127,7 +127,7 @@ fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan
 }
 
 /// Runs to the end, by either rule: what is certified must hold.
-fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan) -> Outcome {
+fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &SweepLayout) -> Outcome {
     let theta = if T::WIDE { 1e-6 } else { 1e-3 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
     let mut reference = cpu::Parallel::<f64>::new(model);
@@ -135,11 +135,11 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Plan
     let Ok(optimal) = reference.values();
     let exact = certify(model, &optimal).bound.ok_or("no certificate")?;
     for stop in [Stop::Change(theta), Stop::Span(theta)] {
-        let mut tested = Values::<T, O, D>::new(device, plan)?;
+        let mut tested = ValueIteration::<T, O, D>::new(device, plan)?;
         value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
         let mut values = tested.values()?;
         let bound = certify_centred(model, &mut values).bound.ok_or("no certificate")?;
-        if stop == Stop::Change(theta) || model.goes_on() {
+        if stop == Stop::Change(theta) || model.never_terminates() {
             let allowed = 2.0 * theta / (1.0 - model.gamma()) + 64.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2);
             if bound > allowed {
                 return Err(format!("certified to {bound}, expected {allowed}").into());
@@ -173,12 +173,12 @@ fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
     let mut skipped = HashSet::new();
     for model in local_models(scale) {
         for storage in STORAGES {
-            let Some(plan) = Plan::new(&model, Some(storage)) else { continue };
+            let Some(plan) = SweepLayout::new(&model, Some(storage)) else { continue };
             if plan.skips() {
                 skipped.insert(format!("{storage:?}"));
             }
-            let mut tested = Values::<T, O, D>::new(device, &plan)?;
-            let mut all = Values::<T, O, D>::new(device, &plan.without_skipping())?;
+            let mut tested = ValueIteration::<T, O, D>::new(device, &plan)?;
+            let mut all = ValueIteration::<T, O, D>::new(device, &plan.without_skipping())?;
             for sweeps in [1, 2, 30] {
                 let (got, expected) =
                     (tested.backup(Stop::Change(0.0), sweeps)?, all.backup(Stop::Change(0.0), sweeps)?);
@@ -198,7 +198,7 @@ fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
 fn mixed<D: Device>(device: &D, scale: usize) -> Outcome {
     let models = local_models(scale).into_iter().chain(scattered_models(scale));
     for model in models {
-        let plan = Plan::new(&model, None).ok_or("no plan")?;
+        let plan = SweepLayout::new(&model, None).ok_or("no plan")?;
         let mut tested = Mixed::<u32, D>::new(device, &plan)?;
         let limits = Limits { target: Target::Epsilon(1e-9), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
         let stop = Stop::Change(1e-10 * (1.0 - model.gamma()));

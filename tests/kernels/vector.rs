@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use warpkov::mdp::backend::State;
 use warpkov::mdp::cpu::Parallel;
-use warpkov::mdp::device::{Layout, System};
+use warpkov::mdp::device::{PolicyLayout, System};
 use warpkov::mdp::krylov::Krylov;
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
@@ -76,7 +76,7 @@ fn krylov<D: Device>(device: &D, scale: usize) -> Outcome {
         let mut reference = Parallel::<f64>::new(&model);
         let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, |_| ControlFlow::Continue(()));
         let Ok(optimal) = reference.values();
-        for layout in [Layout::Slices, Layout::Rows { lanes: 4 }] {
+        for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 4 }] {
             let mut tested = Krylov::new(System::<u32, D>::new(device, &model, layout)?)?;
             let run = policy_iteration(&mut tested, 1e-10, &limits, |_| ControlFlow::Continue(()))?;
             same("status", &[run.status], &[Status::Solved])?;

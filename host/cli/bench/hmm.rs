@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov::common::choice::Choice;
@@ -17,6 +16,7 @@ use warpkov::runtime::gpu;
 use warpkov::runtime::gpu::Gpu;
 
 use super::{Error, Outcome, or_default};
+use crate::cli::common::choice::choice;
 use crate::cli::progress::Steps;
 
 /// Measures the recursions and the training of hidden Markov models: on a GPU with models and sequences there, or on a CPU.
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Which sizes, and beside what.
     #[arg(long, value_enum, default_value = "cases")]
     suite: HmmSuite,
-    /// Whether sequences are cut into pieces; may be repeated [default: auto; for long sequences never and always].
+    /// Whether sequences are cut into chunks; may be repeated [default: auto; for long sequences never and always].
     #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN")]
     scan: Vec<Scan>,
     /// States, sequences and steps, as 64x64x16; may be repeated [default: those of the suite].

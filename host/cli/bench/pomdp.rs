@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use warpkov::mdp::SolveError;
 use warpkov::pomdp::bench::{BenchError, CASES, Rate, Run, Work, cpu_rate, device_rate, solve_case};
@@ -18,6 +17,7 @@ use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
 
 use super::{Error, Outcome, number};
+use crate::cli::common::choice::choice;
 use crate::cli::progress::Steps;
 
 /// Measures point-based solvers: whole runs to a published value, or backups per second.

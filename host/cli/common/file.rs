@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::io::output::{self, Identity};
@@ -16,6 +15,7 @@ use warpkov::mdp::model::Mdp;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::{Background, Gpu, MODULES};
 
+use crate::cli::common::choice::choice;
 use crate::cli::error::Error;
 
 /// A model's file, or `-` for a standard stream.

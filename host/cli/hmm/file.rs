@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,6 +20,7 @@ use warpkov::hmm::sequences::Sequences;
 use warpkov::runtime::choose::{DeviceChoice, Place};
 
 use super::Error;
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
 
 /// The model that a command reads.
@@ -92,7 +92,7 @@ pub struct Data {
     /// Floating-point type of the recursions.
     #[arg(long, value_parser = choice::<Precision>(), default_value = "f64")]
     precision: Precision,
-    /// Whether a GPU cuts sequences into pieces, to look at all of them at one time: few and long ones of models of up to 64 states.
+    /// Whether a GPU cuts sequences into chunks, to look at all of them at one time: few and long ones of models of up to 64 states.
     #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN", default_value_t = Scan::Auto)]
     scan: Scan,
 }
@@ -304,7 +304,7 @@ impl Data {
                 )));
             }
         }
-        let limits = Limits { pieces: self.scan.steps(states, count, sequences), ..Limits::default() };
+        let limits = Limits { chunks: self.scan.steps(states, count, sequences), ..Limits::default() };
         Ok(recursions(place, sequences, self.precision, limits)?)
     }
 }

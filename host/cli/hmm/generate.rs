@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand};
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
 use warpkov::hmm::io::Format;
@@ -10,6 +9,7 @@ use warpkov::hmm::model::Hmm;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::ModelFile;
 
 /// Examples of the command that lists the families.

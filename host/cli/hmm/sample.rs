@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::names::name;
@@ -14,6 +13,7 @@ use warpkov::mdp::io::write_npy;
 
 use super::file::Input;
 use super::{Error, Outcome};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, extension, room, write_whole, writes};
 
 /// Draws sequences from a model.

@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use crate::cli::common::choice::choice;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use warpkov::common::io::output;
@@ -24,6 +23,7 @@ use warpkov::runtime;
 
 use super::file::{Data, Given, Input, Phases, Watch, numbers, output_format, print_json, write};
 use super::{Error, Outcome};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, plot_format, room, write_whole};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::mdp::io::Format;
 use warpkov::mdp::model::{Mdp, Objective};
 
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{Input, ModelFile};
 use crate::cli::error::{Error, Outcome};
 

@@ -5,8 +5,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::cli::common::choice::choice;
-use crate::cli::common::interrupts::handle_interrupts;
 use clap::{Args, ValueEnum};
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
@@ -19,7 +17,9 @@ use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::Gpu;
 
 use super::{blocks, criterion};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{self, Input, ModelFile};
+use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
 use crate::cli::error::{Error, Outcome};
 use crate::cli::progress::Progress;

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Kind, Policy};
@@ -11,6 +10,7 @@ use warpkov::pomdp::model::Pomdp;
 
 use super::file::{self, Input};
 use super::{Error, Outcome};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, reads, reads_standard_input};
 
 /// Converts a model, or a policy, from one format to another.

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::pomdp::io as formats;
@@ -10,6 +9,7 @@ use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::Error;
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
 
 /// The model that a command reads.

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand};
 use warpkov::common::io::input::Input;
 use warpkov::pomdp::generate::{self, Layout, Map};
@@ -11,6 +10,7 @@ use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
 use super::{Error, Outcome, file};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, reads};
 use crate::cli::common::number;
 

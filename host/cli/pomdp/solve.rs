@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::common::interrupt;
 use warpkov::common::plot::Format;
@@ -19,6 +18,7 @@ use warpkov::runtime::choose::DeviceChoice;
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::{ModelFile, plot_format, write_whole};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;

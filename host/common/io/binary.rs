@@ -1,8 +1,9 @@
 //! What the binary formats share: numbers of many types from a stream, and what to say of wrong ones.
 
-use super::Error;
 use std::fmt::Display;
 use std::io::{self, Read, Write};
+
+use super::Error;
 
 /// Bytes converted at a time.
 const BLOCK: usize = 1 << 16;

@@ -1,12 +1,12 @@
 //! Lines of text and the numbers in them: read as bytes, piece by piece, with messages that say where; and written.
 
-use super::Error;
 use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::str;
 
 use super::BUFFER;
+use super::Error;
 
 pub use crate::common::terminal::quoted;
 

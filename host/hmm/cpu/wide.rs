@@ -206,7 +206,7 @@ impl Matrix {
     }
 
     /// y = x · A.
-    fn multiply(&self, x: &Row, y: &mut Row, scratch: &mut Plain) {
+    fn multiply(&self, x: &Row, y: &mut Row, scratch: &mut OrdinarySums) {
         let largest = x.largest();
         if largest == f64::NEG_INFINITY {
             y.m.fill(0.0);
@@ -251,12 +251,12 @@ impl Matrix {
 }
 
 /// Where ordinary sums are made.
-struct Plain {
+struct OrdinarySums {
     x: Vec<f64>,
     y: Vec<f64>,
 }
 
-impl Plain {
+impl OrdinarySums {
     fn new(n: usize) -> Self {
         Self { x: vec![0.0; stride(n)], y: vec![0.0; stride(n)] }
     }
@@ -298,7 +298,7 @@ pub struct Exact<'m> {
 
 /// What a pass over a sequence works in.
 struct Scratch {
-    plain: Plain,
+    plain: OrdinarySums,
     predicted: Row,
     emitted: Row,
     logs: Vec<f64>,
@@ -346,7 +346,7 @@ impl<'m> Exact<'m> {
     fn scratch(&self) -> Scratch {
         let (n, wide) = (self.n, stride(self.n));
         Scratch {
-            plain: Plain::new(n),
+            plain: OrdinarySums::new(n),
             predicted: Row::new(n),
             emitted: Row::new(n),
             logs: vec![0.0; wide],

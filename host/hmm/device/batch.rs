@@ -9,17 +9,17 @@ use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{
     CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions,
 };
-use warpkov_kernels::hmm::scan::{self, sums::join_pieces};
+use warpkov_kernels::hmm::scan::{self, sums::join_chunks};
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::primitives::copy::copy;
 
 use crate::hmm::backend::{Decoded, Expected, Recursions, Statistics, fit};
 use crate::hmm::cpu::Exact;
+use crate::hmm::device::chunks::Chunks;
 use crate::hmm::device::gaussian::{Gaussians, vectors};
 use crate::hmm::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
-use crate::hmm::device::model::{Models, Way, symbols};
+use crate::hmm::device::model::{KernelVariant, Models, symbols};
 use crate::hmm::device::packing::{Lists, Packing, Window};
-use crate::hmm::device::pieces::Pieces;
 use crate::hmm::device::wide::{self, Again, Asked, Doubtful};
 use crate::hmm::maximise::{Spread, maximise};
 use crate::hmm::model::Hmm;
@@ -53,17 +53,17 @@ fn tolerance(wide: bool, plain_tf32: bool) -> f64 {
 pub struct Limits {
     /// Bytes for the forward and backward variables; what does not fit is computed again, window by window.
     pub trellis: usize,
-    /// Steps of the pieces that sequences are cut into for a [scan](crate::hmm::device::Scan::steps) by models of at most 64 states; `None`: they are not
-    /// cut. Operators take 8·N²/`pieces` bytes more for each step.
-    pub pieces: Option<u32>,
+    /// Steps of the chunks that sequences are cut into for a [scan](crate::hmm::device::Scan::steps) by models of at most 64 states; `None`: they are not
+    /// cut. Operators take 8·N²/`chunks` bytes more for each step.
+    pub chunks: Option<u32>,
     /// In f32: products of more than 128 states are of TF32 numbers, which have 11 bits, and not of sums of two such.
     pub plain_tf32: bool,
 }
 
 impl Default for Limits {
-    /// 16 GiB, no pieces, and all bits.
+    /// 16 GiB, no chunks, and all bits.
     fn default() -> Self {
-        Self { trellis: 16 << 30, pieces: None, plain_tf32: false }
+        Self { trellis: 16 << 30, chunks: None, plain_tf32: false }
     }
 }
 
@@ -72,15 +72,15 @@ impl Default for Limits {
 /// Sequences that the device's range of numbers is [in doubt](warpkov_kernels::hmm) of are taken again there in
 /// [numbers without limits](warpkov_kernels::hmm::wide), in `f64`; those of models with more than 1024 states [on the host](Exact).
 ///
-/// What is said of a sequence has the same bits in any batch and within any memory. Where sequences are cut into pieces, sums are in
-/// another order: last bits are others then, for each number of steps of a piece.
+/// What is said of a sequence has the same bits in any batch and within any memory. Where sequences are cut into chunks, sums are in
+/// another order: last bits are others then, for each number of steps of a chunk.
 pub struct Batch<'d, T: Precise, D: Device> {
     device: &'d D,
     sequences: &'d Sequences,
     limits: Limits,
     packing: Packing,
-    /// Where sequences are cut. Then their pieces are what is packed.
-    pieces: Option<Pieces<D>>,
+    /// Where sequences are cut. Then their chunks are what is packed.
+    chunks: Option<Chunks<D>>,
     /// The symbol of each row, on the host and there.
     symbol: Vec<u32>,
     lengths: D::Buffer<u32>,
@@ -105,7 +105,7 @@ struct Set<T: Precise, D: Device> {
     has_counts: bool,
     /// What is missing in them: the counts of sequences in doubt, and the models that they are by.
     missing: Vec<(usize, Expected)>,
-    way: Way,
+    way: KernelVariant,
     states: u32,
     stride: usize,
     /// Rows of the emission table of a model.
@@ -143,7 +143,7 @@ impl Places {
     fn new<T: Precise, D: Device>(set: &Set<T, D>, wanted: Wanted) -> Self {
         let (stride, counted) = (set.stride, set.counted() as usize);
         let pairs_pitch = match set.way {
-            Way::Warp { .. } => counts_len(stride, wanted.slots as usize),
+            KernelVariant::Warp { .. } => counts_len(stride, wanted.slots as usize),
             _ => stride * stride,
         };
         match wanted.want == want::BOTH {
@@ -176,10 +176,10 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// # Panics
     /// Where there are 2³² observations or more.
     pub fn new(device: &'d D, sequences: &'d Sequences, limits: Limits) -> Result<Self, D::Error> {
-        let (pieces, packing, lengths) = match limits.pieces {
+        let (chunks, packing, lengths) = match limits.chunks {
             Some(steps) => {
-                let (pieces, packing, lengths) = Pieces::new(device, sequences, steps)?;
-                (Some(pieces), packing, lengths)
+                let (chunks, packing, lengths) = Chunks::new(device, sequences, steps)?;
+                (Some(chunks), packing, lengths)
             }
             None => {
                 let packing = Packing::new(sequences);
@@ -188,8 +188,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             }
         };
         let mut symbol = packing.symbols(sequences);
-        // Pieces that are told to be longer than they are look one step ahead.
-        symbol.resize(symbol.len() + pieces.as_ref().map_or(0, |_| packing.lengths.len()), 0);
+        // Chunks that are told to be longer than they are look one step ahead.
+        symbol.resize(symbol.len() + chunks.as_ref().map_or(0, |_| packing.lengths.len()), 0);
         Ok(Self {
             device,
             sequences,
@@ -200,7 +200,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             vectors: device.upload(&vectors(&packing, sequences))?,
             spread: Spread::new(sequences),
             packing,
-            pieces,
+            chunks,
             symbol,
             set: None,
             work: Work::new(device)?,
@@ -212,7 +212,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     /// What launches are told, and the memory that they work in; `None` before models are set.
     #[expect(clippy::type_complexity, reason = "parts of one thing, which have no other name")]
     fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
-        let Self { device, limits, packing, pieces, lengths, base, symbols, set, work, lists, .. } = self;
+        let Self { device, limits, packing, chunks, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;
         let launch = Launch {
             device: *device,
@@ -229,7 +229,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             symbol: symbols,
             models: &set.models,
             packing,
-            pieces: pieces.as_ref(),
+            chunks: chunks.as_ref(),
         };
         Some((launch, work, set, lists))
     }
@@ -241,15 +241,15 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     pub fn score(&mut self) -> Result<(), D::Error> {
         let (device, steps) = (self.device, self.packing.steps());
         let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
-        if let Some(pieces) = launch.pieces {
-            return launch.piece_starts(pieces, work);
+        if let Some(chunks) = launch.chunks {
+            return launch.chunk_starts(chunks, work);
         }
         let cells = launch.cells();
         let Work { forward_carry, alpha, exponents, doubts, likelihoods, .. } = work;
         let carry = forward_carry.of(device, cells * launch.stride)?;
         let likelihoods = likelihoods.of(device, 2 * cells)?;
         let rows = launch.count as usize * launch.rows as usize;
-        if launch.way == Way::Step {
+        if launch.way == KernelVariant::Step {
             exponents.of(device, rows)?;
             doubts.of(device, cells)?;
             alpha.of(device, 3 * cells * launch.stride)?;
@@ -274,12 +274,12 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
         let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
         let Some(logs) = &set.logs else { return Ok(()) };
-        if let Some(pieces) = launch.pieces {
-            return launch.decode_pieces(pieces, logs, work);
+        if let Some(chunks) = launch.chunks {
+            return launch.decode_chunks(chunks, logs, work);
         }
         let rows = launch.count as usize * launch.rows as usize;
         let Work { alpha, pointers, path, scores, .. } = work;
-        if let Way::Warp { .. } = launch.way {
+        if let KernelVariant::Warp { .. } = launch.way {
             pointers.of(device, rows * launch.stride)?;
         } else {
             alpha.of(device, rows * launch.stride)?;
@@ -293,7 +293,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
         let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize, want::COUNTS) <= CELLS;
         match set.way {
-            Way::Warp { tiles } if set.gaussians.is_none() && self.pieces.is_none() && fits(tiles) => {
+            KernelVariant::Warp { tiles } if set.gaussians.is_none() && self.chunks.is_none() && fits(tiles) => {
                 Wanted { want: want::COUNTS, slots: set.symbols }
             }
             _ => Wanted { want: want::BOTH, slots: 0 },
@@ -304,15 +304,15 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
         let Some(set) = &self.set else { return (Vec::new(), 0) };
         let arrays = match (set.way, wanted.want) {
-            (Way::Warp { .. }, want::COUNTS) => 1,
-            (Way::Warp { .. }, _) | (Way::Block { .. }, want::POSTERIORS) => 2,
+            (KernelVariant::Warp { .. }, want::COUNTS) => 1,
+            (KernelVariant::Warp { .. }, _) | (KernelVariant::Block { .. }, want::POSTERIORS) => 2,
             _ => 3,
         };
         let row = arrays * set.hosts.len() * set.stride * size_of::<T>();
         let windows = self.packing.windows(u32::try_from(self.limits.trellis / row).unwrap_or(u32::MAX));
         let rows = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
         let sequences = self.packing.sequences();
-        let capacity = if set.way == Way::Step { rows.max(2 * sequences) + sequences } else { rows };
+        let capacity = if set.way == KernelVariant::Step { rows.max(2 * sequences) + sequences } else { rows };
         (windows, capacity)
     }
 
@@ -332,17 +332,17 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         while work.checkpoints.len() < last {
             work.checkpoints.push(Scratch::new(device)?);
         }
-        if let Some(pieces) = launch.pieces {
-            launch.piece_starts(pieces, work)?;
-            launch.piece_ends(pieces, work)?;
+        if let Some(chunks) = launch.chunks {
+            launch.chunk_starts(chunks, work)?;
+            launch.chunk_ends(chunks, work)?;
         }
         {
             let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, again, starts, .. } = work;
-            let starts = launch.pieces.map(|_| starts.get());
+            let starts = launch.chunks.map(|_| starts.get());
             let rows = launch.count as usize * launch.rows as usize;
             let carry = forward_carry.of(device, cells * stride)?;
             let alpha = alpha.of(device, elements)?;
-            // With one step more, which pieces look ahead to.
+            // With one step more, which chunks look ahead to.
             let exponents = exponents.of(device, rows + launch.sequences as usize)?;
             let (likelihoods, doubts) = (likelihoods.of(device, 2 * cells)?, doubts.of(device, cells)?);
             again.of(device, 2 * cells)?;
@@ -363,23 +363,25 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 )?;
             }
         }
-        if let Some(pieces) = launch.pieces {
-            launch.share_doubts(pieces, work)?;
+        if let Some(chunks) = launch.chunks {
+            launch.share_doubts(chunks, work)?;
         }
         let carry = work.backward_carry.of(device, cells * stride)?;
-        if let Some(open) = launch.pieces.map(|pieces| pieces.open).filter(|&open| open > 0) {
+        if let Some(open) = launch.chunks.map(|chunks| chunks.open).filter(|&open| open > 0) {
             let (transitions, behind, ends) = (&launch.models.transitions, work.behind.get(), work.forward_carry.get());
             let likelihoods = work.likelihoods.get();
             let (shape, stride) = (launch.shape(open, 32), stride as u32);
-            // SAFETY: the forward recursion has left α̂ of the last step of each piece that another one follows.
+            // SAFETY: the forward recursion has left α̂ of the last step of each chunk that another one follows.
             unsafe {
-                join_pieces(device, shape, launch.sequences, stride, transitions, likelihoods, behind, ends, carry)?;
+                join_chunks(device, shape, launch.sequences, stride, transitions, likelihoods, behind, ends, carry)?;
             }
         }
         if wanted.want != want::COUNTS {
             work.gamma.of(device, elements)?;
         }
-        if launch.way == Way::Step || wanted.want == want::BOTH && matches!(launch.way, Way::Block { .. }) {
+        if launch.way == KernelVariant::Step
+            || wanted.want == want::BOTH && matches!(launch.way, KernelVariant::Block { .. })
+        {
             work.pairs.of(device, elements)?;
         }
         for (w, window) in windows.iter().enumerate().rev() {
@@ -391,7 +393,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 }
                 let alpha = alpha.get_mut();
                 let (exponents, doubts, again) = (exponents.get_mut(), work.doubts.get_mut(), work.again.get_mut());
-                let starts = launch.pieces.map(|_| work.starts.get());
+                let starts = launch.chunks.map(|_| work.starts.get());
                 launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, again)?;
             }
             launch.backward(
@@ -440,11 +442,11 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let (device, wanted) = (self.device, self.counting());
         let (windows, capacity) = self.windows(wanted);
         let Some(set) = &self.set else { return Ok(()) };
-        let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, Way::Warp { .. }));
+        let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, KernelVariant::Warp { .. }));
         let symbols = set.counted();
         let tiles = (stride / TILE).pow(2).max(1) as u32;
         let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
-        let pieces = if in_warps { self.packing.sequences().div_ceil(8).min(PARTS) } else { splits };
+        let chunks = if in_warps { self.packing.sequences().div_ceil(8).min(PARTS) } else { splits };
         let Places { in_lists, pairs_pitch: len, .. } = Places::new(set, wanted);
         if in_lists {
             self.prepare_lists(&windows, symbols)?;
@@ -456,7 +458,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let moments_len = gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
         self.work.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
         self.work.moments.of(device, count * moments_len)?;
-        self.work.parts.of(device, count * pieces as usize * len)?;
+        self.work.parts.of(device, count * chunks as usize * len)?;
         self.work.sums.of(device, count * len)?;
         let last = windows.len() - 1;
         let swept = self.sweep(wanted, &windows, capacity, |launch, work, w| {
@@ -505,7 +507,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 let shape = shape(moments_len, moment_splits);
                 sum_parts(device, shape, moments_len as u32, moment_splits, moment_parts.get(), moments.get_mut())?;
             }
-            sum_parts(device, shape(len, pieces), len as u32, pieces, parts.get(), sums.get_mut())
+            sum_parts(device, shape(len, chunks), len as u32, chunks, parts.get(), sums.get_mut())
         }
     }
 
@@ -591,7 +593,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 device: self.device,
                 sequences: self.sequences,
                 packing: &self.packing,
-                pieces: self.pieces.as_ref(),
+                chunks: self.chunks.as_ref(),
                 base: &self.base,
                 symbol: &self.symbols,
                 vectors: &self.vectors,
@@ -660,8 +662,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
         let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
-        let (m, likelihoods) = match &self.pieces {
-            Some(pieces) => (pieces.sequences(), &self.work.totals),
+        let (m, likelihoods) = match &self.chunks {
+            Some(chunks) => (chunks.sequences(), &self.work.totals),
             None => (packed, &self.work.likelihoods),
         };
         let mut found = vec![0.0; 2 * m * count];
@@ -673,8 +675,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let log = |(pair, shift): (&[f64], f64)| {
             if pair[0] == 0.0 { f64::NEG_INFINITY } else { pair[0].ln() + (pair[1] * std::f64::consts::LN_2 + shift) }
         };
-        let of_model = |(pairs, shifts): (&[f64], &[f64])| match &self.pieces {
-            Some(pieces) => pairs.chunks_exact(2).zip(pieces.sums(shifts)).map(log).collect(),
+        let of_model = |(pairs, shifts): (&[f64], &[f64])| match &self.chunks {
+            Some(chunks) => pairs.chunks_exact(2).zip(chunks.sums(shifts)).map(log).collect(),
             None => {
                 let mut logs = vec![0.0; m];
                 let found = pairs.chunks_exact(2).zip(shifts.iter().copied()).map(log);
@@ -754,8 +756,8 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), D::Error> {
         assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         let states = models.first().map_or(0, Hmm::states);
-        assert!(self.pieces.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
-        let way = Way::of(states);
+        assert!(self.chunks.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
+        let way = KernelVariant::of(states);
         let stride = way.stride(states);
         // The old models go before the new ones need memory.
         self.set = None;
@@ -773,8 +775,8 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             gaussians: None,
             log_table: None,
         };
-        let Self { device, packing, pieces, lengths, base, vectors, .. } = self;
-        let lengths = pieces.as_ref().map_or(&*lengths, |pieces| &pieces.on_device.lengths);
+        let Self { device, packing, chunks, lengths, base, vectors, .. } = self;
+        let lengths = chunks.as_ref().map_or(&*lengths, |chunks| &chunks.on_device.lengths);
         if let Some((gaussians, tables)) = Gaussians::new(*device, models, stride, packing, lengths, base, vectors)? {
             set.symbols = packing.rows();
             set.models.table = tables.table;
@@ -838,8 +840,8 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             for (&state, &at) in path.iter().zip(self.packing.observation.iter()) {
                 decoded.states[at as usize] = state;
             }
-            match &self.pieces {
-                Some(pieces) => decoded.scores = pieces.sums(score),
+            match &self.chunks {
+                Some(chunks) => decoded.scores = chunks.sums(score),
                 None => {
                     let placed = score.iter().zip(&self.packing.order);
                     placed.for_each(|(&score, &at)| decoded.scores[at as usize] = score);

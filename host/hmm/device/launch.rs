@@ -13,9 +13,9 @@ use warpkov_kernels::hmm::step::{
 use warpkov_kernels::hmm::trace::trace;
 use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
 
-use crate::hmm::device::model::{Models, Way};
+use crate::hmm::device::chunks::Chunks;
+use crate::hmm::device::model::{KernelVariant, Models};
 use crate::hmm::device::packing::{Packing, Window};
-use crate::hmm::device::pieces::Pieces;
 use crate::hmm::device::wide;
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
@@ -56,13 +56,13 @@ pub(super) struct Work<T: Precise, D: Device> {
     pub pointers: Scratch<u32, D>,
     pub path: Scratch<u32, D>,
     pub scores: Scratch<f64, D>,
-    /// Of pieces: operators, what their rows are scaled by, what they begin with and what is behind them; of sequences, likelihoods.
+    /// Of chunks: operators, what their rows are scaled by, what they begin with and what is behind them; of sequences, likelihoods.
     pub operators: Scratch<f64, D>,
     pub scales: Scratch<f64, D>,
     pub starts: Scratch<T, D>,
     pub behind: Scratch<T, D>,
     pub totals: Scratch<f64, D>,
-    /// Of pieces: maps of states, and states between them.
+    /// Of chunks: maps of states, and states between them.
     pub lasts: Scratch<u32, D>,
     pub firsts: Scratch<u32, D>,
     pub bounds: Scratch<u32, D>,
@@ -122,7 +122,7 @@ pub(super) use instance;
 /// What all launches are told.
 pub(super) struct Launch<'a, T: Precise, D: Device> {
     pub device: &'a D,
-    pub way: Way,
+    pub way: KernelVariant,
     pub count: u32,
     pub states: u32,
     pub stride: usize,
@@ -135,7 +135,7 @@ pub(super) struct Launch<'a, T: Precise, D: Device> {
     pub symbol: &'a D::Buffer<u32>,
     pub models: &'a Models<T, D>,
     pub packing: &'a Packing,
-    pub pieces: Option<&'a Pieces<D>>,
+    pub chunks: Option<&'a Chunks<D>>,
 }
 
 /// What a backward kernel is asked for.
@@ -186,9 +186,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let own = u32::from(starts.is_some());
         let start = starts.unwrap_or(&models.start);
         let (way, shape) = match self.way {
-            Way::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
-            Way::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
-            Way::Step => {
+            KernelVariant::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
+            KernelVariant::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
+            KernelVariant::Step => {
                 return self.forward_steps(steps, window, store, carry, alpha, exponents, doubts, likelihoods);
             }
         };
@@ -344,7 +344,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
         unsafe {
             match self.way {
-                Way::Warp { tiles } => {
+                KernelVariant::Warp { tiles } => {
                     let slots = wanted.slots;
                     let shared = warp_shared(tiles, size_of::<T>(), slots as usize, wanted.want) as u32;
                     let shape =
@@ -356,7 +356,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
                         (*device, shape, all, steps, model, forward, carry, gamma, counts))
                 }
-                Way::Block { per } => {
+                KernelVariant::Block { per } => {
                     let shape = self.shape(*sequences, 16 * per as u32);
                     let with_pairs = wanted.want != want::POSTERIORS;
                     instance!((per, with_pairs);
@@ -364,7 +364,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
                         (*device, shape, all, steps, model, forward, carry, gamma, pairs))
                 }
-                Way::Step => self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs),
+                KernelVariant::Step => {
+                    self.backward_steps(window, capacity, likelihoods, exponents, alpha, carry, gamma, pairs)
+                }
             }
         }
     }
@@ -395,7 +397,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                 let split = capacity.div_ceil(splits).next_multiple_of(16);
                 let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
                 let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
-                let scale = if self.way == Way::Step { 1.0 / step::LIFT } else { 1.0 };
+                let scale = if self.way == KernelVariant::Step { 1.0 / step::LIFT } else { 1.0 };
                 let split = Split { rows, window: capacity, split, more };
                 pair_product(device, shape, stride, split, scale, alpha, pairs, parts)?;
             }
@@ -421,7 +423,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         // SAFETY: as in `forward`; δ and paths have room for all rows.
         unsafe {
             match self.way {
-                Way::Warp { .. } => {
+                KernelVariant::Warp { .. } => {
                     let together = 32 / self.stride as u32;
                     let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;
                     let shape = self.shape(sequences.div_ceil(together), 32).with_shared(shared);
@@ -429,13 +431,13 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
                         8 => viterbi_warp::<8>, 16 => viterbi_warp::<16>, 32 => viterbi_warp::<32>;
                         (*device, shape, all, logs, pointers, path, scores));
                 }
-                Way::Block { per } => {
+                KernelVariant::Block { per } => {
                     let shape = self.shape(*sequences, 16 * per as u32);
                     instance!(per;
                         16 => viterbi_block::<16>, 32 => viterbi_block::<32>;
                         (*device, shape, all, logs, delta))?;
                 }
-                Way::Step => {
+                KernelVariant::Step => {
                     let stride = self.stride as u32;
                     for t in self.packing.steps() {
                         let (live, first) = (self.live(t), self.packing.base[t as usize]);

@@ -9,7 +9,7 @@ use crate::runtime::Precise;
 
 /// Which kernels a number of states has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum KernelVariant {
     /// A warp for 8 sequences: N ≤ 32.
     Warp {
         /// Eighths of the stride: 1, 2 or 4.
@@ -24,7 +24,7 @@ pub enum Way {
     Step,
 }
 
-impl Way {
+impl KernelVariant {
     /// The one for N states.
     pub fn of(states: u32) -> Self {
         match states {

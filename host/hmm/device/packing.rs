@@ -17,7 +17,7 @@ pub struct Packing {
     pub base: Vec<u32>,
     /// For each row, which observation it is.
     pub observation: Arc<[u32]>,
-    /// Which begin a sequence, and which end one: all of them, but where they are pieces of sequences.
+    /// Which begin a sequence, and which end one: all of them, but where they are chunks of sequences.
     pub begins: Vec<u32>,
     pub ends: Vec<u32>,
 }

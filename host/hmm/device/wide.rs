@@ -13,9 +13,9 @@ use warpkov_kernels::hmm::wide::{
 };
 
 use crate::hmm::backend::{Expected, Statistics};
+use crate::hmm::device::chunks::Chunks;
 use crate::hmm::device::gaussian::Gaussians;
 use crate::hmm::device::packing::Packing;
-use crate::hmm::device::pieces::Pieces;
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::Sequences;
 use crate::runtime::scratch::Scratch;
@@ -73,7 +73,7 @@ pub struct Again<'a, D: Device> {
     pub device: &'a D,
     pub sequences: &'a Sequences,
     pub packing: &'a Packing,
-    pub pieces: Option<&'a Pieces<D>>,
+    pub chunks: Option<&'a Chunks<D>>,
     pub base: &'a D::Buffer<u32>,
     pub symbol: &'a D::Buffer<u32>,
     pub vectors: &'a D::Buffer<f64>,
@@ -164,7 +164,7 @@ impl<D: Device> Again<'_, D> {
         };
         let items = self.items(doubtful, n, wants);
         let rounds = self.rounds(&items, n, wants);
-        let until = self.pieces.map_or(u32::MAX, |pieces| pieces.steps);
+        let until = self.chunks.map_or(u32::MAX, |chunks| chunks.steps);
 
         let into = Sparse::new(device, count, n, |slot, j, i| of(slot).transitions()[i * n + j])?;
         let onward = match wants {
@@ -339,20 +339,20 @@ impl<D: Device> Again<'_, D> {
         rounds
     }
 
-    /// The first item of each model, with the end of the last; the places of items; and the pieces of one after the other.
+    /// The first item of each model, with the end of the last; the places of items; and the chunks of one after the other.
     fn places(&self, items: &[Item], count: usize) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         let first = (0..=count).map(|slot| items.partition_point(|item| item.slot < slot) as u32).collect();
         let (mut places, mut chain) = (Vec::with_capacity(PLACES * items.len()), Vec::new());
         let (mut row, mut shown) = (0, 0);
-        // Where each sequence is in the packing, which knows nothing of them where it is of pieces.
-        let mut of_sequence = vec![0; if self.pieces.is_none() { self.sequences.len() } else { 0 }];
-        if self.pieces.is_none() {
+        // Where each sequence is in the packing, which knows nothing of them where it is of chunks.
+        let mut of_sequence = vec![0; if self.chunks.is_none() { self.sequences.len() } else { 0 }];
+        if self.chunks.is_none() {
             self.packing.order.iter().zip(0..).for_each(|(&sequence, m)| of_sequence[sequence as usize] = m);
         }
         for item in items {
             places.extend([chain.len() as u32, item.steps as u32, row, item.stretch as u32, shown]);
-            match self.pieces {
-                Some(pieces) => chain.extend(pieces.of(item.sequence as usize)),
+            match self.chunks {
+                Some(chunks) => chain.extend(chunks.of(item.sequence as usize)),
                 None => chain.push(of_sequence[item.sequence as usize]),
             }
             row += item.rows as u32;

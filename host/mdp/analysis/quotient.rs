@@ -39,7 +39,7 @@ pub struct Rounding {
 }
 
 /// What a quotient is made of.
-pub struct Plan<'a, R: Fn(usize) -> f64> {
+pub struct QuotientParts<'a, R: Fn(usize) -> f64> {
     /// The model.
     pub graph: &'a Graph<'a>,
     /// Per state, whether it is to be solved; the others are settled, and end the process.
@@ -56,7 +56,7 @@ pub struct Plan<'a, R: Fn(usize) -> f64> {
     pub reward_size: f64,
 }
 
-impl<R: Fn(usize) -> f64> Plan<'_, R> {
+impl<R: Fn(usize) -> f64> QuotientParts<'_, R> {
     /// Makes the quotient. Rows are divided by their sums, so that they are distributions as nearly as numbers can be. Rows
     /// that surely lead back to their own state are left out too: there is nothing to gain by them.
     ///

@@ -419,7 +419,7 @@ fn sort_lists(ptr: &[u64], elements: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::device::Plan;
+    use crate::mdp::device::SweepLayout;
     use crate::mdp::generate::{Garnet, QueueNetwork, SlipGrid};
     use crate::mdp::options::Storage;
 
@@ -449,12 +449,12 @@ mod tests {
         let side = 300;
         let (_, mdp, _) = shuffled(side);
         assert!(mean_distance(&mdp) > 10_000.0);
-        assert!(Plan::new(&mdp, Some(Storage::Narrow)).is_none());
+        assert!(SweepLayout::new(&mdp, Some(Storage::Narrow)).is_none());
         let (order, [before, after]) = Order::worthwhile(&mdp, || 1000.0).unwrap();
         assert!(after <= f64::from(side) && before > 10_000.0, "{before} → {after}");
         let near = order.apply(&mdp);
         assert_eq!(mean_distance(&near), after);
-        let plan = Plan::new(&near, None).unwrap();
+        let plan = SweepLayout::new(&near, None).unwrap();
         assert!(matches!(plan.storage(), Storage::Narrow | Storage::Patterns), "{}", plan.storage());
         assert!(plan.skips(), "near");
     }

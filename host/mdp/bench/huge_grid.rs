@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::runtime::gpu;
 use serde::Serialize;
 use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
@@ -11,7 +10,7 @@ use warpkov_device::launch::Device;
 use super::milliseconds;
 use crate::mdp::backend::Stop;
 use crate::mdp::certificate::Certificate;
-use crate::mdp::device::{Certify, Mixed, Plan, Residual, Values};
+use crate::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Method, Precision, Storage, Target};
@@ -19,6 +18,7 @@ use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::value_iteration;
 use crate::mdp::solve::{CLOSEST, span};
 use crate::runtime::choose::DeviceChoice;
+use crate::runtime::gpu;
 
 /// How to solve the grid.
 #[derive(Clone, Copy, Debug)]
@@ -102,14 +102,14 @@ where
     SolveError: From<D::Error>,
 {
     let start = Instant::now();
-    let plan = Plan::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
+    let plan = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
     let plan = if options.skip { plan } else { plan.without_skipping() };
     let exact = plan.bytes::<f64, u32>();
     let device_bytes = exact + if options.mixed { plan.bytes::<f32, u32>() } else { 0 };
     reserve(device_bytes)?;
     let solved = match options.mixed {
         true => solve(device, start, Mixed::<u32, D>::new(device, &plan)?, grid, options),
-        false => solve(device, start, Values::<f64, u32, D>::new(device, &plan)?, grid, options),
+        false => solve(device, start, ValueIteration::<f64, u32, D>::new(device, &plan)?, grid, options),
     };
     let Solved { generation_ms, solve_ms, run, certificate, shift } = solved?;
     Ok(Measured {

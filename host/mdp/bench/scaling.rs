@@ -9,8 +9,8 @@ use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
 use super::milliseconds;
-use crate::mdp::backend::{Backup, State, Stop};
-use crate::mdp::device::{Plan, Values};
+use crate::mdp::backend::{GreedySweeps, State, Stop};
+use crate::mdp::device::{SweepLayout, ValueIteration};
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::{self, Garnet, SlipGrid};
 use crate::mdp::model::Mdp;
@@ -292,7 +292,7 @@ where
         &self,
         family: Family,
         mdp: &Mdp,
-        plan: &Plan,
+        plan: &SweepLayout,
         chosen: bool,
         runs: usize,
     ) -> Result<Point, SolveError> {
@@ -300,9 +300,9 @@ where
         // Small models take a few µs, large ones some ms.
         let sweeps = (1_000_000_000 / nnz.max(1)).clamp(8, 128) as u32;
         let (time, sweep_bytes) = if plan.is_wide() {
-            sweep_time(Values::<T, u64, D>::new(self.device, plan)?, sweeps, runs)?
+            sweep_time(ValueIteration::<T, u64, D>::new(self.device, plan)?, sweeps, runs)?
         } else {
-            sweep_time(Values::<T, u32, D>::new(self.device, plan)?, sweeps, runs)?
+            sweep_time(ValueIteration::<T, u32, D>::new(self.device, plan)?, sweeps, runs)?
         };
         let sweep_us = 1e3 * milliseconds(time) / f64::from(sweeps);
         let gbps = sweep_bytes as f64 / sweep_us / 1e3;
@@ -311,13 +311,13 @@ where
 }
 
 /// The model in the layout asked for; every sweep is to read all of it.
-fn laid_out(mdp: &Mdp, storage: Option<Storage>) -> Result<Plan<'_>, SolveError> {
-    let plan = Plan::new(mdp, storage).ok_or(SolveError::Storage(storage.unwrap_or(Storage::Rows)))?;
+fn laid_out(mdp: &Mdp, storage: Option<Storage>) -> Result<SweepLayout<'_>, SolveError> {
+    let plan = SweepLayout::new(mdp, storage).ok_or(SolveError::Storage(storage.unwrap_or(Storage::Rows)))?;
     Ok(plan.without_skipping())
 }
 
 /// Median time of `sweeps` sweeps from V = 0, without what a batch of sweeps takes besides; and the bytes of a sweep.
-fn sweep_time<B: Backup + State>(mut backend: B, sweeps: u32, runs: usize) -> Result<(Duration, u64), B::Error> {
+fn sweep_time<B: GreedySweeps + State>(mut backend: B, sweeps: u32, runs: usize) -> Result<(Duration, u64), B::Error> {
     let mut timed = |sweeps| {
         backend.reset(None)?;
         let start = Instant::now();

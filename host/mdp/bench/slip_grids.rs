@@ -12,7 +12,7 @@ use crate::mdp::error::SolveError;
 use crate::mdp::generate::{self, SlipGrid};
 use crate::mdp::model::Mdp;
 use crate::mdp::options::{Method, Precision, Target};
-use crate::mdp::place::Place;
+use crate::mdp::place::Placement;
 use crate::mdp::solution::Status;
 use crate::mdp::solve::stop;
 
@@ -124,7 +124,7 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
     // The methods of the source stop by its rule, ours where the error is certain.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
     let repeat = Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target, 1.0), ..Repeat::new(&solve, options) };
-    let place = Place::choose(mdp, &solve)?;
+    let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
     let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = repeat.measure(backend)?;
     let median = |times: &mut Vec<Duration>| {

@@ -9,7 +9,7 @@ use crate::mdp::error::SolveError;
 use crate::mdp::generate::{Error, WetFloor};
 use crate::mdp::model::Mdp;
 use crate::mdp::options::{BlockDivided, Method, Precision};
-use crate::mdp::place::Place;
+use crate::mdp::place::Placement;
 use crate::mdp::solution::Status;
 use crate::runtime::choose::DeviceChoice;
 
@@ -153,7 +153,7 @@ pub fn measure(
 ) -> Result<Measured, SolveError> {
     let options = contender.options(options);
     let solve = options.solve(contender.method, contender.blocks);
-    let place = Place::choose(mdp, &solve)?;
+    let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
     let Repeated { run, values, times, .. } = Repeat::new(&solve, &options).measure(backend)?;
     let mut times: Vec<f64> = times.into_iter().map(milliseconds).collect();
@@ -218,7 +218,7 @@ pub fn count_sweeps(
     let options = BenchOptions { runs: 1, ..contender.options(options) };
     let solve = options.solve(contender.method, contender.blocks);
     let once = Repeat { warm_up: false, ..Repeat::new(&solve, &options) };
-    let Repeated { run, .. } = once.measure(Place::choose(mdp, &solve)?.open()?.0)?;
+    let Repeated { run, .. } = once.measure(Placement::choose(mdp, &solve)?.open()?.0)?;
     Ok(Locality { contender: *contender, precision: options.precision, redirected, sweeps: run.sweeps() })
 }
 

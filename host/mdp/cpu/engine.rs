@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::common::interrupt;
-use crate::mdp::backend::{Backup, Backups, Correct, Evaluate, Evaluation, Modify, State, Stop};
+use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
@@ -57,7 +57,7 @@ pub struct Engine<'m, T: Precise> {
     layout: Box<dyn Layout<T> + 'm>,
     /// The model with the actions of the policy only, once asked for.
     projected: Option<Box<dyn Layout<T>>>,
-    values: Values<T>,
+    values: Iterates<T>,
     policy: Vec<u32>,
     /// Whether greedy sweeps have been done since `policy` was; it is that of the values before the last of them.
     stale: bool,
@@ -68,7 +68,7 @@ pub struct Engine<'m, T: Precise> {
 }
 
 /// V before and after the last sweep, and what has changed in between.
-struct Values<T> {
+struct Iterates<T> {
     old: Vec<T>,
     new: Vec<T>,
     /// Whether any bit of a block changed in the last sweep, for each block.
@@ -81,7 +81,7 @@ struct Values<T> {
     dependencies: Vec<Option<Box<[u32]>>>,
 }
 
-impl<T: Precise> Values<T> {
+impl<T: Precise> Iterates<T> {
     /// One sweep, after which the values are in `old`, and those before in `new`.
     fn sweep(&mut self, layout: &dyn Layout<T>) -> Change {
         let Self { old, new, changed, known, acts, dependencies } = self;
@@ -132,7 +132,7 @@ impl<'m, T: Precise> Engine<'m, T> {
         let states = model.states() as usize;
         let layout = layout::store::<T>(model, options.storage);
         let acts = (0..states).step_by(BLOCK).map(|first| layout.acts(first..states.min(first + BLOCK))).collect();
-        let values = Values {
+        let values = Iterates {
             old: vec![T::ZERO; states],
             new: vec![T::ZERO; states],
             changed: vec![true; states.div_ceil(BLOCK)],
@@ -228,7 +228,7 @@ impl<T: Precise> State for Engine<'_, T> {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
             None => self.values.old.fill(T::ZERO),
         }
-        let Values { old, new, .. } = &mut self.values;
+        let Iterates { old, new, .. } = &mut self.values;
         new.par_iter_mut().zip(old).zip(&self.policy).with_min_len(BLOCK).for_each(|((new, old), &action)| {
             if action == NO_ACTION {
                 *old = T::ZERO;
@@ -248,7 +248,7 @@ impl<T: Precise> State for Engine<'_, T> {
     }
 
     /// After greedy sweeps the certificate's pass finds it on the way.
-    fn leaves_policy(&self) -> bool {
+    fn policy_is_implicit(&self) -> bool {
         self.stale
     }
 
@@ -260,7 +260,7 @@ impl<T: Precise> State for Engine<'_, T> {
     }
 }
 
-impl<T: Precise> Backup for Engine<'_, T> {
+impl<T: Precise> GreedySweeps for Engine<'_, T> {
     /// Gauss-Seidel ends with a Jacobi sweep, whose changes tell how far V is from V*; those of its own do not.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
         let mut sweeps = 0;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::common::interrupt;
-use crate::mdp::backend::{Backup, Backups, Evaluate, Evaluation, State, Stop};
+use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
@@ -212,7 +212,7 @@ impl<T: Precise> Evaluate for Serial<'_, T> {
     }
 }
 
-impl<T: Precise> Backup for Serial<'_, T> {
+impl<T: Precise> GreedySweeps for Serial<'_, T> {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
         let state = &mut self.0;
         Ok(backup_until(stop, max_sweeps, || {
@@ -360,7 +360,7 @@ impl<T: Precise> Evaluate for Parallel<'_, T> {
     }
 }
 
-impl<T: Precise> Backup for Parallel<'_, T> {
+impl<T: Precise> GreedySweeps for Parallel<'_, T> {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
         let state = &mut self.state;
         Ok(backup_until(stop, max_sweeps, || {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 use crate::common::interrupt;
-use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;
 
@@ -99,7 +99,7 @@ impl<T: Precise> State for Sequential<'_, T> {
     }
 }
 
-impl<T: Precise> Backup for Sequential<'_, T> {
+impl<T: Precise> GreedySweeps for Sequential<'_, T> {
     /// As the trait says, but for two things. A later state has already seen the new values of earlier ones. And the
     /// extremes include 0: a sweep in place is monotone and contracts, but does not take V + c to TV + γc, and bounds that
     /// are drawn from extremes on both sides of 0 do not need that.

@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::{Allowance, Ended, Error, Session};
-use crate::mdp::backend::{Backup, Stop};
+use crate::mdp::backend::{GreedySweeps, Stop};
 
 /// Differences that are combined.
 const ORDER: usize = 8;
@@ -23,7 +23,7 @@ const NOISE: f64 = 1024.0;
 
 /// Greedy sweeps until ‖ΔV‖∞ < `theta` or the `allowance` ends.
 pub(super) fn sweep<E: std::error::Error>(
-    backend: &mut dyn Backup<Error = E>,
+    backend: &mut dyn GreedySweeps<Error = E>,
     theta: f64,
     allowance: &mut Allowance,
     session: &mut Session<E>,
@@ -85,7 +85,7 @@ pub(super) fn sweep<E: std::error::Error>(
 
 /// `count` sweeps, or fewer where `stop` is met or the allowance ends.
 fn some<E: std::error::Error>(
-    backend: &mut dyn Backup<Error = E>,
+    backend: &mut dyn GreedySweeps<Error = E>,
     stop: Stop,
     count: u64,
     allowance: &mut Allowance,

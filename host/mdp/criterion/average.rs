@@ -23,7 +23,7 @@ use super::proper::{self, Policies, Source};
 use super::total::reward_size;
 use super::{Allowance, Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
 use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
-use crate::mdp::analysis::quotient::{Builder, Plan, Quotient, actions};
+use crate::mdp::analysis::quotient::{Builder, Quotient, QuotientParts, actions};
 use crate::mdp::backend::Stop;
 use crate::mdp::model::{CHUNK, Mdp};
 use crate::mdp::solution::Status;
@@ -177,7 +177,7 @@ impl Average<'_> {
     fn quotient<E: std::error::Error>(&self, pay: &[f64]) -> Result<Quotient, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
         let open: Vec<bool> = (0..mdp.states() as usize).map(|state| !graph.rows(state).is_empty()).collect();
-        let plan = Plan {
+        let plan = QuotientParts {
             graph,
             open: &open,
             allowed: &vec![true; mdp.rows()],

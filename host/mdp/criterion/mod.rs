@@ -18,23 +18,23 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use super::analysis::graph::Graph;
-use super::backend::{Backup, Stop};
+use super::backend::{GreedySweeps, Stop};
 use super::model::validate::Invalid;
 use super::model::{Mdp, Objective};
 use super::solution::{Round, Status};
 
 mod accelerate;
 mod average;
+mod backends;
 mod direct;
 mod horizon;
-mod place;
 mod proper;
 mod reach;
 mod report;
 mod total;
 
+pub use backends::{Cpu, OnDevice, Solved, backward_on, solve_on};
 pub use horizon::{Stages, Steps, backward};
-pub use place::{Cpu, OnDevice, Solved, backward_on, solve_on};
 pub use report::Report;
 
 /// What is optimised, by the model's [`Objective`].
@@ -209,7 +209,7 @@ pub trait Make {
 }
 
 /// A backend, whichever it is.
-pub type Boxed<'m, E> = Box<dyn Backup<Error = E> + 'm>;
+pub type Boxed<'m, E> = Box<dyn GreedySweeps<Error = E> + 'm>;
 
 /// Called after each round; breaks to stop the run.
 pub type Observe<'a> = dyn FnMut(&Round) -> ControlFlow<()> + 'a;
@@ -376,7 +376,12 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     }
 
     /// Greedy sweeps until `stop` is met or none of `budget` are left. The observer sees them every now and then.
-    fn sweep(&mut self, backend: &mut dyn Backup<Error = E>, stop: Stop, budget: &mut u64) -> Result<Ended, Error<E>> {
+    fn sweep(
+        &mut self,
+        backend: &mut dyn GreedySweeps<Error = E>,
+        stop: Stop,
+        budget: &mut u64,
+    ) -> Result<Ended, Error<E>> {
         /// Seconds between two looks at the observer, as nearly as powers of two can be.
         const PATIENCE: f64 = 0.1;
         while *budget > 0 {

@@ -8,7 +8,7 @@ use super::direct::{Big, Numbers, size};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
 use crate::mdp::analysis::graph::{EndComponents, Graph, NO_ROW};
-use crate::mdp::analysis::quotient::Plan;
+use crate::mdp::analysis::quotient::QuotientParts;
 use crate::mdp::model::Objective;
 
 pub(super) fn solve<E: std::error::Error>(
@@ -43,9 +43,16 @@ pub(super) fn solve<E: std::error::Error>(
         let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, p)| p);
         sign * (arrived.sum::<f64>() / sum)
     };
-    let quotient =
-        Plan { graph, open: &open, allowed: &allowed, components: &components, stay: None, reward, reward_size: 0.0 }
-            .quotient()?;
+    let quotient = QuotientParts {
+        graph,
+        open: &open,
+        allowed: &allowed,
+        components: &components,
+        stay: None,
+        reward,
+        reward_size: 0.0,
+    }
+    .quotient()?;
     let arrived = |row: usize, _: &Big, numbers: Numbers| {
         let (cols, probs) = mdp.transitions().row(row);
         let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, &p)| numbers.of(p));

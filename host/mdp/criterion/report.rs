@@ -114,7 +114,7 @@ impl<'a> Report<'a> {
         };
         match self.status() {
             Status::Interrupted => format!("Interrupted after {after}."),
-            Status::Solved => format!("Values converged after {after}."),
+            Status::Solved => format!("ValueIteration converged after {after}."),
             Status::SweepLimit | Status::PolicyLimit => {
                 format!("Not converged: the bounds were still too far apart after {after}.")
             }

@@ -14,7 +14,7 @@ use super::direct::{Big, Numbers};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
 use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
-use crate::mdp::analysis::quotient::Plan;
+use crate::mdp::analysis::quotient::QuotientParts;
 use crate::mdp::model::Objective;
 
 /// Which states are infinite, and what is merged in the others.
@@ -70,7 +70,7 @@ pub(super) fn solve<E: std::error::Error>(
     let open: Vec<bool> = (0..states).map(|s| finite[s] && !is_goal(s) && !graph.rows(s).is_empty()).collect();
     let allowed: Vec<bool> = (0..mdp.rows()).map(|row| allowed[row] && open[graph.owner(row)]).collect();
     let free = vec![0.0; components.count as usize];
-    let quotient = Plan {
+    let quotient = QuotientParts {
         graph,
         open: &open,
         allowed: &allowed,

@@ -4,7 +4,7 @@ use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
 
-use super::policy::{Layout, Projected};
+use super::policy::{PolicyLayout, Projected};
 use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
 use crate::mdp::model::Mdp;
@@ -24,7 +24,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
+    pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
         let states = model.states() as usize;
         Ok(Self {
             projected: Projected::new(device, model, layout)?,
@@ -37,7 +37,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
 
     /// Bytes of device memory that this takes, with the nine vectors of [`Krylov`](crate::mdp::krylov::Krylov).
     #[must_use]
-    pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
+    pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;
         Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
     }

@@ -9,6 +9,6 @@ mod streamed;
 mod values;
 
 pub use krylov::System;
-pub use policy::{Layout, Plain, Projected};
+pub use policy::{BlockPerState, PolicyLayout, Projected};
 pub use streamed::{Streamed, Streaming};
-pub use values::{Certify, Mixed, Plan, Residual, Values};
+pub use values::{Certify, Mixed, Residual, SweepLayout, ValueIteration};

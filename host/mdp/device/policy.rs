@@ -13,7 +13,7 @@ use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
 use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::common::interrupt;
-use crate::mdp::backend::{Backup, Backups, Evaluate, Evaluation, Modify, State, Stop};
+use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::model::{Choices, Mdp, NO_ACTION};
 use crate::runtime::Precise;
 use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
@@ -227,7 +227,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
 }
 
 /// The plain method of the source: one block per state.
-pub struct Plain<'d, T: Precise, O: Offset, D: Device> {
+pub struct BlockPerState<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     resident: Resident<T, O, D>,
     /// R(s, a, s') for each entry of P.
@@ -238,7 +238,7 @@ pub struct Plain<'d, T: Precise, O: Offset, D: Device> {
     improve_threads: u32,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset, D: Device> BlockPerState<'d, T, O, D> {
     /// Uploads the model and starts at V = 0, π = 0.
     ///
     /// # Errors
@@ -264,7 +264,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Plain<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for Plain<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> State for BlockPerState<'_, T, O, D> {
     type Error = D::Error;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
@@ -297,7 +297,7 @@ impl<T: Precise, O: Offset, D: Device> State for Plain<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Evaluate for Plain<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> Evaluate for BlockPerState<'_, T, O, D> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
         let Self { device, resident, transition_reward, action_reward, evaluate_threads, .. } = self;
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
@@ -337,7 +337,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Plain<'_, T, O, D> {
 
 /// How P^π is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum PolicyLayout {
     /// Slices of 32 rows, one thread per row.
     Slices,
     /// Compressed rows, this many lanes per row: 2, 4, 8, 16 or 32.
@@ -347,7 +347,7 @@ pub enum Layout {
     },
 }
 
-impl Layout {
+impl PolicyLayout {
     /// The layout for a model, by its mean row length: slices where rows are short and slices not mostly padding, else as
     /// many lanes as a row has entries.
     #[must_use]
@@ -361,7 +361,7 @@ impl Layout {
     }
 }
 
-impl Layout {
+impl PolicyLayout {
     /// Groups of rows that have an offset of their own: rows, or slices.
     fn groups(self, model: &Mdp) -> usize {
         match self {
@@ -417,7 +417,7 @@ fn sum_of_longest(model: &Mdp, states: usize) -> usize {
 pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     resident: Resident<T, O, D>,
-    layout: Layout,
+    layout: PolicyLayout,
     improve_lanes: u32,
     /// States of a block.
     improve_states: u32,
@@ -437,12 +437,12 @@ pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
 macro_rules! evaluate_projected {
     ($layout:expr, $($argument:expr),*) => {
         match $layout {
-            Layout::Slices => evaluate_slices($($argument),*),
-            Layout::Rows { lanes: 2 } => evaluate_rows::<T, O, 2, D>($($argument),*),
-            Layout::Rows { lanes: 4 } => evaluate_rows::<T, O, 4, D>($($argument),*),
-            Layout::Rows { lanes: 8 } => evaluate_rows::<T, O, 8, D>($($argument),*),
-            Layout::Rows { lanes: 16 } => evaluate_rows::<T, O, 16, D>($($argument),*),
-            Layout::Rows { .. } => evaluate_rows::<T, O, 32, D>($($argument),*),
+            PolicyLayout::Slices => evaluate_slices($($argument),*),
+            PolicyLayout::Rows { lanes: 2 } => evaluate_rows::<T, O, 2, D>($($argument),*),
+            PolicyLayout::Rows { lanes: 4 } => evaluate_rows::<T, O, 4, D>($($argument),*),
+            PolicyLayout::Rows { lanes: 8 } => evaluate_rows::<T, O, 8, D>($($argument),*),
+            PolicyLayout::Rows { lanes: 16 } => evaluate_rows::<T, O, 16, D>($($argument),*),
+            PolicyLayout::Rows { .. } => evaluate_rows::<T, O, 32, D>($($argument),*),
         }
     };
 }
@@ -455,8 +455,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     ///
     /// # Panics
     /// If `layout` has another number of lanes than it may, or if P^π may have more entries than `O` can count.
-    pub fn new(device: &'d D, model: &Mdp, layout: Layout) -> Result<Self, D::Error> {
-        if let Layout::Rows { lanes } = layout {
+    pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
+        if let PolicyLayout::Rows { lanes } = layout {
             assert!([2, 4, 8, 16, 32].contains(&lanes), "2, 4, 8, 16 or 32 lanes per row, not {lanes}");
         }
         let groups = layout.groups(model);
@@ -486,7 +486,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
 
     /// Bytes of device memory that this method takes.
     #[must_use]
-    pub fn bytes(model: &Mdp, layout: Layout) -> u64 {
+    pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let (t, o) = (size_of::<T>(), size_of::<O>());
         let groups = layout.groups(model);
         let own =
@@ -560,8 +560,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
             }};
         }
         match layout {
-            Layout::Slices => launch!(count_slices, copy_slices, per_state),
-            Layout::Rows { .. } => launch!(count_rows, copy_rows, per_warp),
+            PolicyLayout::Slices => launch!(count_slices, copy_slices, per_state),
+            PolicyLayout::Rows { .. } => launch!(count_rows, copy_rows, per_warp),
         }
     }
 }
@@ -623,7 +623,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backup for Projected<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
     /// Each sweep is one of the policy that is greedy with respect to V.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut sweeps = 0;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use warpkov_device::device::{Offset, Plain};
+use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
@@ -78,21 +78,21 @@ impl Slices {
     }
 
     /// The entries of all slices, as `fill` makes them of some.
-    pub fn entries_of<E: Plain>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+    pub fn entries_of<E: DeviceCopy>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
         let mut elements = vec![E::zeroed(); self.entries()];
         fill(0..self.extent.len(), &mut elements);
         elements
     }
 
     /// The rewards of all slices, as `fill` makes them of some.
-    pub fn rewards_of<E: Plain>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+    pub fn rewards_of<E: DeviceCopy>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
         let mut elements = vec![E::zeroed(); self.rewards()];
         fill(0..self.extent.len(), &mut elements);
         elements
     }
 
     /// The entries of all slices on a device: it copies those of some while `fill` makes the next.
-    pub fn upload_entries<E: Plain, D: Device>(
+    pub fn upload_entries<E: DeviceCopy, D: Device>(
         &self,
         device: &D,
         fill: impl Fn(Range<usize>, &mut [E]),
@@ -101,7 +101,7 @@ impl Slices {
     }
 
     /// Likewise the rewards.
-    pub fn upload_rewards<E: Plain, D: Device>(
+    pub fn upload_rewards<E: DeviceCopy, D: Device>(
         &self,
         device: &D,
         fill: impl Fn(Range<usize>, &mut [E]),
@@ -167,7 +167,7 @@ impl Slices {
     }
 
     /// How far successors are from their state, in a type that has room for it.
-    pub fn distances<'a, I: Plain>(
+    pub fn distances<'a, I: DeviceCopy>(
         &'a self,
         mdp: &'a Mdp,
         narrow: impl Fn(i64) -> I + Sync + 'a,
@@ -231,7 +231,7 @@ fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) ->
 }
 
 /// The elements of all slices, which begin at `ptr`, on a device, in pieces of so many bytes or of a slice.
-fn upload<E: Plain, D: Device>(
+fn upload<E: DeviceCopy, D: Device>(
     device: &D,
     ptr: &[u64],
     bytes: usize,

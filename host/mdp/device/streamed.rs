@@ -4,12 +4,12 @@
 //! page-locked, cut into parts of whole tiles; the device has *windows*, each with room for the largest part. A sweep
 //! begins with the parts that are in a window already. The others are copied one after the other, beside the sweeps, each
 //! into the window that was swept longest ago: of n parts, w windows save a sweep w of n copies. Parts in which no state
-//! can change are neither copied nor swept. V is that of [`Values`](super::values::Values), bit for bit.
+//! can change are neither copied nor swept. V is that of [`ValueIteration`](super::values::Values), bit for bit.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
-use warpkov_device::device::{Offset, Plain};
+use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
 use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
@@ -18,10 +18,10 @@ use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::policy::THREADS;
 use super::slices::Slices;
-use super::values::{Dependencies, Laid, Model, OnDevice, Plan, SLICES_TILE, changes, discounted, tile};
+use super::values::{Dependencies, Model, OnDevice, RowLayout, SLICES_TILE, SweepLayout, changes, discounted, tile};
 use crate::common::interrupt;
 use crate::mdp::analysis::tiles::Tiles;
-use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::Storage;
@@ -65,19 +65,19 @@ impl<'m> Streaming<'m> {
     /// Parts of at most `part_bytes`, but of a tile at least; as many of them on the device as `room` bytes hold, and two
     /// at least. `None` unless the model is stored as slices, of whatever entries.
     #[must_use]
-    pub fn new(plan: Plan<'m>, part_bytes: u64, room: u64) -> Option<Self> {
-        let Plan { model: Model::Host { mdp, reward, layout }, tiles } = plan else { return None };
+    pub fn new(plan: SweepLayout<'m>, part_bytes: u64, room: u64) -> Option<Self> {
+        let SweepLayout { model: Model::Host { mdp, reward, layout }, tiles } = plan else { return None };
         let (slices, small) = match layout {
-            Laid::Slices(slices) => (slices, None),
-            Laid::Narrow { slices, wide, palette, rewards } => (slices, Some(Small { wide, palette, rewards })),
-            Laid::Rows { .. } | Laid::Patterns { .. } => return None,
+            RowLayout::Slices(slices) => (slices, None),
+            RowLayout::Narrow { slices, wide, palette, rewards } => (slices, Some(Small { wide, palette, rewards })),
+            RowLayout::Rows { .. } | RowLayout::Patterns { .. } => return None,
         };
         Some(Self { mdp, reward, slices, small, tiles, part_bytes, room })
     }
 
     /// The same in `free` bytes of device memory, V in T; `None` where V and two parts do not fit.
     #[must_use]
-    pub fn within<T: Precise>(plan: Plan<'m>, free: u64) -> Option<Self> {
+    pub fn within<T: Precise>(plan: SweepLayout<'m>, free: u64) -> Option<Self> {
         let mut streaming = Self::new(plan, 0, 0)?;
         streaming.room = free.checked_sub(streaming.resident_bytes::<T>())?;
         streaming.part_bytes = (streaming.room / WINDOWS).min(PART);
@@ -211,7 +211,7 @@ fn largest(parts: &[Part]) -> (usize, usize) {
 }
 
 /// Successors, probabilities and rewards in the host's memory, and the windows of the device that they go through.
-struct Elements<C: Plain, P: Plain, R: Plain, D: Device> {
+struct Elements<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> {
     successor: D::Pinned<C>,
     probability: D::Pinned<P>,
     reward: D::Pinned<R>,
@@ -220,17 +220,17 @@ struct Elements<C: Plain, P: Plain, R: Plain, D: Device> {
     copies: u64,
 }
 
-struct Window<C: Plain, P: Plain, R: Plain, D: Device> {
+struct Window<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> {
     /// The number of the part that it holds.
     part: Option<usize>,
     /// When it was swept last.
-    swept: D::Moment,
+    swept: D::Event,
     successor: D::Buffer<C>,
     probability: D::Buffer<P>,
     reward: D::Buffer<R>,
 }
 
-impl<C: Plain, P: Plain, R: Plain, D: Device> Elements<C, P, R, D> {
+impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D> {
     fn new(
         device: &D,
         (successor, probability, reward): (Vec<C>, Vec<P>, Vec<R>),
@@ -241,7 +241,7 @@ impl<C: Plain, P: Plain, R: Plain, D: Device> Elements<C, P, R, D> {
         let window = || {
             let (successor, probability) = (device.zeros(entries)?, device.zeros(entries)?);
             let reward = device.zeros(rewards)?;
-            Ok(Window { part: None, swept: device.moment()?, successor, probability, reward })
+            Ok(Window { part: None, swept: device.record_event()?, successor, probability, reward })
         };
         let mut all = Vec::with_capacity(windows);
         for _ in 0..windows {
@@ -418,7 +418,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
                             sweep,
                         )?;
                     }
-                    window.swept = device.moment()?;
+                    window.swept = device.record_event()?;
                 }
             };
         }
@@ -465,7 +465,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
         Ok(greedy(self.mdp, &self.values()?))
     }
 
-    fn leaves_policy(&self) -> bool {
+    fn policy_is_implicit(&self) -> bool {
         true
     }
 
@@ -475,7 +475,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backup for Streamed<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> GreedySweeps for Streamed<'_, T, O, D> {
     /// The host looks at every sweep before it asks for the next: next to its copies that takes no time.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         self.stop.set(self.device, stop)?;

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use crate::mdp::options::Storage;
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
@@ -25,10 +24,11 @@ use crate::common::interrupt;
 use crate::mdp::analysis::palette::seem_distinct;
 use crate::mdp::analysis::patterns::Patterns;
 use crate::mdp::analysis::tiles::Tiles;
-use crate::mdp::backend::{Backup, Backups, Correct, State, Stop};
+use crate::mdp::backend::{Backups, Correct, GreedySweeps, State, Stop};
 use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::model::Mdp;
+use crate::mdp::options::Storage;
 use crate::runtime::Precise;
 
 /// Sweeps that are asked for without a word from the device in between, at most: so many are recorded.
@@ -52,7 +52,7 @@ const MAX_SHARED: u32 = 64 << 10;
 const PATTERN_BYTES: u32 = 8 << 10;
 
 /// A model, laid out.
-pub struct Plan<'m> {
+pub struct SweepLayout<'m> {
     pub(super) model: Model<'m>,
     pub(super) tiles: Option<Tiles>,
 }
@@ -60,26 +60,26 @@ pub struct Plan<'m> {
 /// Where the model on the device comes from.
 pub(super) enum Model<'m> {
     /// From the host, in a layout.
-    Host { mdp: &'m Mdp, reward: Vec<f64>, layout: Laid },
+    Host { mdp: &'m Mdp, reward: Vec<f64>, layout: RowLayout },
     /// The device makes it.
     Generated { grid: &'m GridPatterns, table: Table },
 }
 
-pub(super) enum Laid {
+pub(super) enum RowLayout {
     Rows { lanes: u32, states_per_block: u32 },
     Slices(Slices),
     Narrow { slices: Slices, wide: bool, palette: Vec<f64>, rewards: Vec<f64> },
     Patterns { patterns: Patterns, table: Box<Table> },
 }
 
-impl<'m> Plan<'m> {
+impl<'m> SweepLayout<'m> {
     /// The smallest layout of a model, or the one asked for; `None` if the model does not have that.
     #[must_use]
     pub fn new(mdp: &'m Mdp, storage: Option<Storage>) -> Option<Self> {
         let reward = mdp.expected_rewards();
         let layout = match storage {
             Some(Storage::Rows) => Some(rows(mdp)),
-            Some(Storage::Slices) => Slices::of(mdp).map(Laid::Slices),
+            Some(Storage::Slices) => Slices::of(mdp).map(RowLayout::Slices),
             Some(Storage::Narrow) => narrow(mdp, &reward),
             Some(Storage::Patterns) => patterns(mdp, &reward),
             None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| Some(slices_or_rows(mdp))),
@@ -115,10 +115,10 @@ impl<'m> Plan<'m> {
     #[must_use]
     pub fn storage(&self) -> Storage {
         match &self.model {
-            Model::Host { layout: Laid::Rows { .. }, .. } => Storage::Rows,
-            Model::Host { layout: Laid::Slices(_), .. } => Storage::Slices,
-            Model::Host { layout: Laid::Narrow { .. }, .. } => Storage::Narrow,
-            Model::Host { layout: Laid::Patterns { .. }, .. } | Model::Generated { .. } => Storage::Patterns,
+            Model::Host { layout: RowLayout::Rows { .. }, .. } => Storage::Rows,
+            Model::Host { layout: RowLayout::Slices(_), .. } => Storage::Slices,
+            Model::Host { layout: RowLayout::Narrow { .. }, .. } => Storage::Narrow,
+            Model::Host { layout: RowLayout::Patterns { .. }, .. } | Model::Generated { .. } => Storage::Patterns,
         }
     }
 
@@ -134,9 +134,9 @@ impl<'m> Plan<'m> {
     pub fn is_wide(&self) -> bool {
         let Model::Host { mdp, layout, .. } = &self.model else { return false };
         let entries = match layout {
-            Laid::Rows { .. } => mdp.transitions().nnz().max(mdp.rows()),
-            Laid::Slices(slices) | Laid::Narrow { slices, .. } => slices.entries().max(slices.rewards()),
-            Laid::Patterns { .. } => 0,
+            RowLayout::Rows { .. } => mdp.transitions().nnz().max(mdp.rows()),
+            RowLayout::Slices(slices) | RowLayout::Narrow { slices, .. } => slices.entries().max(slices.rewards()),
+            RowLayout::Patterns { .. } => 0,
         };
         entries > u32::MAX as usize - 1024
     }
@@ -152,12 +152,12 @@ impl<'m> Plan<'m> {
             Model::Generated { grid, table } => return patterns(grid.states(), table) as u64,
         };
         (match layout {
-            Laid::Rows { .. } => mdp.transitions().nnz() * (4 + t) + mdp.rows() * (o + t),
-            Laid::Slices(s) => slices(s) + s.entries() * (4 + t) + s.rewards() * t,
-            Laid::Narrow { slices: s, wide, .. } => {
+            RowLayout::Rows { .. } => mdp.transitions().nnz() * (4 + t) + mdp.rows() * (o + t),
+            RowLayout::Slices(s) => slices(s) + s.entries() * (4 + t) + s.rewards() * t,
+            RowLayout::Narrow { slices: s, wide, .. } => {
                 slices(s) + s.entries() * if *wide { 3 } else { 2 } + s.rewards() * 2
             }
-            Laid::Patterns { table, .. } => patterns(mdp.states(), table),
+            RowLayout::Patterns { table, .. } => patterns(mdp.states(), table),
         }) as u64
     }
 
@@ -167,10 +167,10 @@ impl<'m> Plan<'m> {
         let Model::Host { mdp, layout, .. } = &self.model else { return 0 };
         let o = size_of::<O>();
         (match layout {
-            Laid::Rows { .. } => mdp.transitions().nnz() * 4 + mdp.rows() * o,
-            Laid::Slices(slices) => slices.extent.len() * 4 * o + slices.entries() * 4,
-            Laid::Narrow { .. } => return self.model_bytes::<f32, O>(),
-            Laid::Patterns { .. } => 2 * mdp.states() as usize,
+            RowLayout::Rows { .. } => mdp.transitions().nnz() * 4 + mdp.rows() * o,
+            RowLayout::Slices(slices) => slices.extent.len() * 4 * o + slices.entries() * 4,
+            RowLayout::Narrow { .. } => return self.model_bytes::<f32, O>(),
+            RowLayout::Patterns { .. } => 2 * mdp.states() as usize,
         }) as u64
     }
 
@@ -225,7 +225,7 @@ impl Source<'_> {
     }
 }
 
-impl Laid {
+impl RowLayout {
     /// States of a tile.
     fn tile(&self, mdp: &Mdp) -> usize {
         match self {
@@ -237,19 +237,19 @@ impl Laid {
 }
 
 /// Slices where rows are short, if these would not be mostly padding; else rows.
-fn slices_or_rows(mdp: &Mdp) -> Laid {
+fn slices_or_rows(mdp: &Mdp) -> RowLayout {
     let mean = mdp.transitions().nnz() as f64 / mdp.rows() as f64;
-    let slices = if mean <= 8.0 { Slices::of(mdp).map(Laid::Slices) } else { None };
+    let slices = if mean <= 8.0 { Slices::of(mdp).map(RowLayout::Slices) } else { None };
     slices.unwrap_or_else(|| rows(mdp))
 }
 
-fn rows(mdp: &Mdp) -> Laid {
+fn rows(mdp: &Mdp) -> RowLayout {
     let lanes = lanes_for(mdp.transitions().nnz() as f64 / mdp.rows() as f64 / 2.0);
     let actions = mdp.rows().div_ceil(mdp.states() as usize) as u32;
-    Laid::Rows { lanes, states_per_block: (THREADS / lanes / actions).max(1) }
+    RowLayout::Rows { lanes, states_per_block: (THREADS / lanes / actions).max(1) }
 }
 
-fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
+fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<RowLayout> {
     let reach = |state: usize| {
         let rows = mdp.choices().rows(state);
         let entries = mdp.transitions().row_ptr()[rows.start] as usize..mdp.transitions().row_ptr()[rows.end] as usize;
@@ -267,13 +267,13 @@ fn narrow(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
     let slices = Slices::of(mdp)?;
     let palette_of_probabilities = palette(0.0, mdp.transitions().val(), 1 << 8)?;
     let rewards = palette(f64::NEG_INFINITY, reward, 1 << 16)?;
-    Some(Laid::Narrow { slices, wide: !fits(reached, 8), palette: palette_of_probabilities, rewards })
+    Some(RowLayout::Narrow { slices, wide: !fits(reached, 8), palette: palette_of_probabilities, rewards })
 }
 
-fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<Laid> {
+fn patterns(mdp: &Mdp, reward: &[f64]) -> Option<RowLayout> {
     let patterns = Patterns::find(mdp, reward)?;
     let table = Table::of(&patterns, mdp.gamma())?;
-    Some(Laid::Patterns { patterns, table: Box::new(table) })
+    Some(RowLayout::Patterns { patterns, table: Box::new(table) })
 }
 
 /// Probabilities with their discount.
@@ -326,14 +326,14 @@ enum Narrow<D: Device> {
 }
 
 impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
-    fn upload(device: &D, plan: &Plan) -> Result<Self, D::Error> {
+    fn upload(device: &D, plan: &SweepLayout) -> Result<Self, D::Error> {
         let (mdp, reward, layout) = match &plan.model {
             Model::Host { mdp, reward, layout } => (mdp, reward, layout),
             Model::Generated { grid, table } => return Self::generate(device, grid, table),
         };
         let transitions = mdp.transitions();
         Ok(match layout {
-            Laid::Rows { lanes, states_per_block } => {
+            RowLayout::Rows { lanes, states_per_block } => {
                 let (actions, choices) = upload_choices(device, mdp.choices())?;
                 Self::Rows {
                     lanes: *lanes,
@@ -346,13 +346,13 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                     reward: device.upload(&T::of(reward))?,
                 }
             }
-            Laid::Slices(slices) => Self::Slices {
+            RowLayout::Slices(slices) => Self::Slices {
                 place: device.upload(&slices.place::<O>(|_, first| first))?.into(),
                 col: slices.upload_entries(device, slices.successors(mdp))?.into(),
                 prob: slices.upload_entries(device, slices.probabilities(mdp))?,
                 reward: slices.upload_rewards(device, slices.earnings(mdp, reward))?,
             },
-            Laid::Narrow { slices, wide, palette, rewards } => Self::Narrow {
+            RowLayout::Narrow { slices, wide, palette, rewards } => Self::Narrow {
                 place: device.upload(&slices.place::<O>(|_, first| first))?.into(),
                 offset: match wide {
                     false => Narrow::One(slices.upload_entries(device, slices.distances(mdp, |d| d as i8))?.into()),
@@ -363,7 +363,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
                 reward: slices.upload_rewards(device, slices.reward_indices(mdp, reward, rewards))?.into(),
                 rewards: device.upload(&T::of(rewards))?,
             },
-            Laid::Patterns { patterns, table } => {
+            RowLayout::Patterns { patterns, table } => {
                 let pattern: Vec<u16> =
                     patterns.of_state.par_iter().map(|&pattern| table.number[pattern as usize]).collect();
                 let pattern = device.upload(&pattern)?;
@@ -511,7 +511,7 @@ impl<D: Device> Dependencies<D> {
 }
 
 /// Value iteration by greedy sweeps, V in T.
-pub struct Values<'d, T: Precise, O: Offset, D: Device> {
+pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     source: Source<'d>,
     model: Stored<T, O, D>,
@@ -527,20 +527,20 @@ pub struct Values<'d, T: Precise, O: Offset, D: Device> {
     /// Whether V is in the other of the two buffers that it takes turns in.
     turned: bool,
     /// A whole batch that begins when it is not.
-    recorded: Option<D::Recording>,
+    recorded: Option<D::Graph>,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// Uploads the model and starts at V = 0.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
+    pub fn new(device: &'d D, plan: &SweepLayout<'d>) -> Result<Self, D::Error> {
         Self::with(device, plan, Stored::upload(device, plan)?)
     }
 
     /// Starts at V = 0 with a model that is on the device.
-    fn with(device: &'d D, plan: &Plan<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
+    fn with(device: &'d D, plan: &SweepLayout<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
         assert!(size_of::<O>() == 8 || !plan.is_wide(), "offsets of 32 bits are too small for the model");
         let source = plan.source();
         let states = source.states() as usize;
@@ -549,7 +549,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             source,
             model,
             slices: match &plan.model {
-                Model::Host { layout: Laid::Slices(slices), .. } => Some(slices.clone()),
+                Model::Host { layout: RowLayout::Slices(slices), .. } => Some(slices.clone()),
                 _ => None,
             },
             model_bytes: plan.model_bytes::<T, O>(),
@@ -561,7 +561,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
             turned: false,
             recorded: None,
         };
-        values.recorded = device.record(|| {
+        values.recorded = device.capture(|| {
             device.clear(&mut values.slots)?;
             (0..MAX_BATCH).try_for_each(|sweep| values.sweep(sweep as u32))
         })?;
@@ -683,7 +683,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     }
 
     /// Takes over V from a run in another precision.
-    fn take<U: Precise>(&mut self, other: &Values<'_, U, O, D>) -> Result<(), D::Error> {
+    fn take<U: Precise>(&mut self, other: &ValueIteration<'_, U, O, D>) -> Result<(), D::Error> {
         let states = self.source.states();
         let shape = Shape::cover(u64::from(states), THREADS);
         // SAFETY: both vectors have one element per state.
@@ -692,7 +692,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Values<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
     type Error = D::Error;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
@@ -714,7 +714,7 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
         Ok(self.source.greedy(&self.values()?))
     }
 
-    fn leaves_policy(&self) -> bool {
+    fn policy_is_implicit(&self) -> bool {
         true
     }
 
@@ -724,7 +724,7 @@ impl<T: Precise, O: Offset, D: Device> State for Values<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> Correct for ValueIteration<'_, T, O, D> {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, D::Error> {
         if let Source::Host(mdp) = self.source {
             assert_eq!(rewards.len(), mdp.rows(), "a reward for each row");
@@ -741,7 +741,7 @@ impl<T: Precise, O: Offset, D: Device> Correct for Values<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O, D> {
     /// Sweeps are asked for in batches; those after one that met `stop` return at once.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
@@ -756,7 +756,7 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
                 Some(recorded) if batch > MAX_BATCH / 4 && left >= MAX_BATCH && !self.turned => {
                     batch = MAX_BATCH;
                     // SAFETY: it was made of the buffers that are still here, and they hold what they held.
-                    unsafe { self.device.replay(recorded)? };
+                    unsafe { self.device.launch_graph(recorded)? };
                 }
                 // What is recorded begins with V in the first buffer.
                 Some(_) if batch > MAX_BATCH / 4 && self.turned => {
@@ -790,7 +790,7 @@ impl<T: Precise, O: Offset, D: Device> Backup for Values<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Values<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> ValueIteration<'_, T, O, D> {
     /// Sweeps that it takes to meet `stop`, if changes fall by γ in each.
     fn expected(&self, stop: Stop, now: &Backups) -> usize {
         let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.source.gamma().ln();
@@ -815,12 +815,12 @@ pub struct Residual {
 }
 
 /// What is asked of a backend that has the model alone: what V can be certified with.
-pub trait Certify: Backup {
+pub trait Certify: GreedySweeps {
     /// TV − V of the present V, which stays, by a sweep over all states.
     fn residual(&mut self) -> Result<Residual, Self::Error>;
 }
 
-impl<O: Offset, D: Device> Certify for Values<'_, f64, O, D> {
+impl<O: Offset, D: Device> Certify for ValueIteration<'_, f64, O, D> {
     fn residual(&mut self) -> Result<Residual, D::Error> {
         let device = self.device;
         let read = |slots: &D::Buffer<u64>| {
@@ -854,8 +854,8 @@ impl<O: Offset, D: Device> Certify for Mixed<'_, O, D> {
 
 /// Value iteration by greedy sweeps in f32 as far as these come, and in f64 from there.
 pub struct Mixed<'d, O: Offset, D: Device> {
-    fast: Values<'d, f32, O, D>,
-    exact: Values<'d, f64, O, D>,
+    fast: ValueIteration<'d, f32, O, D>,
+    exact: ValueIteration<'d, f64, O, D>,
     /// Whether it has gone over to f64.
     exactly: bool,
     /// How far from the stop it was in f32.
@@ -867,11 +867,11 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn new(device: &'d D, plan: &Plan<'d>) -> Result<Self, D::Error> {
-        let exact = Values::new(device, plan)?;
+    pub fn new(device: &'d D, plan: &SweepLayout<'d>) -> Result<Self, D::Error> {
+        let exact = ValueIteration::new(device, plan)?;
         let fast = match Stored::shortened(device, &exact.model)? {
-            Some(model) => Values::with(device, plan, model)?,
-            None => Values::new(device, plan)?,
+            Some(model) => ValueIteration::with(device, plan, model)?,
+            None => ValueIteration::new(device, plan)?,
         };
         Ok(Self { fast, exact, exactly: false, last: f64::INFINITY })
     }
@@ -902,7 +902,7 @@ impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
         if self.exactly { self.exact.policy() } else { self.fast.policy() }
     }
 
-    fn leaves_policy(&self) -> bool {
+    fn policy_is_implicit(&self) -> bool {
         true
     }
 
@@ -911,7 +911,7 @@ impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
     }
 }
 
-impl<O: Offset, D: Device> Backup for Mixed<'_, O, D> {
+impl<O: Offset, D: Device> GreedySweeps for Mixed<'_, O, D> {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut before = 0;
         if !self.exactly {
@@ -963,7 +963,7 @@ mod tests {
         let mut kinds = 0;
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
-                let Some(plan) = Plan::new(&mdp, Some(storage)) else { continue };
+                let Some(plan) = SweepLayout::new(&mdp, Some(storage)) else { continue };
                 let exact = Stored::<f64, u32, Emulator>::upload(&device, &plan).unwrap();
                 let short = Stored::<f32, u32, Emulator>::shortened(&device, &exact).unwrap().unwrap();
                 let uploaded = Stored::<f32, u32, Emulator>::upload(&device, &plan).unwrap();

@@ -65,7 +65,7 @@ impl CarRental {
 
         let (most, base) = (max_cars as usize, max_cars as usize + 1);
         let moves = max_moves as usize;
-        let places = [0, 1].map(|place| Place::new(most, rental_rates[place], return_rates[place]));
+        let places = [0, 1].map(|place| Location::new(most, rental_rates[place], return_rates[place]));
         let back = |state: usize| moves.min(state % base);
         let choices = offsets(base * base, |state| moves.min(state / base) + back(state) + 1)?;
         let choices = Choices::Ragged(choices.into());
@@ -109,14 +109,14 @@ impl CarRental {
 }
 
 /// A day at one place, by the number of cars in the morning.
-struct Place {
+struct Location {
     /// Cars rented out, on average.
     rented: Vec<f64>,
     /// Probabilities of the number of cars in the evening.
     evening: Vec<Vec<f64>>,
 }
 
-impl Place {
+impl Location {
     fn new(most: usize, rental_rate: f64, return_rate: f64) -> Self {
         let (wanted, returned) = (poisson(rental_rate, TAIL), poisson(return_rate, TAIL));
         let rented = |cars: usize| (0..=TAIL).map(|wish| wanted[wish] * wish.min(cars) as f64).sum();

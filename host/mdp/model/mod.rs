@@ -7,7 +7,6 @@
 
 pub mod validate;
 
-use crate::common::choice::choice;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -18,6 +17,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use self::validate::Invalid;
+use crate::common::choice::choice;
 
 /// Rows that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
 pub(crate) const CHUNK: usize = 4096;
@@ -619,7 +619,7 @@ impl Mdp {
     }
 
     /// Whether the process never ends: every state has an action, and no row ends.
-    pub fn goes_on(&self) -> bool {
+    pub fn never_terminates(&self) -> bool {
         let ragged =
             matches!(&self.0.choices, Choices::Ragged(offsets) if offsets.windows(2).any(|ends| ends[0] == ends[1]));
         self.0.ends.is_empty() && !ragged

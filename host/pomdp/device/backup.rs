@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-use crate::runtime::scratch::Scratch;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
-use warpkov_kernels::pomdp::gather::{PicksArgs, belief_values, expect, gather, worth};
+use warpkov_kernels::pomdp::gather::{PicksArgs, belief_values, evaluate_actions, expect, gather};
 use warpkov_kernels::pomdp::product::{
-    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, STEP, TILE, appraise, best_of_dense, best_of_sparse, list_steps,
-    note_winners,
+    DENSE_SHARED, DENSE_THREADS, SPARSE_THREADS, STEP, TILE, best_of_dense, best_of_sparse, evaluate_winners,
+    list_steps, note_winners,
 };
 use warpkov_kernels::pomdp::project::{
     DENSIFY_STATES, DenseRowsArgs, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, compact_rows, count_entries, densify,
@@ -17,13 +16,14 @@ use warpkov_kernels::pomdp::project::{
 use warpkov_kernels::primitives::rows::RowsArgs;
 
 use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backend::{Backup, Plans};
+use crate::pomdp::backend::{Plans, PointBackup};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::device::beliefs::Beliefs;
 use crate::pomdp::device::buffers::{Factors, Kept, Model, Vectors};
 use crate::pomdp::model::Pomdp;
 use crate::runtime::Precise;
 use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
+use crate::runtime::scratch::Scratch;
 
 /// Threads of a block, where a kernel does not say.
 pub(super) const THREADS: u32 = 256;
@@ -293,10 +293,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// Backs up beliefs, and adds what is better by more than `worth` at its belief, the largest rises first, until every
+    /// Backs up beliefs, and adds what is better by more than `min_improvement` at its belief, the largest rises first, until every
     /// belief has a quarter at least of what its own backup is worth to it: Perseus, for which anything is enough. Returns by
     /// how much a value would rise at most, and the vectors that follow each observation in those that were added.
-    pub(super) fn improve(&mut self, beliefs: &Beliefs<T, D>, worth: f64) -> Result<(f64, Vec<u32>), D::Error> {
+    pub(super) fn improve(
+        &mut self,
+        beliefs: &Beliefs<T, D>,
+        min_improvement: f64,
+    ) -> Result<(f64, Vec<u32>), D::Error> {
         let known = self.best_of(beliefs)?;
         self.decide(beliefs, self.chosen_product(beliefs))?;
         let (device, actions) = (self.device, self.actions as usize);
@@ -306,7 +310,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         device.download(values.get(), &mut values_of)?;
         let own = |j: u32| values_of[j as usize * actions + actions_of[j as usize] as usize];
         let rise = |j: u32| own(j) - known[j as usize].1;
-        let mut left: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j) > worth).collect();
+        let mut left: Vec<u32> = (0..known.len() as u32).filter(|&j| rise(j) > min_improvement).collect();
         left.sort_by(|&a, &b| rise(b).total_cmp(&rise(a)).then(a.cmp(&b)));
         let Some(risen) = left.first().map(|&j| rise(j)) else { return Ok((0.0, Vec::new())) };
         let mut winners_of = vec![0; self.codes(beliefs.count)];
@@ -458,7 +462,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Work { predicted, winners, scores, .. } = &mut self.work;
         // SAFETY: as above; every winner is a vector.
         unsafe {
-            worth(
+            evaluate_actions(
                 device,
                 Shape::new(groups * actions, THREADS),
                 self.model.args(),
@@ -585,7 +589,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Work { nearest, worths, .. } = &mut self.work;
         let (shape, alpha) = (Shape::new(beliefs.count, THREADS), self.vectors.rows());
         // SAFETY: every belief has a winner.
-        unsafe { appraise(device, shape, states, beliefs.args(), nearest.get(), alpha, worths.get_mut())? };
+        unsafe { evaluate_winners(device, shape, states, beliefs.args(), nearest.get(), alpha, worths.get_mut())? };
         let mut values = vec![0.0; best.len()];
         device.download(worths.get(), &mut values)?;
         Ok(best.into_iter().zip(values).collect())
@@ -653,7 +657,7 @@ fn scale(model: &Pomdp) -> f64 {
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().ceil()).exp2() } else { 1.0 }
 }
 
-impl<T: Precise, D: Device> Backup for Backups<'_, T, D> {
+impl<T: Precise, D: Device> PointBackup for Backups<'_, T, D> {
     type Error = D::Error;
 
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {

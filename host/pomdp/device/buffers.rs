@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::runtime::scratch::Scratch;
-use warpkov_device::device::Plain;
+use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::model::{ModelArgs, StridedArgs};
 use warpkov_kernels::pomdp::product::{ColumnsArgs, Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
@@ -12,6 +11,7 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use crate::mdp::model::Csr;
 use crate::pomdp::model::{Pomdp, by_columns};
 use crate::runtime::Precise;
+use crate::runtime::scratch::Scratch;
 
 /// A sparse matrix.
 pub struct Matrix<T: Precise, D: Device> {
@@ -74,14 +74,14 @@ impl<T: Precise, D: Device> Model<T, D> {
 }
 
 /// Γ as a kernel wants it: vectors `0..count` are there.
-pub struct Layout<T: Plain, D: Device> {
+pub struct Layout<T: DeviceCopy, D: Device> {
     buffer: D::Buffer<T>,
     count: u32,
     /// Vectors that there is room for.
     capacity: u32,
 }
 
-impl<T: Plain, D: Device> Layout<T, D> {
+impl<T: DeviceCopy, D: Device> Layout<T, D> {
     fn empty(device: &D) -> Result<Self, D::Error> {
         Ok(Self { buffer: device.zeros(0)?, count: 0, capacity: 0 })
     }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use crate::runtime::scratch::Scratch;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
 use warpkov_kernels::pomdp::gather::belief_values;
@@ -15,6 +14,7 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use crate::pomdp::device::backup::{Backups, THREADS, threads};
 use crate::pomdp::device::beliefs::Beliefs;
 use crate::runtime::Precise;
+use crate::runtime::scratch::Scratch;
 
 /// Points at most.
 const POINTS: usize = 1 << 14;
@@ -368,13 +368,13 @@ impl<T: Precise, D: Device> Upper<T, D> {
         Ok(self.bound(device, beliefs.count as usize, Some(beliefs.args()))?.0)
     }
 
-    /// Makes points of those of the first beliefs whose bound falls by more than `worth` by one step of lookahead. Returns by how
+    /// Makes points of those of the first beliefs whose bound falls by more than `min_improvement` by one step of lookahead. Returns by how
     /// much it falls at most.
     pub fn tighten(
         &mut self,
         backups: &mut Backups<'_, T, D>,
         beliefs: &Beliefs<T, D>,
-        worth: f64,
+        min_improvement: f64,
     ) -> Result<f64, D::Error> {
         let device = backups.device;
         self.now += 1;
@@ -390,7 +390,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let (mut new, mut fallen) = (Vec::new(), 0.0_f64);
         for (j, values) in values.chunks(self.actions as usize).enumerate() {
             let value = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            if known[j] - value > worth {
+            if known[j] - value > min_improvement {
                 fallen = fallen.max(known[j] - value);
                 let (row, entries) = (j as u32, ptr[j + 1] - ptr[j]);
                 new.push(New { row, entries, drop: value - bases[j], used: self.now });

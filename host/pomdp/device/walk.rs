@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::runtime::scratch::Scratch;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::walk::{ANEW, GuideArgs, StartArgs, WALK_THREADS, WalksArgs, act, advance, compress};
 
 use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backend::{Backup, Improved, Plans, Trials, Walked, Walks};
+use crate::pomdp::backend::{Improved, Plans, PointBackup, Trials, Walked, Walks};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::device::backup::{Backups, THREADS};
 use crate::pomdp::device::beliefs::Beliefs;
@@ -16,6 +15,7 @@ use crate::pomdp::model::Pomdp;
 use crate::pomdp::reduce::reduced;
 use crate::pomdp::support::Supports;
 use crate::runtime::Precise;
+use crate::runtime::scratch::Scratch;
 
 /// Batches at most whose beliefs say which vectors are needed.
 const ASKED: usize = 16;
@@ -33,7 +33,7 @@ pub struct Walkers<'d, T: Precise, D: Device> {
     /// b₀: its states, and the sums of their probabilities up to each.
     start: (Belief, D::Buffer<u32>, D::Buffer<f64>),
     start_row: D::Buffer<T>,
-    place: Place<T, D>,
+    place: WalkState<T, D>,
     /// Beliefs of the last walks, each batch after those that lead there.
     batches: Vec<Beliefs<T, D>>,
     /// Terms of the sums of a backup at most: of a row of T and one of O, and of a belief.
@@ -46,7 +46,7 @@ pub struct Walkers<'d, T: Precise, D: Device> {
 }
 
 /// Where each walk is.
-struct Place<T: Precise, D: Device> {
+struct WalkState<T: Precise, D: Device> {
     state: Scratch<u32, D>,
     action: Scratch<u32, D>,
     seen: Scratch<u32, D>,
@@ -90,7 +90,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             ways: device.upload(backups.ways())?,
             start: (start, start_states, start_sums),
             start_row: device.upload(&T::of(&row))?,
-            place: Place {
+            place: WalkState {
                 state: Scratch::new(device)?,
                 action: Scratch::new(device)?,
                 seen: Scratch::new(device)?,
@@ -165,7 +165,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     ) -> Result<(), D::Error> {
         let Backups { device, states, model, .. } = &self.backups;
         let (device, states, model, count) = (*device, *states, model.args(), walks.count as usize);
-        let Place { state, action, seen, history, sizes, now, next } = &mut self.place;
+        let WalkState { state, action, seen, history, sizes, now, next } = &mut self.place;
         std::mem::swap(now, next);
         let cells = count * states as usize;
         let (action, seen) = (action.of(device, count)?, seen.of(device, count)?);
@@ -179,7 +179,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 &self.ends,
                 StartArgs { count: self.start.0.states().len() as u32, state: &self.start.1, sum: &self.start.2 },
                 GuideArgs {
-                    first: walks.hopeful,
+                    first: walks.optimistic,
                     guided: walks.guided,
                     explored: walks.explored,
                     best_in,
@@ -213,7 +213,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     /// Keeps the beliefs that the walks are at, each once, in batches of what fits; where each walk's is.
     fn keep(&mut self, count: usize) -> Result<Vec<(usize, u32)>, D::Error> {
         let (device, states) = (self.backups.device, self.backups.states);
-        let Place { history, sizes, next, .. } = &self.place;
+        let WalkState { history, sizes, next, .. } = &self.place;
         let (mut histories, mut found) = (vec![0; count], vec![0; 2 * count]);
         device.download(history.get(), &mut histories)?;
         device.download(sizes.get(), &mut found)?;
@@ -258,8 +258,8 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     }
 
     /// The action of each walk that is not guided, at its place in the batches from `first` on: the one that looks best from above
-    /// for the `hopeful` first, that of the best vector for the others.
-    fn actions_at(&mut self, places: &[(usize, u32)], first: usize, hopeful: usize) -> Result<Vec<u32>, D::Error> {
+    /// for the `optimistic` first, that of the best vector for the others.
+    fn actions_at(&mut self, places: &[(usize, u32)], first: usize, optimistic: usize) -> Result<Vec<u32>, D::Error> {
         let mut best = Vec::new();
         for batch in &self.batches[first..] {
             best.push(self.backups.nearest(batch)?);
@@ -268,12 +268,12 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         let action = |&(batch, j): &(usize, u32)| actions[best[batch - first][j as usize] as usize];
         let mut actions: Vec<u32> = places.iter().map(action).collect();
         // Beliefs are in the order of walks, and theirs the first.
-        let looked_at = places[..hopeful].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
+        let looked_at = places[..optimistic].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
         if let Some(looked_at) = looked_at.filter(|_| first.is_multiple_of(self.upper.every())) {
             let batch = &self.batches[first];
             let looked_at = looked_at.min(self.upper.fitting(&self.backups, batch));
             let best = self.upper.actions(&mut self.backups, batch, looked_at)?;
-            for (action, &(batch, j)) in actions.iter_mut().zip(&places[..hopeful]) {
+            for (action, &(batch, j)) in actions.iter_mut().zip(&places[..optimistic]) {
                 if batch == first
                     && let Some(&best) = best.get(j as usize)
                 {
@@ -289,7 +289,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     }
 }
 
-impl<T: Precise, D: Device> Backup for Walkers<'_, T, D> {
+impl<T: Precise, D: Device> PointBackup for Walkers<'_, T, D> {
     type Error = D::Error;
 
     /// Each of these goes on with itself.
@@ -344,7 +344,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
                 break;
             }
             if walks.guided < walks.count && step < steps {
-                best_of = self.actions_at(&places, first, walks.hopeful as usize)?;
+                best_of = self.actions_at(&places, first, walks.optimistic as usize)?;
             }
         }
         Ok(Walked { batches: self.batches.len(), beliefs: self.batches.iter().map(|batch| batch.count as usize).sum() })
@@ -354,18 +354,18 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         self.backups.rough = rough;
     }
 
-    fn improve(&mut self, batch: usize, worth: f64) -> Result<Improved, D::Error> {
+    fn improve(&mut self, batch: usize, min_improvement: f64) -> Result<Improved, D::Error> {
         let beliefs = &self.batches[batch];
-        let (risen, next) = self.backups.improve(beliefs, worth)?;
+        let (risen, next) = self.backups.improve(beliefs, min_improvement)?;
         next.chunks(self.backups.observations as usize).for_each(|next| self.supports.push(next));
         Ok(Improved { beliefs: beliefs.count as usize, risen })
     }
 
-    fn tighten(&mut self, batch: usize, worth: f64) -> Result<f64, D::Error> {
+    fn tighten(&mut self, batch: usize, min_improvement: f64) -> Result<f64, D::Error> {
         if !batch.is_multiple_of(self.upper.every()) {
             return Ok(0.0);
         }
-        self.upper.tighten(&mut self.backups, &self.batches[batch], worth)
+        self.upper.tighten(&mut self.backups, &self.batches[batch], min_improvement)
     }
 
     fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, D::Error> {

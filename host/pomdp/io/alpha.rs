@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Error;
-use super::place::Fault;
+use super::fault::Fault;
 use crate::common::io::lines::{self, Put, quoted};
 use crate::pomdp::alpha::AlphaVectors;
 

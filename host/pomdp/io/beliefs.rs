@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Error;
-use super::place::Fault;
+use super::fault::Fault;
 use crate::common::io::input::Input;
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::pomdp::belief::Belief;

@@ -4,8 +4,8 @@
 mod alpha;
 pub mod beliefs;
 mod cassandra;
+mod fault;
 mod json;
-mod place;
 mod policy_graph;
 mod policy_xml;
 mod pomdpx;

@@ -87,8 +87,8 @@ impl PolicyGraph {
             let Stage { vectors, next: followers } = &stages[stage];
             actions.push(vectors.actions()[plan]);
             for &follower in &followers[plan * count..(plan + 1) * count] {
-                let goes_on = stage + 1 < stages.len();
-                next.push(goes_on.then(|| number((stage + 1, follower as usize), &mut order)));
+                let has_next = stage + 1 < stages.len();
+                next.push(has_next.then(|| number((stage + 1, follower as usize), &mut order)));
             }
         }
         Some(Self { starts, reached: vec![true; actions.len()], actions, next })

@@ -11,7 +11,7 @@ use quick_xml::escape::escape;
 use rayon::prelude::*;
 
 use super::Error;
-use super::place::Fault;
+use super::fault::Fault;
 use super::xml::{self, Element};
 use crate::common::io::lines::Put;
 use crate::pomdp::alpha::AlphaVectors;

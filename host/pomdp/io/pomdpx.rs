@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::Error;
-use super::place::Fault;
+use super::fault::Fault;
 use super::xml::{self, Element, Word};
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::{Choices, Csr, MdpParts};

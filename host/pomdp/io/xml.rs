@@ -3,7 +3,7 @@
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
-use super::place::Fault;
+use super::fault::Fault;
 use crate::common::io::lines::{self, quoted};
 
 /// Elements within each other that a file may have.

@@ -98,9 +98,9 @@ pub fn search<'o>(
     };
     search.prepare(horizon, &mut clock);
     // Half of the gap is left to what other trials do not see.
-    let worth = gap / (4.0 * steps);
+    let min_improvement = gap / (4.0 * steps);
     while search.levels.len() > horizon as usize && !clock.over(search.standing()) {
-        let risen = search.trial(gap, worth, &mut clock);
+        let risen = search.trial(gap, min_improvement, &mut clock);
         clock.iterations += 1;
         if search.vectors() > most {
             clock.status.get_or_insert(Status::Memory);
@@ -140,7 +140,7 @@ impl Search<'_> {
     }
 
     /// One way down and back. Whether any bound has moved.
-    fn trial(&mut self, gap: f64, worth: f64, clock: &mut Clock) -> bool {
+    fn trial(&mut self, gap: f64, min_improvement: f64, clock: &mut Clock) -> bool {
         let gamma = self.model.gamma();
         let horizon = self.levels.len() - 1;
         let width = |(prob, start): &(f64, Belief)| prob * (self.upper(horizon, start) - self.lower(horizon, start).1);
@@ -163,13 +163,13 @@ impl Search<'_> {
         }
         let mut moved = false;
         for (n, belief, branches) in path.iter().rev() {
-            moved |= self.back_up(*n, belief, branches, worth);
+            moved |= self.back_up(*n, belief, branches, min_improvement);
         }
         moved
     }
 
     /// Raises the lower bound and lowers the upper one at a belief. Whether one of them moved.
-    fn back_up(&mut self, n: usize, belief: &Belief, branches: &[Branch], worth: f64) -> bool {
+    fn back_up(&mut self, n: usize, belief: &Belief, branches: &[Branch], min_improvement: f64) -> bool {
         self.backups += 1;
         let upper = |branch: &Branch| self.backed_up(branch, |after| self.upper(n - 1, after));
         let upper = branches.iter().map(upper).fold(f64::NEG_INFINITY, f64::max);
@@ -185,7 +185,7 @@ impl Search<'_> {
             }
             moved = true;
         }
-        if lower > self.lower(n, belief).1 + worth {
+        if lower > self.lower(n, belief).1 + min_improvement {
             // What cannot be observed at this belief is followed by what follows its likeliest observation.
             let outcomes = &branches[action].outcomes;
             let likeliest =

@@ -11,15 +11,13 @@
 
 use std::time::Instant;
 
-use crate::runtime;
-use crate::runtime::error::from_devices;
 use warpkov_device::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
 use self::search::{Interval, Search, slack};
 use super::alpha::AlphaVectors;
-use super::backend::{Backup, Trials};
+use super::backend::{PointBackup, Trials};
 use super::cpu::PointBased;
 use super::model::Pomdp;
 use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
@@ -28,7 +26,9 @@ use crate::common::interrupt;
 use crate::common::random::random;
 use crate::mdp::SolveError;
 use crate::pomdp::device::{self, Backups, Walkers};
+use crate::runtime;
 use crate::runtime::choose::{Cost, DeviceChoice, GPU_START, Place};
+use crate::runtime::error::from_devices;
 use crate::runtime::{Precise, cores};
 
 pub mod bounds;
@@ -192,7 +192,8 @@ impl Run<'_> {
         let clock = self.clock();
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let standing = trials::run(&mut walkers, &mut search, expansion, options, worth(model, options.limits.gap))?;
+        let standing =
+            trials::run(&mut walkers, &mut search, expansion, options, min_improvement(model, options.limits.gap))?;
         let mut clock = search.into_clock();
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
@@ -215,13 +216,18 @@ impl Run<'_> {
     }
 
     /// Solves with beliefs and bounds on the host; `backend` does the backups, but for those of single paths.
-    fn hosted<B: Backup>(&mut self, backend: &mut B, expansion: Expansion, trials: usize) -> Result<Solution, Error>
+    fn hosted<B: PointBackup>(
+        &mut self,
+        backend: &mut B,
+        expansion: Expansion,
+        trials: usize,
+    ) -> Result<Solution, Error>
     where
         Error: From<B::Error>,
     {
         let (model, options) = (self.model, self.options);
         let scheme = options.scheme.unwrap_or(expansion.scheme());
-        let (gap, worth) = (options.limits.gap, worth(model, options.limits.gap));
+        let (gap, min_improvement) = (options.limits.gap, min_improvement(model, options.limits.gap));
         let mut random = random(options.seed, 0);
         let mut search = Search::new(model, gap, options.limits.vectors, self.clock())?;
         let mut expand = Expand::new(expansion, options.beliefs);
@@ -234,10 +240,10 @@ impl Run<'_> {
                 sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
             }
             let progress = match (scheme, &sampled[..]) {
-                (Scheme::Path, [nodes]) => Ok(scheme::path(&mut search, nodes, worth)),
-                (Scheme::Path, walks) => scheme::layers(&mut search, backend, walks, worth),
-                (Scheme::Full, _) => scheme::full(&mut search, backend, worth),
-                (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, worth),
+                (Scheme::Path, [nodes]) => Ok(scheme::path(&mut search, nodes, min_improvement)),
+                (Scheme::Path, walks) => scheme::layers(&mut search, backend, walks, min_improvement),
+                (Scheme::Full, _) => scheme::full(&mut search, backend, min_improvement),
+                (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, min_improvement),
             };
             let mut progress = match progress.map_err(Error::from) {
                 Err(error) if error.is_stop() => {
@@ -287,6 +293,6 @@ fn largest(model: &Pomdp) -> f64 {
 }
 
 /// Vectors that are better by less do not help to close such a gap.
-fn worth(model: &Pomdp, gap: f64) -> f64 {
+fn min_improvement(model: &Pomdp, gap: f64) -> f64 {
     gap * (1.0 - model.gamma()) / 10.0
 }

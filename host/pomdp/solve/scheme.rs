@@ -7,7 +7,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::search::{Interval, Search};
 use crate::common::random::below;
-use crate::pomdp::backend::{Backup, Plans};
+use crate::pomdp::backend::{Plans, PointBackup};
 use crate::pomdp::belief::Belief;
 
 /// Beliefs that are backed up at a time.
@@ -25,11 +25,11 @@ const SWEEPS: u32 = 50;
 /// Backs up the nodes of a walk, the last first, and then about as many of those that lead to where the lower bound rose,
 /// the largest rise first: as prioritised sweeping does (Shani, Brafman and Shimony, *Prioritizing point-based POMDP
 /// solvers*, IEEE Transactions on Systems, Man and Cybernetics B 38, 2008). Returns how much the bounds came closer.
-pub fn path(search: &mut Search, walk: &[u32], worth: f64) -> f64 {
+pub fn path(search: &mut Search, walk: &[u32], min_improvement: f64) -> f64 {
     let mut progress = 0.0;
     let mut risen = BinaryHeap::new();
     let mut step = |search: &mut Search, risen: &mut BinaryHeap<Risen>, node: u32| {
-        let Interval { lower, upper } = search.backup(node, worth);
+        let Interval { lower, upper } = search.backup(node, min_improvement);
         progress += lower + upper;
         if lower > 0.0 {
             risen.push(Risen { rise: lower, node });
@@ -60,11 +60,11 @@ pub fn path(search: &mut Search, walk: &[u32], worth: f64) -> f64 {
 ///
 /// # Errors
 /// Those of the backend.
-pub fn layers<B: Backup>(
+pub fn layers<B: PointBackup>(
     search: &mut Search,
     backend: &mut B,
     walks: &[Vec<u32>],
-    worth: f64,
+    min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     backend.set_vectors(search.alpha())?;
@@ -74,7 +74,7 @@ pub fn layers<B: Backup>(
         nodes.dedup();
         let known = search.alpha().len();
         for batch in nodes.chunks(BATCH) {
-            progress += batch_backup(search, backend, batch, worth)?;
+            progress += batch_backup(search, backend, batch, min_improvement)?;
         }
         if search.alpha().len() > known {
             backend.add_vectors(&search.alpha().from(known))?;
@@ -113,26 +113,26 @@ impl PartialEq for Risen {
 
 impl Eq for Risen {}
 
-/// Backs up every belief of B, until no value rises by more than `worth` (PBVI: Pineau, Gordon and Thrun, *IJCAI*, 2003).
+/// Backs up every belief of B, until no value rises by more than `min_improvement` (PBVI: Pineau, Gordon and Thrun, *IJCAI*, 2003).
 /// Returns how much the values rose.
 ///
 /// # Errors
 /// Those of the backend.
-pub fn full<B: Backup>(search: &mut Search, backend: &mut B, worth: f64) -> Result<f64, B::Error> {
+pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvement: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..SWEEPS {
         backend.set_vectors(search.alpha())?;
         let nodes = search.points.clone();
         let mut risen = 0.0_f64;
         for batch in nodes.chunks(BATCH) {
-            risen = risen.max(batch_backup(search, backend, batch, worth)?);
+            risen = risen.max(batch_backup(search, backend, batch, min_improvement)?);
             if search.over() {
                 return Ok(progress + risen);
             }
         }
         search.prune();
         progress += risen;
-        if risen <= worth {
+        if risen <= min_improvement {
             break;
         }
     }
@@ -140,15 +140,15 @@ pub fn full<B: Backup>(search: &mut Search, backend: &mut B, worth: f64) -> Resu
 }
 
 /// Backs up random beliefs of B, a batch at a time, until new vectors alone are as good everywhere as the old ones were;
-/// and again, until that lifts no value by more than `worth` (Spaan and Vlassis, *Journal of Artificial Intelligence Research* 24, 2005). Returns how much the values rose.
+/// and again, until that lifts no value by more than `min_improvement` (Spaan and Vlassis, *Journal of Artificial Intelligence Research* 24, 2005). Returns how much the values rose.
 ///
 /// # Errors
 /// Those of the backend.
-pub fn randomized<B: Backup>(
+pub fn randomized<B: PointBackup>(
     search: &mut Search,
     backend: &mut B,
     random: &mut impl Rng,
-    worth: f64,
+    min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
     for _ in 0..SWEEPS {
@@ -165,7 +165,7 @@ pub fn randomized<B: Backup>(
                 let i = below(random, left.len() as u64) as usize;
                 drawn.push(left.swap_remove(i).0);
             }
-            risen = risen.max(batch_backup(search, backend, &drawn, worth)?);
+            risen = risen.max(batch_backup(search, backend, &drawn, min_improvement)?);
             if search.over() {
                 return Ok(progress + risen);
             }
@@ -176,7 +176,7 @@ pub fn randomized<B: Backup>(
         }
         search.prune();
         progress += risen;
-        if risen <= worth {
+        if risen <= min_improvement {
             break;
         }
     }
@@ -195,16 +195,21 @@ pub fn tighten(search: &mut Search, nodes: &[u32]) -> f64 {
     progress
 }
 
-/// Backs up a batch of nodes by the Γ that the backend has, and adds what is better by more than `worth`. Returns by how
+/// Backs up a batch of nodes by the Γ that the backend has, and adds what is better by more than `min_improvement`. Returns by how
 /// much at most.
-fn batch_backup<B: Backup>(search: &mut Search, backend: &mut B, nodes: &[u32], worth: f64) -> Result<f64, B::Error> {
+fn batch_backup<B: PointBackup>(
+    search: &mut Search,
+    backend: &mut B,
+    nodes: &[u32],
+    min_improvement: f64,
+) -> Result<f64, B::Error> {
     let beliefs: Vec<Belief> = nodes.iter().map(|&node| search.graph.nodes[node as usize].belief.clone()).collect();
     let Plans { vectors, next } = backend.backup(&beliefs)?;
     search.backups += nodes.len() as u64;
     let mut risen = 0.0_f64;
     for (i, &node) in nodes.iter().enumerate() {
         let rise = beliefs[i].dot(vectors.vector(i)) - search.lower(node);
-        if rise > worth {
+        if rise > min_improvement {
             let count = search.model.observation_count() as usize;
             search.push(vectors.actions()[i], vectors.vector(i), &next[i * count..(i + 1) * count]);
             risen = risen.max(rise);

@@ -454,15 +454,15 @@ impl<'m, 'o> Search<'m, 'o> {
         edge.reward + self.model.gamma() * edge.children.iter().map(upper).sum::<f64>()
     }
 
-    /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `worth`, and lowers the
+    /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `min_improvement`, and lowers the
     /// upper bound. Returns by how much each bound moved.
-    pub fn backup(&mut self, node: u32, worth: f64) -> Interval {
+    pub fn backup(&mut self, node: u32, min_improvement: f64) -> Interval {
         self.backups += 1;
         let intervals = self.intervals(node);
         let known = self.lower(node);
         let upper = self.reduce_upper(node, &intervals);
         let lowers: Vec<f64> = intervals.iter().map(|interval| interval.lower).collect();
-        let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + worth) else {
+        let Some(best) = first_largest(&lowers).filter(|&best| lowers[best] > known + min_improvement) else {
             return Interval { lower: 0.0, upper };
         };
         let (action, vector, next) = self.vector(node, best);

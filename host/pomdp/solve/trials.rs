@@ -45,13 +45,13 @@ pub fn run<B: Trials>(
     search: &mut Search,
     expansion: Expansion,
     options: &SolveOptions,
-    worth: f64,
+    min_improvement: f64,
 ) -> Result<Standing, Error>
 where
     Error: From<B::Error>,
 {
     let mut standing = search.standing();
-    match rounds(backend, search, &mut standing, expansion, options, worth).map_err(Error::from) {
+    match rounds(backend, search, &mut standing, expansion, options, min_improvement).map_err(Error::from) {
         Err(error) if error.is_stop() => {
             search.clock.stopped();
             if backend.count() == 0 {
@@ -71,12 +71,12 @@ fn rounds<B: Trials>(
     standing: &mut Standing,
     expansion: Expansion,
     options: &SolveOptions,
-    worth: f64,
+    min_improvement: f64,
 ) -> Result<(), B::Error> {
     let count = u32::try_from(options.beliefs).unwrap_or(u32::MAX).max(2);
     let walks = Walks {
         count,
-        hopeful: if expansion == Expansion::Walks { count / 3 } else { 0 },
+        optimistic: if expansion == Expansion::Walks { count / 3 } else { 0 },
         guided: match expansion {
             Expansion::Fsvi => count,
             Expansion::Walks => count / 3,
@@ -106,10 +106,10 @@ fn rounds<B: Trials>(
         let (mut progress, mut most) = (0.0, 0.0_f64);
         backend.set_rough(rough);
         for batch in (0..walked.batches).rev() {
-            let improved = backend.improve(batch, worth)?;
+            let improved = backend.improve(batch, min_improvement)?;
             progress += improved.risen;
             if !search.clock.late() {
-                progress += backend.tighten(batch, worth)?;
+                progress += backend.tighten(batch, min_improvement)?;
             }
             most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;

@@ -5,10 +5,11 @@
 //!
 //! *Bytes*, per row: NS elements of α̂ are read, 8 for symbol and exponent, and NS elements are written for each of γ and û.
 
+use warpkov_device::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
+
 use crate::hmm::forward::{Factor, dot, factor, multiply, sixteenth};
 use crate::hmm::model::{Forward, Model, Sequences, Window};
 use crate::hmm::{Ahead, carried, high, part, set_part, stored};
-use warpkov_device::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 
 /// Rows of α̂ that are on their way to shared memory, or there.
 const STAGES: u32 = 8;

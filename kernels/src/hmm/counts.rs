@@ -2,9 +2,10 @@
 //!
 //! Every sum has a fixed order: parts of fixed numbers of rows, and then the sum of the parts. The same input gives the same bits.
 
-use crate::hmm::model::Split;
 use warpkov_device::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use warpkov_device::device::{Shared, Source};
+
+use crate::hmm::model::Split;
 
 /// Rows and columns of a tile of [`pair_product`].
 pub const TILE: usize = 64;

@@ -6,11 +6,12 @@
 //!
 //! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
 
+use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
+
 use crate::hmm::model::{Model, Sequences, Window};
 use crate::hmm::{
     Ahead, Doubt, Part, carried, ground_of, grounded, high, part, power, relied, scale, set_part, settled, stored, top,
 };
-use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
 
 /// A, or Aᵀ, as the factor B of a warp's products: `[n][m][c]` is what the lane has of the 4 × 8 tile whose rows are the states
 /// `[n][c]` of each part, and whose columns are tile m.

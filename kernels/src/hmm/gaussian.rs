@@ -5,9 +5,10 @@
 //! is emitted by each row is a row of its own of the emission table, divided by its largest element: the recursions have
 //! numbers near 1, and ln P(O) = … + Σ ln of what rows were divided by.
 
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
+
 use crate::hmm::model::Split;
 use crate::hmm::{normal, power};
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 
 /// Threads of a block of [`densities`].
 pub const THREADS: u32 = 128;
@@ -180,7 +181,7 @@ pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: 
 ///
 /// [split]: Split
 ///
-/// *Thread mapping*: the grid's x is a piece of the moments of all states, a thread each; its y the model, its z the part.
+/// *Thread mapping*: the grid's x is a chunk of the moments of all states, a thread each; its y the model, its z the part.
 /// *Deterministic*: yes. *Safety*: the window's first row is row `first` of `x`; `gamma` has the window's rows for each model; the
 /// rest as [`densities`].
 #[kernel(T = [f32, f64])]

@@ -6,9 +6,10 @@
 //! positive is [large enough](super) to stay so. The next
 //! E step takes the tables from here: nothing leaves the device.
 
-use crate::hmm::{entry, normal, raised};
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, thread, warp};
 use warpkov_device::shared_array;
+
+use crate::hmm::{entry, normal, raised};
 
 /// A row without as much stays as it is.
 const LEAST: f64 = f64::MIN_POSITIVE;

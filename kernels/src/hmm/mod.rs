@@ -48,7 +48,7 @@
 //! | [`forward`], [`backward`], [`viterbi`] | ≤ 128 | the whole recursion in one launch: a warp for 8 sequences, or a block for one |
 //! | [`step`] | any | one step of all sequences as a tiled matrix product |
 //! | [`trace`] | > 32 | the most probable path, backwards |
-//! | [`scan`] | ≤ 64 | few and long sequences in pieces, by products of matrices |
+//! | [`scan`] | ≤ 64 | few and long sequences in chunks, by products of matrices |
 //! | [`counts`] | any | Σ ξ as one product over all rows, and sums over rows |
 //! | [`maximise`] | any | the model that the counts make most likely |
 //! | [`wide`] | ≤ 1024 | sequences in doubt, again |

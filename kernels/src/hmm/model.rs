@@ -133,29 +133,29 @@ pub struct Split {
     pub more: u32,
 }
 
-/// The pieces of sequences that are cut, in the order of time.
+/// The chunks of sequences that are cut, in the order of time.
 ///
 /// | field | shape | unit |
 /// | --- | --- | --- |
-/// | `pieces` | 1 | pieces |
-/// | `order` | pieces | pieces |
+/// | `chunks` | 1 | chunks |
+/// | `order` | chunks | chunks |
 /// | `link` | M + 1 | elements of `order` |
 #[derive(Clone, Copy, Parameter)]
 pub struct Chains {
     /// How many.
-    pub pieces: u32,
-    /// The pieces of one sequence after the other.
+    pub chunks: u32,
+    /// The chunks of one sequence after the other.
     pub order: Global<u32>,
     /// Where those of each sequence begin, and those of the last end.
     pub link: Global<u32>,
 }
 
-/// The operators of pieces, with an exponent of two or a summand for each row.
+/// The operators of chunks, with an exponent of two or a summand for each row.
 ///
 /// | field | shape, of a model | unit |
 /// | --- | --- | --- |
-/// | `values` | pieces × stride × stride | probability, or its logarithm |
-/// | `scales` | pieces × stride | exponents of two, or logarithms |
+/// | `values` | chunks × stride × stride | probability, or its logarithm |
+/// | `scales` | chunks × stride | exponents of two, or logarithms |
 #[derive(Clone, Copy, Parameter)]
 pub struct Operators {
     /// Their elements.

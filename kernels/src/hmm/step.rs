@@ -7,12 +7,13 @@
 //! *Bytes*, per step of M rows: 2·M·NS + NS² elements; at 512 states and sequences the product takes 2·512³ operations, 4 µs of the
 //! tensor cores of an H200 in f64, and its bytes 2 µs.
 
-use crate::hmm::model::{Forward, Model, Sequences, Step};
-use crate::hmm::{Doubt, grounded, high, power, relied, scale, top};
 use warpkov_device::device::mma::Multiply;
 use warpkov_device::device::{
     Global, GlobalMut, Real, Shared, Source, Word, atomic, block, copy, grid, kernel, shared, thread, warp,
 };
+
+use crate::hmm::model::{Forward, Model, Sequences, Step};
+use crate::hmm::{Doubt, grounded, high, power, relied, scale, top};
 
 /// Columns of a tile.
 pub const COLUMNS: u32 = 64;

@@ -2,9 +2,10 @@
 //!
 //! *Bytes*: N elements of δ and of ln Aᵀ are read for each row.
 
+use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread, warp};
+
 use crate::hmm::model::{Model, Sequences};
 use crate::hmm::viterbi::NO_STATE;
-use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread, warp};
 
 /// States that the lanes of a warp take together, four each.
 const TOGETHER: usize = 128;

@@ -7,10 +7,11 @@
 //!
 //! *Bytes*, per row: NS elements are written and read; for up to 32 states NS bytes.
 
+use warpkov_device::device::{GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
+
 use crate::hmm::Ahead;
 use crate::hmm::forward::scattered;
 use crate::hmm::model::{Model, Sequences};
-use warpkov_device::device::{GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
 
 /// Steps from one subtraction of the largest δ to the next: blocks of four.
 pub const PERIOD: u32 = 32;

@@ -10,9 +10,10 @@
 //!
 //! A model's matrix is one of its entries that are not 0: a left-right model has two of them a state, and a step takes no more.
 
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
+
 use crate::hmm::gaussian::{Densities, Gaussians, moment, moments_len};
 use crate::hmm::{Ahead, power};
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
 
 /// States at most: what a block's shared memory holds.
 pub const STATES: u32 = 1024;
@@ -257,16 +258,16 @@ pub struct WideModel {
 ///
 /// | field | shape | unit |
 /// | --- | --- | --- |
-/// | `until` | 1 | steps of a piece |
+/// | `until` | 1 | steps of a chunk |
 /// | `first` | models + 1 | sequences |
 /// | `models` | models | models of normal densities |
 /// | `places` | sequences × [`PLACES`] | see [`take_again`] |
-/// | `chain` | pieces | pieces |
+/// | `chain` | chunks | chunks |
 /// | `base` | steps + 1 | rows |
 /// | `symbol` | rows | rows of the emission table, or of x |
 #[derive(Clone, Copy, Parameter)]
 pub struct Doubtful {
-    /// Steps of a piece.
+    /// Steps of a chunk.
     pub until: u32,
     /// The first sequence of each model, and the end of the last.
     pub first: Global<u32>,
@@ -274,7 +275,7 @@ pub struct Doubtful {
     pub models: Global<u32>,
     /// Where each sequence is.
     pub places: Global<u32>,
-    /// The pieces of one sequence after the other.
+    /// The chunks of one sequence after the other.
     pub chain: Global<u32>,
     /// First row of each step.
     pub base: Global<u32>,
@@ -329,7 +330,7 @@ impl Sparse {
 /// [`moments`](super::gaussian::moments) has them.
 ///
 /// Sequences `first[k]` … `first[k + 1] − 1` are by model k, whose normal densities are those of model `models[k]`. A sequence has five
-/// `places`: where its pieces begin in `chain`; T; its first row of `alpha`; the steps of a stretch; its first row of `gamma`. Pieces have
+/// `places`: where its chunks begin in `chain`; T; its first row of `alpha`; the steps of a stretch; its first row of `gamma`. Chunks have
 /// `until` steps; where sequences are not cut, `until` is larger than any T.
 ///
 /// α is kept of the steps of one stretch; behind them, of the last step of every stretch but the last. From these it is computed again,

@@ -1,9 +1,9 @@
 //! What the kernels are given of a Markov decision process, and of its values.
 
-use crate::primitives::rows::Rows;
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter};
 
 use super::choices::Choices;
+use crate::primitives::rows::Rows;
 
 /// A model of S states in compressed rows, one for each pair of state and action.
 ///

@@ -3,8 +3,9 @@
 // By index: an iterator over an array by value would put the array to local memory.
 #![allow(clippy::needless_range_loop)]
 
-use crate::primitives::rows::Rows;
 use warpkov_device::device::{Global, Offset, Real, math, warp};
+
+use crate::primitives::rows::Rows;
 
 /// Entries that a lane has on their way together.
 const STEP: usize = 4;

@@ -10,20 +10,20 @@
 //! It reads T\[a|S| + s\] = s', O\[o|A||S| + a|S| + s'\] and Γ\[i|S| + s'\]. (The source's worked element has s = s' and writes
 //! Γ\[i|S| + s\]; its formula and all its other elements have s'.)
 
-use crate::primitives::rows::Rows;
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::model::Sizes;
+use crate::primitives::rows::Rows;
 
 /// The place of an element.
-struct Place {
+struct Element {
     i: usize,
     o: usize,
     a: usize,
     s: usize,
 }
 
-impl Place {
+impl Element {
     #[inline(always)]
     fn of(l: usize, states: usize, actions: usize, observations: usize) -> Self {
         let i = l / (actions * observations * states);
@@ -50,7 +50,7 @@ pub fn g_ao_deterministic<T: Real>(
     let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let l = thread::index_1d() as usize;
     if l < sizes.vectors as usize * observations * actions * states {
-        let Place { i, o, a, s } = Place::of(l, states, actions, observations);
+        let Element { i, o, a, s } = Element::of(l, states, actions, observations);
         let s_next = next.get(a * states + s) as usize;
         let seen = observation.get(o * actions * states + a * states + s_next);
         g_ao.set(l, seen * alpha.get(i * states + s_next));
@@ -73,7 +73,7 @@ pub fn g_ao_sparse<T: Real>(
     let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let l = thread::index_1d() as usize;
     if l < sizes.vectors as usize * observations * actions * states {
-        let Place { i, o, a, s } = Place::of(l, states, actions, observations);
+        let Element { i, o, a, s } = Element::of(l, states, actions, observations);
         let row = s * actions + a;
         let (mut entry, end) = (transitions.ptr.get(row) as usize, transitions.ptr.get(row + 1) as usize);
         let mut sum = 0.0;

@@ -7,12 +7,13 @@
 //! An observation that cannot follow has no row, and i\* = 0, as of equal ones. The sum over o is the same from wherever s' was
 //! reached: [`expect`] computes it first, and has beliefs lie side by side, since [`gather`] reads it wherever transitions lead.
 
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
+use warpkov_device::shared_array;
+
 use super::model::Model;
 use super::product::each;
 use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, side_by_side};
 use crate::primitives::rows::Rows;
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
-use warpkov_device::shared_array;
 
 /// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
 ///
@@ -20,7 +21,7 @@ use warpkov_device::shared_array;
 /// memory*: what a block's reduction takes. *Barriers*: two per belief. *Deterministic*: yes. *Safety*: blocks have whole warps, and
 /// there is one per action and so many beliefs; `q` has B·A·S elements; `winners` B·A·Ω below n; `alpha` n·S; `scores` B·A.
 #[kernel(T = [f32, f64])]
-pub fn worth<T: Real>(
+pub fn evaluate_actions<T: Real>(
     model: Model<T>,
     beliefs: u32,
     q: Global<T>,

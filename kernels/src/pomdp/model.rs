@@ -1,7 +1,8 @@
 //! What the kernels are given of a partially observable process, of beliefs, and of vectors.
 
-use crate::primitives::rows::Rows;
 use warpkov_device::device::{Global, GlobalMut, Parameter};
+
+use crate::primitives::rows::Rows;
 
 /// A model of S states, A actions and Ω observations.
 ///

@@ -4,16 +4,16 @@
 //!
 //! Two ways: [`best_of_sparse`] for rows of compressed entries, in the precision of the vectors; [`best_of_dense`] for rows of S
 //! elements, on tensor cores. What is best is a choice: any other gives a lower bound too. So it may be made in few
-//! digits; [`appraise`] and [`worth`](super::gather::worth) then compute what it is worth in f64.
+//! digits; [`evaluate_winners`] and [`evaluate_actions`](super::gather::evaluate_actions) then compute their values in f64.
 //!
 //! *Bytes*: M·n products never go to memory.
 
-use crate::primitives::rows::Rows;
-use warpkov_device::device::{Global, GlobalMut, Named, Parameter, Plain, Real, Shared};
+use warpkov_device::device::{DeviceCopy, Global, GlobalMut, Named, Parameter, Real, Shared};
 use warpkov_device::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
 use warpkov_device::shared_array;
 
 use super::model::Strided;
+use crate::primitives::rows::Rows;
 
 /// Threads of a block of [`best_of_sparse`].
 pub const SPARSE_THREADS: u32 = 128;
@@ -197,7 +197,7 @@ const GROUP: u32 = 16;
 
 /// What the factors of a dense product are kept in: [f32], of which tensor cores take about 21 bits in three products; or f16,
 /// 11 bits, as the bits of a [u16].
-pub trait Factor: Plain + Named {
+pub trait Factor: DeviceCopy + Named {
     /// Factors in a word of 32 bits.
     const PER_WORD: usize;
     /// What probabilities are multiplied by: f16 has few digits below 2⁻¹⁴, and none below 2⁻²⁵.
@@ -420,7 +420,7 @@ pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<
 /// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps; `beliefs` has a row per block;
 /// `winners` one per block, below n; `alpha` n·S; `scores` one per block.
 #[kernel(T = [f32, f64])]
-pub fn appraise<T: Real>(
+pub fn evaluate_winners<T: Real>(
     states: u32,
     beliefs: Rows<T, u32>,
     winners: Global<u32>,

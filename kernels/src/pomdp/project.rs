@@ -16,11 +16,12 @@
 //! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are compressed rows
 //! a·S + s'; beliefs are compressed rows.
 
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
+use warpkov_device::shared_array;
+
 use super::model::Model;
 use super::product::{Factor, STEP, TILE};
 use crate::primitives::rows::Rows;
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
-use warpkov_device::shared_array;
 
 /// Entries of each row, by code.
 ///

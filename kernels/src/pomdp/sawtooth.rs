@@ -17,9 +17,10 @@
 //!
 //! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
 
-use crate::primitives::rows::Rows;
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, math, thread, warp};
 use warpkov_device::shared_array;
+
+use crate::primitives::rows::Rows;
 
 /// Entries of points, on average, from which on a warp looks at one of them together.
 const LONG: u32 = 64;

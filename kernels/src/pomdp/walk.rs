@@ -11,11 +11,11 @@
 //! state is seen; stochastic simulation with greedy action (Pineau, Gordon and Thrun, 2006) the one that Γ has for the belief;
 //! heuristic search (Smith and Simmons, *UAI*, 2005) the one that looks best from above.
 
-use crate::primitives::random;
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread};
 use warpkov_device::shared_array;
 
 use super::model::Model;
+use crate::primitives::random;
 
 /// Threads of a block of [`advance`] and [`compress`].
 pub const WALK_THREADS: u32 = 256;

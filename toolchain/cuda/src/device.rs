@@ -14,12 +14,12 @@ use std::time::Duration;
 use cust::CudaApiVersion;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
-use cust::event::{Event, EventFlags};
+use cust::event::{self, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer, mem_get_info};
 use cust::stream::{Stream, StreamFlags};
 use rayon::prelude::*;
 use serde::Serialize;
-use warpkov_device::device::Plain;
+use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Arg, Buffer, Call, Device};
 
 use crate::driver::{self, Driver, Handle, LaunchConfig};
@@ -262,7 +262,7 @@ impl Gpu {
     /// Those of `work`, and those of the GPU meanwhile.
     pub fn time<R>(&self, work: impl FnOnce() -> Result<R, CudaError>) -> Result<(R, Duration), CudaError> {
         self.core.enter()?;
-        let event = || Event::new(EventFlags::DEFAULT).map_err(from_cust("cuEventCreate"));
+        let event = || event::Event::new(EventFlags::DEFAULT).map_err(from_cust("cuEventCreate"));
         let (start, stop) = (event()?, event()?);
         start.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
         let result = work()?;
@@ -272,7 +272,7 @@ impl Gpu {
         Ok((result, stop.elapsed(&start).map_err(from_cust("cuEventElapsedTime"))?))
     }
 
-    fn allocate<T: Plain>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+    fn allocate<T: DeviceCopy>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
         self.core.enter()?;
         let lacking = |needed| {
             let (free, total) = mem_get_info().unwrap_or_default();
@@ -391,20 +391,20 @@ impl Core {
     }
 
     /// The point that `stream` has reached once it has done what it was asked for so far.
-    fn moment(self: &Rc<Self>, stream: &Stream) -> Result<Moment, CudaError> {
+    fn record_event(self: &Rc<Self>, stream: &Stream) -> Result<Event, CudaError> {
         const DISABLE_TIMING: u32 = 2;
 
         let mut event = ptr::null_mut();
         // SAFETY: the result has a place, and the context is current.
         check("cuEventCreate", unsafe { (self.started.driver.event_create)(&mut event, DISABLE_TIMING) })?;
-        let moment = Moment { event, core: Rc::clone(self) };
+        let moment = Event { event, core: Rc::clone(self) };
         // SAFETY: event and stream live, and are of the same context.
         check("cuEventRecord", unsafe { (self.started.driver.event_record)(event, stream.as_inner().cast()) })?;
         Ok(moment)
     }
 
     /// Lets what `stream` is asked for from now on wait for `moment`.
-    fn wait(&self, stream: &Stream, moment: &Moment) -> Result<(), CudaError> {
+    fn wait(&self, stream: &Stream, moment: &Event) -> Result<(), CudaError> {
         // SAFETY: both live; that the event is destroyed before it comes does not matter to who waits already.
         check("cuStreamWaitEvent", unsafe {
             (self.started.driver.stream_wait_event)(stream.as_inner().cast(), moment.event, 0)
@@ -413,7 +413,7 @@ impl Core {
 
     /// Copies to `target` piece by piece, as [`Device::upload_pieces`] does: through page-locked memory, which the GPU reads
     /// at full speed and by itself. False, and nothing is done, where there is none.
-    fn copy_pieces<T: Plain>(
+    fn copy_pieces<T: DeviceCopy>(
         &self,
         target: &mut DeviceBuffer<u8>,
         ends: &[usize],
@@ -430,7 +430,7 @@ impl Core {
             *staging = Some([one, other]);
         }
         let Some(staging) = staging.as_mut() else { return Ok(false) };
-        let event = || Event::new(EventFlags::DISABLE_TIMING).map_err(from_cust("cuEventCreate"));
+        let event = || event::Event::new(EventFlags::DISABLE_TIMING).map_err(from_cust("cuEventCreate"));
         let copied = [event()?, event()?];
         let mut pieces = starts().zip(ends).enumerate();
         let done = pieces.try_for_each(|(piece, (start, &end))| {
@@ -573,24 +573,24 @@ impl Drop for Core {
 
 impl Device for Gpu {
     type Error = CudaError;
-    type Buffer<T: Plain> = GpuBuffer<T>;
-    type Pinned<T: Plain> = Pinned<T>;
-    type Moment = Moment;
-    type Recording = Recording;
+    type Buffer<T: DeviceCopy> = GpuBuffer<T>;
+    type Pinned<T: DeviceCopy> = Pinned<T>;
+    type Event = Event;
+    type Graph = Graph;
 
-    fn zeros<T: Plain>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+    fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.allocate(len)?;
         self.clear(&mut buffer)?;
         Ok(buffer)
     }
 
-    fn upload<T: Plain>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
+    fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.allocate(source.len())?;
         self.write(&mut buffer, source)?;
         Ok(buffer)
     }
 
-    fn upload_pieces<T: Plain>(
+    fn upload_pieces<T: DeviceCopy>(
         &self,
         ends: &[usize],
         mut fill: impl FnMut(usize, &mut [T]),
@@ -608,7 +608,7 @@ impl Device for Gpu {
         Ok(buffer)
     }
 
-    fn write<T: Plain>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
+    fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
         assert_eq!(target.len, source.len(), "elements");
         self.core.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(source);
@@ -631,14 +631,14 @@ impl Device for Gpu {
         self.core.synchronize()
     }
 
-    fn clear<T: Plain>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
+    fn clear<T: DeviceCopy>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
         self.core.enter()?;
         // SAFETY: the memory is the buffer's, and later uses of it follow on the same stream. cust does nothing for a
         // buffer without memory.
         unsafe { buffer.bytes.set_8_async(0, &self.core.stream) }.map_err(from_cust("cuMemsetD8Async"))
     }
 
-    fn download<T: Plain>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
+    fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
         assert!(target.len() <= buffer.len, "{} elements wanted of {}", target.len(), buffer.len);
         self.core.enter()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(target);
@@ -658,7 +658,7 @@ impl Device for Gpu {
 
     /// Moves `source` to page-locked memory, which the GPU reads by itself. Where there is none, copies go through the
     /// driver's own: slower, and not beside other work.
-    fn pin<T: Plain>(&self, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
+    fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
         self.core.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(&source);
         // SAFETY: all of it is written next, and read after that only.
@@ -676,17 +676,17 @@ impl Device for Gpu {
         Ok(Pinned { elements, core: Rc::clone(&self.core) })
     }
 
-    fn moment(&self) -> Result<Moment, CudaError> {
+    fn record_event(&self) -> Result<Event, CudaError> {
         self.core.enter()?;
-        self.core.moment(&self.core.stream)
+        self.core.record_event(&self.core.stream)
     }
 
-    unsafe fn stage<T: Plain>(
+    unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Pinned<T>,
         range: Range<usize>,
         target: &mut GpuBuffer<T>,
-        after: &Moment,
+        after: &Event,
     ) -> Result<(), CudaError> {
         let bytes = source.elements.bytes(range);
         if bytes.is_empty() {
@@ -699,10 +699,10 @@ impl Device for Gpu {
         // SAFETY: both sides have the same length. The host's outlives the copy, which `Pinned` waits for, and nobody
         // writes it. What used the target before `after` is done then, and what uses it from now on waits, as follows.
         unsafe { target.async_copy_from(bytes, side) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
-        self.core.wait(stream, &self.core.moment(side)?)
+        self.core.wait(stream, &self.core.record_event(side)?)
     }
 
-    fn record(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Recording>, CudaError> {
+    fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Graph>, CudaError> {
         /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: other threads may do what they like.
         const THREAD_LOCAL: u32 = 1;
 
@@ -715,7 +715,7 @@ impl Device for Gpu {
         let mut graph = ptr::null_mut();
         // SAFETY: the result has a place; the capture has begun, and ends whether all went well in it or not.
         let code = unsafe { (driver.stream_end_capture)(self.core.stream(), &mut graph) };
-        let mut recording = Recording { graph: ptr::null_mut(), core: Rc::clone(&self.core) };
+        let mut recording = Graph { graph: ptr::null_mut(), core: Rc::clone(&self.core) };
         let made = done.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
             // SAFETY: the result has a place, and the graph is whole.
             let code = unsafe { (driver.graph_instantiate)(&mut recording.graph, graph, 0) };
@@ -728,7 +728,7 @@ impl Device for Gpu {
         made.map(|()| Some(recording))
     }
 
-    unsafe fn replay(&self, recording: &Recording) -> Result<(), CudaError> {
+    unsafe fn launch_graph(&self, recording: &Graph) -> Result<(), CudaError> {
         self.core.enter()?;
         // SAFETY: graph and stream live, and are of the same context. That the addresses in it are good is the caller's
         // promise.
@@ -751,7 +751,7 @@ pub struct GpuBuffer<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: Plain> Buffer<T> for GpuBuffer<T> {
+impl<T: DeviceCopy> Buffer<T> for GpuBuffer<T> {
     fn len(&self) -> usize {
         self.len
     }
@@ -780,7 +780,7 @@ enum Elements<T> {
     Pageable(Vec<T>),
 }
 
-impl<T: Plain> Elements<T> {
+impl<T: DeviceCopy> Elements<T> {
     fn bytes(&self, range: Range<usize>) -> &[u8] {
         match self {
             Self::Locked(bytes) => &bytes[range.start * size_of::<T>()..range.end * size_of::<T>()],
@@ -799,12 +799,12 @@ impl<T> Drop for Pinned<T> {
 }
 
 /// A point in what a [`Gpu`] was asked for.
-pub struct Moment {
+pub struct Event {
     event: Handle,
     core: Rc<Core>,
 }
 
-impl Drop for Moment {
+impl Drop for Event {
     fn drop(&mut self) {
         let _ = self.core.enter();
         // SAFETY: it was created, and nobody else has it. "An event may be destroyed before it is complete."
@@ -813,12 +813,12 @@ impl Drop for Moment {
 }
 
 /// Launches that a [`Gpu`] recorded: a CUDA graph.
-pub struct Recording {
+pub struct Graph {
     graph: Handle,
     core: Rc<Core>,
 }
 
-impl Drop for Recording {
+impl Drop for Graph {
     fn drop(&mut self) {
         if !self.graph.is_null() {
             let _ = self.core.enter();

@@ -47,7 +47,7 @@
 //! | --- | --- |
 //! | [`Gpu`] | a GPU, opened: buffers, copies, launches, a stream, time |
 //! | [`GpuBuffer`], [`Pinned`] | memory of the GPU, and of the host for copies beside other work |
-//! | [`Moment`], [`Recording`] | a CUDA event, and a CUDA graph |
+//! | [`Event`], [`Graph`] | a CUDA event, and a CUDA graph |
 //! | [`Modules`], [`Baseline`], [`Entry`] | the device code of a program |
 //! | [`CudaError`] | what can go wrong, and what to do |
 //!
@@ -64,6 +64,6 @@ mod driver;
 mod error;
 mod module;
 
-pub use device::{Background, DeviceInfo, Gpu, GpuBuffer, Moment, Pinned, Recording};
+pub use device::{Background, DeviceInfo, Event, Gpu, GpuBuffer, Graph, Pinned};
 pub use error::{CudaError, size};
 pub use module::{Baseline, Entry, Modules};

@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use crate::device::Plain;
+use crate::device::DeviceCopy;
 
 /// Extent of a grid or of a block in x, y and z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub enum Arg {
 
 impl Arg {
     /// A scalar argument.
-    pub fn scalar<T: Plain>(value: T) -> Self {
+    pub fn scalar<T: DeviceCopy>(value: T) -> Self {
         let source = bytemuck::bytes_of(&value);
         let mut bytes = [0; 8];
         bytes[..source.len()].copy_from_slice(source);
@@ -108,7 +108,7 @@ impl Arg {
     }
 
     /// The value of a scalar argument of type `T`; 0 of anything else.
-    pub(crate) fn value<T: Plain>(&self) -> T {
+    pub(crate) fn value<T: DeviceCopy>(&self) -> T {
         let mut value = T::zeroed();
         let target = bytemuck::bytes_of_mut(&mut value);
         if let Self::Scalar { bytes, size } = self
@@ -141,7 +141,7 @@ pub struct Call<'a> {
 }
 
 /// Memory of a device: `len` elements of `T`.
-pub trait Buffer<T: Plain> {
+pub trait Buffer<T: DeviceCopy> {
     /// Number of elements.
     fn len(&self) -> usize;
     /// Whether the buffer holds no element.
@@ -161,26 +161,26 @@ pub trait Device {
     /// What can go wrong.
     type Error: std::error::Error + Send + Sync + 'static;
     /// Memory of this device.
-    type Buffer<T: Plain>: Buffer<T> + 'static;
+    type Buffer<T: DeviceCopy>: Buffer<T> + 'static;
     /// Memory of the host that this device copies from while it does other things.
-    type Pinned<T: Plain>;
+    type Pinned<T: DeviceCopy>;
     /// A point in the order of what was asked for.
-    type Moment;
+    type Event;
     /// Launches to be made again, all at once.
-    type Recording;
+    type Graph;
 
     /// A buffer of `len` elements, all bytes zero.
-    fn zeros<T: Plain>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
+    fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
 
     /// A buffer that holds a copy of `source`.
-    fn upload<T: Plain>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
+    fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
 
     /// A buffer that is made piece by piece, so that one is copied while the next is made: `fill` is given the number of a
     /// piece and its elements, `ends[piece − 1]..ends[piece]` of the buffer, and writes all of them.
     ///
     /// # Panics
     /// If `ends` do not ascend.
-    fn upload_pieces<T: Plain>(
+    fn upload_pieces<T: DeviceCopy>(
         &self,
         ends: &[usize],
         mut fill: impl FnMut(usize, &mut [T]),
@@ -198,25 +198,25 @@ pub trait Device {
     ///
     /// # Panics
     /// If they differ in length.
-    fn write<T: Plain>(&self, target: &mut Self::Buffer<T>, source: &[T]) -> Result<(), Self::Error>;
+    fn write<T: DeviceCopy>(&self, target: &mut Self::Buffer<T>, source: &[T]) -> Result<(), Self::Error>;
 
     /// Sets every byte of `buffer` to zero.
-    fn clear<T: Plain>(&self, buffer: &mut Self::Buffer<T>) -> Result<(), Self::Error>;
+    fn clear<T: DeviceCopy>(&self, buffer: &mut Self::Buffer<T>) -> Result<(), Self::Error>;
 
     /// Copies the first `target.len()` elements of `buffer` to the host.
     ///
     /// # Panics
     /// If `target` is longer than `buffer`.
-    fn download<T: Plain>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Self::Error>;
+    fn download<T: DeviceCopy>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Self::Error>;
 
     /// Waits until everything asked for so far is done.
     fn synchronize(&self) -> Result<(), Self::Error>;
 
     /// Keeps `source` where [`stage`](Device::stage) copies from.
-    fn pin<T: Plain>(&self, source: Vec<T>) -> Result<Self::Pinned<T>, Self::Error>;
+    fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<Self::Pinned<T>, Self::Error>;
 
     /// The point at which everything asked for so far is done.
-    fn moment(&self) -> Result<Self::Moment, Self::Error>;
+    fn record_event(&self) -> Result<Self::Event, Self::Error>;
 
     /// Copies elements `range` of `source` to the first of `target`, out of order: the copy waits for `after` and for
     /// earlier copies of this kind, and all that is asked for from now on waits for the copy.
@@ -226,12 +226,12 @@ pub trait Device {
     ///
     /// # Safety
     /// Nothing that was asked for since `after` may use `target`.
-    unsafe fn stage<T: Plain>(
+    unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Self::Pinned<T>,
         range: Range<usize>,
         target: &mut Self::Buffer<T>,
-        after: &Self::Moment,
+        after: &Self::Event,
     ) -> Result<(), Self::Error>;
 
     /// Launches a kernel, of which a thread does what `thread` does. Typed launchers call this; other code has no reason to.
@@ -247,16 +247,16 @@ pub trait Device {
     /// without calling `work`, where nothing can be recorded: then the work is to be asked for every time.
     ///
     /// A launch takes the host longer to ask for than small kernels run. A recording is asked for once.
-    fn record(&self, work: impl FnOnce() -> Result<(), Self::Error>) -> Result<Option<Self::Recording>, Self::Error>;
+    fn capture(&self, work: impl FnOnce() -> Result<(), Self::Error>) -> Result<Option<Self::Graph>, Self::Error>;
 
     /// Does what was recorded.
     ///
     /// # Safety
     /// All buffers that were recorded are still there, and what the recorded launches promised holds again.
-    unsafe fn replay(&self, recording: &Self::Recording) -> Result<(), Self::Error>;
+    unsafe fn launch_graph(&self, recording: &Self::Graph) -> Result<(), Self::Error>;
 
     /// Copies all of `buffer` to a new vector.
-    fn to_vec<T: Plain>(&self, buffer: &Self::Buffer<T>) -> Result<Vec<T>, Self::Error> {
+    fn to_vec<T: DeviceCopy>(&self, buffer: &Self::Buffer<T>) -> Result<Vec<T>, Self::Error> {
         let mut target = vec![T::zeroed(); buffer.len()];
         self.download(buffer, &mut target)?;
         Ok(target)

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use crate::cli::common::choice::choice;
 use clap::{Args, Subcommand};
 use warpkov::mdp::generate;
 use warpkov::mdp::io::Format;
 use warpkov::mdp::model::Mdp;
 
 use super::convert;
+use crate::cli::common::choice::choice;
 use crate::cli::common::file::ModelFile;
 use crate::cli::error::{Error, Outcome};
 

@@ -1,11 +1,11 @@
 //! Random models, and queues.
 
-use crate::cli::common::choice::choice;
 use clap::Args;
 use warpkov::mdp::generate::{self, QueueNetwork, RewardOf};
 use warpkov::mdp::model::Mdp;
 
 use super::{Arguments, Output};
+use crate::cli::common::choice::choice;
 use crate::cli::common::number;
 
 /// Generates a random model.

@@ -1,6 +1,6 @@
 //! JSON that is read as a stream, into memory that only the result takes, with messages that name the key; and written.
 
-pub mod scan;
+pub mod digits;
 mod source;
 
 use std::cell::{Cell, RefCell};
@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use self::scan::Scan;
-use self::source::{Place, Source};
+use self::digits::Scan;
+use self::source::{Position, Source};
 use super::Error;
 
 /// Reads an object, and nothing after it.
@@ -24,7 +24,7 @@ pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T,
         Ok(object) => Ok(object),
         Err(error) if error.is_io() => Err(Error::Read { file, source: error.into() }),
         Err(error) => {
-            let Place { line, column } = path.source.place(error.line(), error.column());
+            let Position { line, column } = path.source.place(error.line(), error.column());
             Err(Error::at(file, line, column, format!("{path}{}", plain(&error))))
         }
     }

@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use memchr::{memchr, memchr_iter, memrchr};
 use rayon::prelude::*;
 
-use super::scan::Scan;
+use super::digits::Scan;
 
 /// Bytes read at a time: enough for the tasks of many cores.
 const BUFFER: usize = 1 << 22;
@@ -39,22 +39,22 @@ struct Inner<'r> {
     /// The last byte that serde_json got.
     last: u8,
     /// Where serde_json thinks that it is, and where it is.
-    seen: Place,
-    place: Place,
+    seen: Position,
+    place: Position,
     /// The same after the last elements that were left out.
-    skip: (Place, Place),
+    skip: (Position, Position),
 }
 
 /// A place in a document: the byte just read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct Position {
     /// From 1.
     pub line: usize,
     /// Bytes from 1; 0 at the start of a line.
     pub column: usize,
 }
 
-impl Place {
+impl Position {
     const START: Self = Self { line: 1, column: 0 };
 
     /// The place `bytes` bytes later, with `lines` line ends among them, and `column` bytes after the last.
@@ -73,16 +73,16 @@ impl<'r> Source<'r> {
             end: 0,
             failure: None,
             last: 0,
-            seen: Place::START,
-            place: Place::START,
-            skip: (Place::START, Place::START),
+            seen: Position::START,
+            place: Position::START,
+            skip: (Position::START, Position::START),
         }))
     }
 
     /// Where serde_json's `line` and `column` are, if neither is before the last elements that were left out.
-    pub fn place(&self, line: usize, column: usize) -> Place {
+    pub fn place(&self, line: usize, column: usize) -> Position {
         let (seen, place) = self.0.borrow().skip;
-        Place {
+        Position {
             line: line + place.line - seen.line,
             column: if line == seen.line { column + place.column - seen.column } else { column },
         }
@@ -175,14 +175,14 @@ struct Extent {
 
 /// Appends the elements of `text`, each with a comma after it, up to the first that is out of the ordinary.
 fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
-    let pieces: Vec<_> = pieces(text).into_par_iter().map(|piece| (piece, memchr_iter(b',', piece).count())).collect();
-    array.reserve(pieces.iter().map(|(_, elements)| elements).sum());
+    let chunks: Vec<_> = chunks(text).into_par_iter().map(|chunk| (chunk, memchr_iter(b',', chunk).count())).collect();
+    array.reserve(chunks.iter().map(|(_, elements)| elements).sum());
     let mut rest = array.spare_capacity_mut();
-    let tasks: Vec<_> = pieces
+    let tasks: Vec<_> = chunks
         .into_iter()
-        .map(|(piece, elements)| (piece, rest.split_off_mut(..elements).unwrap_or_default()))
+        .map(|(chunk, elements)| (chunk, rest.split_off_mut(..elements).unwrap_or_default()))
         .collect();
-    let extents: Vec<_> = tasks.into_par_iter().map(|(piece, target)| (scan(piece, target), piece.len())).collect();
+    let extents: Vec<_> = tasks.into_par_iter().map(|(chunk, target)| (scan(chunk, target), chunk.len())).collect();
 
     let mut sum = Extent::default();
     for (extent, length) in extents {
@@ -194,22 +194,22 @@ fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
             break;
         }
     }
-    // SAFETY: the spare capacity was reserved, and of it the first `sum.elements` are written: those of all pieces but
+    // SAFETY: the spare capacity was reserved, and of it the first `sum.elements` are written: those of all chunks but
     // the last that counts, in a row, and then the first of that one.
     unsafe { array.set_len(array.len() + sum.elements) };
     sum
 }
 
 /// Splits a text that ends with a comma at others.
-fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
-    let mut pieces = Vec::new();
+fn chunks(mut text: &[u8]) -> Vec<&[u8]> {
+    let mut chunks = Vec::new();
     while !text.is_empty() {
         let comma = text.get(PIECE..).and_then(|rest| memchr(b',', rest));
-        let (piece, rest) = text.split_at(comma.map_or(text.len(), |comma| PIECE + comma + 1));
-        pieces.push(piece);
+        let (chunk, rest) = text.split_at(comma.map_or(text.len(), |comma| PIECE + comma + 1));
+        chunks.push(chunk);
         text = rest;
     }
-    pieces
+    chunks
 }
 
 /// Scans one element after the other, as many as `target` holds: as there are commas. Those that the result counts are

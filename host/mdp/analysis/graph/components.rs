@@ -95,7 +95,7 @@ pub(in crate::mdp) fn strongly_connected(
 
 /// Which way to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// From a state that lost an edge out of it.
     Forward,
     /// From a state that lost an edge into it.
@@ -104,7 +104,7 @@ enum Way {
 
 /// A search within a part.
 struct Search {
-    way: Way,
+    direction: Direction,
     /// What it has found, in order; the first state is where it began.
     found: Vec<usize>,
     seen: HashSet<usize>,
@@ -129,7 +129,7 @@ struct Part {
     /// Entries of its states.
     size: usize,
     /// States that lost edges since the part was strongly connected, the last one last; some may be in another part by now.
-    marks: Vec<(usize, Way)>,
+    marks: Vec<(usize, Direction)>,
 }
 
 /// What is left of a model as states and rows are removed.
@@ -241,18 +241,18 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         for next in graph.successors(row) {
             self.work += 1;
             if crossing || self.part[next] == self.part[state] {
-                self.mark(state, Way::Forward);
-                self.mark(next, Way::Backward);
+                self.mark(state, Direction::Forward);
+                self.mark(next, Direction::Backward);
             }
         }
         self.left[state] -= 1;
         (self.left[state] == 0).then_some(state)
     }
 
-    fn mark(&mut self, state: usize, way: Way) {
+    fn mark(&mut self, state: usize, direction: Direction) {
         let part = self.part[state];
-        if part != NO_COMPONENT && !std::mem::replace(&mut self.marked[state][way as usize], true) {
-            self.parts[part as usize].marks.push((state, way));
+        if part != NO_COMPONENT && !std::mem::replace(&mut self.marked[state][direction as usize], true) {
+            self.parts[part as usize].marks.push((state, direction));
         }
     }
 
@@ -314,17 +314,19 @@ impl<'g, 'm> Decomposition<'g, 'm> {
     /// Looks whether a part is strongly connected; takes it apart where it is not. Gives the parts to look at next.
     fn examine(&mut self, part: usize) -> Vec<usize> {
         let marks = std::mem::take(&mut self.parts[part].marks);
-        let counts = |(state, way): (usize, Way)| self.part[state] == part as u32 && self.marked[state][way as usize];
+        let counts = |(state, direction): (usize, Direction)| {
+            self.part[state] == part as u32 && self.marked[state][direction as usize]
+        };
         let mut marks: Vec<_> = marks.into_iter().filter(|&mark| counts(mark)).collect();
         let mut searches: Vec<Option<Search>> = Vec::new();
         let mut waiting = marks.iter().rev();
         let (mut level, mut steps) = (1, 0);
         loop {
             while searches.len() < level
-                && let Some(&(start, way)) = waiting.next()
+                && let Some(&(start, direction)) = waiting.next()
             {
                 let (seen, stack) = (HashSet::from([start]), vec![(start, Cursor::default())]);
-                searches.push(Some(Search { way, found: vec![start], seen, stack, steps: 0 }));
+                searches.push(Some(Search { direction, found: vec![start], seen, stack, steps: 0 }));
             }
             for (index, place) in searches.iter_mut().enumerate() {
                 let Some(mut search) = place.take() else { continue };
@@ -333,13 +335,13 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                 steps += search.steps - before;
                 self.work += search.steps - before;
                 if ended && search.found.len() < self.parts[part].count {
-                    marks.retain(|&(state, way)| self.marked[state][way as usize]);
+                    marks.retain(|&(state, direction)| self.marked[state][direction as usize]);
                     self.parts[part].marks = marks;
                     return self.split(part, search.found);
                 }
                 match ended {
                     // It gets everywhere: there is no smaller part that its state is in and that is not left, or entered.
-                    true => self.marked[search.found[0]][search.way as usize] = false,
+                    true => self.marked[search.found[0]][search.direction as usize] = false,
                     false => *place = Some(search),
                 }
             }
@@ -355,12 +357,12 @@ impl<'g, 'm> Decomposition<'g, 'm> {
 
     /// Goes on with a search until it has done `steps`; whether it has come to its end.
     fn search(&self, search: &mut Search, steps: usize) -> bool {
-        let Search { way, found, seen, stack, .. } = search;
+        let Search { direction, found, seen, stack, .. } = search;
         while search.steps < steps {
             let Some((state, cursor)) = stack.last_mut() else { return true };
             search.steps += 1;
-            let next = match way {
-                Way::Forward => {
+            let next = match direction {
+                Direction::Forward => {
                     let all = self.graph.rows(*state);
                     let row = all.start + cursor.row;
                     if row >= all.end {
@@ -375,7 +377,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                     cursor.entry += 1;
                     if probs[cursor.entry - 1] > 0.0 { cols[cursor.entry - 1] as usize } else { *state }
                 }
-                Way::Backward => {
+                Direction::Backward => {
                     let Some(&row) = self.graph.entering(*state).get(cursor.entry) else {
                         stack.pop();
                         continue;
@@ -402,8 +404,10 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         let mut marks = Vec::new();
         for &state in &states {
             self.part[state] = own as u32;
-            let ways = [Way::Forward, Way::Backward].into_iter().filter(|&way| self.marked[state][way as usize]);
-            marks.extend(ways.map(|way| (state, way)));
+            let ways = [Direction::Forward, Direction::Backward]
+                .into_iter()
+                .filter(|&direction| self.marked[state][direction as usize]);
+            marks.extend(ways.map(|direction| (state, direction)));
         }
         self.parts.push(Part { count: states.len(), states: states.clone(), size, marks });
         self.cut(&states, true);

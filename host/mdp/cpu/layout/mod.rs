@@ -19,7 +19,6 @@ use rayon::prelude::*;
 use crate::mdp::analysis::tiles::Needed;
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
-
 use patterns::Patterns;
 
 /// States of a block: what a task sweeps, and what is skipped as a whole.

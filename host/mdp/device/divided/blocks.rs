@@ -10,7 +10,7 @@ use warpkov_kernels::mdp::model::IteratesArgs;
 use super::Extremes;
 use super::layout::{Division, Layout};
 use crate::common::interrupt;
-use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
@@ -213,7 +213,7 @@ impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backup for BlockIteration<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> GreedySweeps for BlockIteration<'_, T, O, D> {
     /// Launches until one has changed little enough, then a full sweep; and again, if that one has not. So what is reported
     /// are the changes of V ← TV, and no state can be left out of them.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {

@@ -1,12 +1,12 @@
 //! How states are divided into blocks, and how a model is laid out for them.
 
-use crate::mdp::options::BlockDivided;
-use crate::mdp::options::{BadBlocks, MOST_PLACES};
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
 use crate::mdp::model::Mdp;
+use crate::mdp::options::BlockDivided;
+use crate::mdp::options::{BadBlocks, MOST_PLACES};
 use crate::runtime::Precise;
 
 /// Shared memory that any GPU gives a block without being asked, in bytes.

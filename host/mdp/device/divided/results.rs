@@ -7,7 +7,7 @@ use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result
 
 use super::super::policy::{offsets, upload_choices};
 use super::{EXTREMES, Extremes, THREADS};
-use crate::mdp::backend::{Backup, Backups, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::{Choices, Mdp};
 use crate::runtime::Precise;
 
@@ -120,7 +120,7 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Backup for ResultIteration<'_, T, O, D> {
+impl<T: Precise, O: Offset, D: Device> GreedySweeps for ResultIteration<'_, T, O, D> {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let Self { device, states, rows, entries, gamma, actions, choices, row_ptr, col, prob, reward, .. } = self;
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;

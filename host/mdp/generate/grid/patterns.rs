@@ -167,7 +167,7 @@ impl GridPatterns {
             magnitude: high * reward + (grid.gamma * high + 1.0) * largest,
             row_sum: [low, high],
             length: rows().map(|entries| entries.len()).max().unwrap_or(0),
-            goes_on: true,
+            never_terminates: true,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The words, numbers and signs of a text, one after the other and in place.
 
-use crate::common::io::json::scan::Scan;
+use crate::common::io::json::digits::Scan;
 use crate::common::io::lines::quoted;
-use crate::pomdp::io::place::Fault;
+use crate::pomdp::io::fault::Fault;
 
 /// A text, and how far it is read.
 #[derive(Default)]

@@ -22,7 +22,7 @@ use self::cursor::Cursor;
 use self::rewards::Rewards;
 use self::table::{Table, Whole};
 use super::Error;
-use super::place::Fault;
+use super::fault::Fault;
 use crate::common::io::lines::quoted;
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::{Choices, Csr, MdpParts, Objective};
@@ -38,7 +38,7 @@ const ALL: u32 = u32::MAX;
 const MOST: u32 = 1 << 28;
 
 /// A place in the file, in bytes.
-type Place = u64;
+type ByteOffset = u64;
 
 /// Reads a model, not yet validated.
 pub fn read(text: &[u8], file: String) -> Result<PomdpParts, Error> {
@@ -288,11 +288,11 @@ impl<'t> Reader<'t> {
         match kinds.len() - length {
             0 => {
                 let at = cursor.place();
-                rewards.set(given, at as Place, cursor.signed(EXPECTED)?);
+                rewards.set(given, at as ByteOffset, cursor.signed(EXPECTED)?);
             }
             missing @ (1 | 2) => {
                 // Zero, but for what else the row or matrix says.
-                rewards.set(given, at as Place, 0.0);
+                rewards.set(given, at as ByteOffset, 0.0);
                 let last = kinds[kinds.len() - 1].count;
                 let rows = if missing == 2 { kinds[length].count } else { 1 };
                 for row in 0..rows {
@@ -304,7 +304,7 @@ impl<'t> Reader<'t> {
                                 given[length] = row;
                             }
                             given[kinds.len() - 1] = column;
-                            rewards.set(given, at as Place, value);
+                            rewards.set(given, at as ByteOffset, value);
                         }
                     }
                 }
@@ -430,12 +430,12 @@ fn matrix<'t>(
         let value = cursor.probability(SUM_TOLERANCE)?;
         let state = state.unwrap_or(ALL);
         match column {
-            ALL => table.set_row(action, state, Whole::Fill(value), at as Place),
-            column => table.set(action, state, column, at as Place, value),
+            ALL => table.set_row(action, state, Whole::Fill(value), at as ByteOffset),
+            column => table.set(action, state, column, at as ByteOffset, value),
         }
         return Ok(());
     }
-    let place = cursor.place() as Place;
+    let place = cursor.place() as ByteOffset;
     let rows = state.unwrap_or(ALL);
     if cursor.takes(b"uniform") {
         table.set_row(action, rows, Whole::Fill(1.0 / f64::from(columns.count)), place);
@@ -450,14 +450,14 @@ fn matrix<'t>(
         return Ok(());
     }
     // Zero, but for what else the row or matrix says.
-    table.set_row(action, rows, Whole::Fill(0.0), at as Place);
+    table.set_row(action, rows, Whole::Fill(0.0), at as ByteOffset);
     let count = if state.is_none() { states.count } else { 1 };
     for row in 0..count {
         for column in 0..columns.count {
             let place = cursor.place();
             let value = cursor.probability(SUM_TOLERANCE)?;
             if value != 0.0 {
-                table.set(action, if state.is_none() { row } else { rows }, column, place as Place, value);
+                table.set(action, if state.is_none() { row } else { rows }, column, place as ByteOffset, value);
             }
         }
     }

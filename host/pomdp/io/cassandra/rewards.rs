@@ -1,6 +1,6 @@
 //! R as a file specifies it, reduced to what a model keeps.
 
-use super::{ALL, Place};
+use super::{ALL, ByteOffset};
 use crate::mdp::model::Csr;
 
 /// That R has a value.
@@ -8,7 +8,7 @@ struct Setting {
     /// Which transitions: a number that depends on what is given.
     key: u64,
     /// Where the file says so: later places count.
-    at: Place,
+    at: ByteOffset,
     value: f64,
     /// The observation, or [`ALL`].
     observation: u32,
@@ -27,7 +27,7 @@ pub struct Rewards {
 struct Latest {
     /// Which look it was.
     look: u64,
-    at: Place,
+    at: ByteOffset,
     value: f64,
 }
 
@@ -50,7 +50,7 @@ impl Rewards {
 
     /// Sets rewards; any may be [`ALL`].
     #[inline]
-    pub fn set(&mut self, [action, state, successor, observation]: [u32; 4], at: Place, value: f64) {
+    pub fn set(&mut self, [action, state, successor, observation]: [u32; 4], at: ByteOffset, value: f64) {
         if [action, state, successor, observation] == [ALL; 4] {
             self.settings.iter_mut().for_each(Vec::clear);
         }

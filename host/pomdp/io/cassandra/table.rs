@@ -2,11 +2,11 @@
 //!
 //! What holds for all actions or all states is kept as it is said, and not row by row. Rows are made when all is read.
 
-use super::{ALL, MOST, Place};
+use super::{ALL, ByteOffset, MOST};
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::Csr;
 use crate::pomdp::belief::Belief;
-use crate::pomdp::io::place::Fault;
+use crate::pomdp::io::fault::Fault;
 
 /// What a row is set to as a whole.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ struct Setting {
     /// A column, or one of those below.
     column: u32,
     /// Where the file says so: later places count.
-    at: Place,
+    at: ByteOffset,
     value: f64,
 }
 
@@ -77,13 +77,13 @@ impl Table {
 
     /// Sets an entry, or that of all columns.
     #[inline]
-    pub fn set(&mut self, action: u32, state: u32, column: u32, at: Place, value: f64) {
+    pub fn set(&mut self, action: u32, state: u32, column: u32, at: ByteOffset, value: f64) {
         let setting = Setting { key: self.key(action, state), column, at, value };
         self.settings[Self::class(action, state)].push(setting);
     }
 
     /// Sets rows as a whole.
-    pub fn set_row(&mut self, action: u32, state: u32, whole: Whole, at: Place) {
+    pub fn set_row(&mut self, action: u32, state: u32, whole: Whole, at: ByteOffset) {
         let (column, value) = match whole {
             Whole::Fill(value) => (FILL, value),
             Whole::Identity => (IDENTITY, 1.0),

@@ -9,16 +9,16 @@ use super::super::search::{Search, first_largest};
 use super::{EXPLORED, steps};
 use crate::common::random::{below, draw, unit};
 
-/// Nodes of a walk from b₀ by the actions of the best vectors, or by those that look best from above if it is `hopeful`, b₀
+/// Nodes of a walk from b₀ by the actions of the best vectors, or by those that look best from above if it is `optimistic`, b₀
 /// first, in `longest` steps at most.
-pub fn walk(search: &mut Search, random: &mut impl Rng, hopeful: bool, longest: usize) -> Vec<u32> {
+pub fn walk(search: &mut Search, random: &mut impl Rng, optimistic: bool, longest: usize) -> Vec<u32> {
     let mut node = search.root;
     let mut nodes = vec![node];
     for _ in 0..longest.min(steps(search.model.gamma()) as usize) {
         if search.late() {
             break;
         }
-        let best = if hopeful {
+        let best = if optimistic {
             let uppers: Vec<f64> = search.intervals(node).iter().map(|interval| interval.upper).collect();
             first_largest(&uppers).unwrap_or_default() as u32
         } else {

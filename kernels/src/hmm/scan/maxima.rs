@@ -1,31 +1,32 @@
-//! Pieces in (max, +): their operators, what each begins with, and the states that the most probable path has between them.
+//! Chunks in (max, +): their operators, what each begins with, and the states that the most probable path has between them.
+
+use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, shared, thread, warp};
 
 use crate::hmm::Ahead;
 use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::viterbi::{NO_STATE, PERIOD, larger};
-use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, shared, thread, warp};
 
-/// Shared memory of a block of [`piece_maxima`] in bytes, for elements of `element` bytes.
+/// Shared memory of a block of [`chunk_maxima`] in bytes, for elements of `element` bytes.
 #[must_use]
 pub const fn maxima_shared(states: usize, element: usize) -> u32 {
     (2 * states * states * element + 8 * states) as u32
 }
 
-/// Q in (max, +) of each piece that another one follows: a row as its numbers and what is to be added to them.
+/// Q in (max, +) of each chunk that another one follows: a row as its numbers and what is to be added to them.
 ///
-/// *Thread mapping*: a block for a piece, the grid's y the model; a thread for a column, which is in its registers, and every fourth row.
-/// *Shared memory*: [`maxima_shared`], dynamic. *Barriers*: one per step. *Deterministic*: yes, and the bits of a piece do not depend
-/// on the others. *Safety*: blocks have 4·`STATES` threads; the grid's pieces are those that another one follows; matrices have stride
+/// *Thread mapping*: a block for a chunk, the grid's y the model; a thread for a column, which is in its registers, and every fourth row.
+/// *Shared memory*: [`maxima_shared`], dynamic. *Barriers*: one per step. *Deterministic*: yes, and the bits of a chunk do not depend
+/// on the others. *Safety*: blocks have 4·`STATES` threads; the grid's chunks are those that another one follows; matrices have stride
 /// `STATES`, and −∞ where there is no state.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
-pub fn piece_maxima<T: Real, const STATES: usize>(
+pub fn chunk_maxima<T: Real, const STATES: usize>(
     sequences: Sequences,
     logs: Model<T>,
     states: u32,
     until: u32,
     operators: NewOperators,
 ) {
-    let Sequences { count: pieces, base, symbol, .. } = sequences;
+    let Sequences { count: chunks, base, symbol, .. } = sequences;
     let Model { symbols, transitions: log_transitions, table: log_table, .. } = logs;
     let NewOperators { values: operators, scales: offsets } = operators;
     let (model, m) = (thread::block_idx_y() as usize, thread::block_idx_x());
@@ -89,7 +90,7 @@ pub fn piece_maxima<T: Real, const STATES: usize>(
         thread::sync_threads();
         step += 1;
     }
-    let at = (model * pieces as usize + m as usize) * STATES;
+    let at = (model * chunks as usize + m as usize) * STATES;
     i = q;
     while i < states {
         operators.set((at + i as usize) * STATES + j, rows_of(until).get(i * n + j as u32).to_f64());
@@ -100,26 +101,26 @@ pub fn piece_maxima<T: Real, const STATES: usize>(
     }
 }
 
-/// p in (max, +) of each piece, up to a summand.
+/// p in (max, +) of each chunk, up to a summand.
 ///
-/// *Thread mapping*, *Shared memory*, *Safety*: as [`piece_starts`](super::sums::piece_starts); operators are those of the pieces that another one follows. *Barriers*:
-/// four per piece. *Deterministic*: yes, and the bits of a sequence do not depend on the others.
+/// *Thread mapping*, *Shared memory*, *Safety*: as [`chunk_starts`](super::sums::chunk_starts); operators are those of the chunks that another one follows. *Barriers*:
+/// four per chunk. *Deterministic*: yes, and the bits of a sequence do not depend on the others.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
-pub fn piece_scores<T: Real, const STATES: usize>(
+pub fn chunk_scores<T: Real, const STATES: usize>(
     chains: Chains,
     logs: Model<T>,
     states: u32,
     operators: Operators,
     starts: GlobalMut<T>,
 ) {
-    let (Chains { pieces, order: chain, link }, log_start) = (chains, logs.start);
+    let (Chains { chunks, order: chain, link }, log_start) = (chains, logs.start);
     let Operators { values: operators, scales: offsets } = operators;
     let weights = warpkov_device::shared_array!(score_weights: f64; 64);
     let parts = warpkov_device::shared_array!(score_parts: f64; 256);
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() as usize / STATES);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| (model * pieces as usize + chain.get(p as usize) as usize) * STATES;
+    let place = |p: u32| (model * chunks as usize + chain.get(p as usize) as usize) * STATES;
     let load = |at: usize| {
         let mut rows = [f64::NEG_INFINITY; 32];
         each!(R < STATES / 4, {
@@ -185,16 +186,16 @@ fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn
     better(better(of(0), of(1)), better(of(2), of(3)))
 }
 
-/// δ of all steps of each piece, from its p; and its maps: `lasts[j]` is the state that it ends in on the best path to state j behind it, or
-/// behind the last piece to the end; `firsts[j]` the state that it begins in on the same path. Of equal ones the lowest, as
+/// δ of all steps of each chunk, from its p; and its maps: `lasts[j]` is the state that it ends in on the best path to state j behind it, or
+/// behind the last chunk to the end; `firsts[j]` the state that it begins in on the same path. Of equal ones the lowest, as
 /// [`trace`](super::super::trace) finds them.
 ///
-/// *Thread mapping*: a thread per state, with its column of ln A in registers; a block for a piece, or for 32 / `STATES` of them; the grid's
+/// *Thread mapping*: a thread per state, with its column of ln A in registers; a block for a chunk, or for 32 / `STATES` of them; the grid's
 /// y is the model. *Shared memory*: 256 words, static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 32 threads, or
 /// `STATES` where that is more; matrices have stride `STATES`, and −∞ where there is no state; `lengths` descends; `delta` has `rows` rows
 /// for each model.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
-pub fn piece_paths<T: Real, const STATES: usize>(
+pub fn chunk_paths<T: Real, const STATES: usize>(
     sequences: Sequences,
     logs: Model<T>,
     until: u32,
@@ -203,14 +204,14 @@ pub fn piece_paths<T: Real, const STATES: usize>(
     lasts: GlobalMut<u32>,
     firsts: GlobalMut<u32>,
 ) {
-    let Sequences { count: pieces, rows, lengths, base, symbol } = sequences;
+    let Sequences { count: chunks, rows, lengths, base, symbol } = sequences;
     let Model { symbols, transitions: log_transitions, table: log_table, end: log_end, .. } = logs;
     let deltas = warpkov_device::shared_array!(path_deltas: T; 128);
     let origins = warpkov_device::shared_array!(path_origins: u32; 128);
     let (model, n) = (thread::block_idx_y() as usize, STATES as u32);
     let (group, j) = (thread::thread_idx_x() / n, thread::thread_idx_x() as usize % STATES);
     let first = thread::block_idx_x() * (thread::block_dim_x() / n);
-    let there = first + group < pieces;
+    let there = first + group < chunks;
     let m = if there { first + group } else { first };
     let known = lengths.get(m as usize);
     let length = if there { known.min(until) } else { 0 };
@@ -227,7 +228,7 @@ pub fn piece_paths<T: Real, const STATES: usize>(
     let slot = |step: u32| step % 2 * 64 + group * n;
     let deltas_of = |step: u32| deltas.split(slot(step)).1.split(n).0;
     let origins_of = |step: u32| origins.split(slot(step)).1.split(n).0;
-    let place = (model * pieces as usize + m as usize) * STATES;
+    let place = (model * chunks as usize + m as usize) * STATES;
     let (mut now, mut origin) = (T::NEG_INFINITY, j as u32);
     let mut next_v = load(1);
     let mut next = emission(load(0));
@@ -273,20 +274,20 @@ pub fn piece_paths<T: Real, const STATES: usize>(
     }
 }
 
-/// The states on both sides of each beginning of a piece, on the best path: `bounds[2m]` is the last of the piece before, or none where
-/// there is none; `bounds[2m + 1]` the last of piece m itself. All none where the sequence is not possible.
+/// The states on both sides of each beginning of a chunk, on the best path: `bounds[2m]` is the last of the chunk before, or none where
+/// there is none; `bounds[2m + 1]` the last of chunk m itself. All none where the sequence is not possible.
 ///
 /// *Thread mapping*: a thread for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `lasts` and
-/// `firsts` are those of all pieces.
+/// `firsts` are those of all chunks.
 #[kernel]
-pub fn link_pieces(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Global<u32>, bounds: GlobalMut<u32>) {
-    let Chains { pieces, order: chain, link } = chains;
+pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Global<u32>, bounds: GlobalMut<u32>) {
+    let Chains { chunks, order: chain, link } = chains;
     if thread::thread_idx_x() > 0 {
         return;
     }
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let (first, mut p) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| model * pieces as usize + chain.get(p as usize) as usize;
+    let place = |p: u32| model * chunks as usize + chain.get(p as usize) as usize;
     let (mut behind, mut possible) = (0, true);
     let mut here = place(p - 1);
     while p > first {
@@ -308,13 +309,13 @@ pub fn link_pieces(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Glob
     }
 }
 
-/// What a piece begins and ends with, once the states around it are known: `starts` is ln A of the state before, or ln π; `ends` allows the
+/// What a chunk begins and ends with, once the states around it are known: `starts` is ln A of the state before, or ln π; `ends` allows the
 /// last state alone, with ln end where the sequence ends.
 ///
-/// *Thread mapping*: a warp for a piece, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
+/// *Thread mapping*: a warp for a chunk, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
 /// rows have `stride` elements.
 #[kernel(T = [f32, f64])]
-pub fn pin_pieces<T: Real>(
+pub fn pin_chunks<T: Real>(
     stride: u32,
     until: u32,
     lengths: Global<u32>,
@@ -325,8 +326,8 @@ pub fn pin_pieces<T: Real>(
 ) {
     let Model { start: log_start, transitions: log_transitions, end: log_end, .. } = logs;
     let (model, m, n) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize, stride as usize);
-    let piece = model * thread::grid_dim_x() as usize + m;
-    let (before, last) = (bounds.get(2 * piece), bounds.get(2 * piece + 1));
+    let chunk = model * thread::grid_dim_x() as usize + m;
+    let (before, last) = (bounds.get(2 * chunk), bounds.get(2 * chunk + 1));
     let mut j = warp::lane_id() as usize;
     while j < n {
         let start = match before {
@@ -334,8 +335,8 @@ pub fn pin_pieces<T: Real>(
             before => log_transitions.get((model * n + before as usize) * n + j),
         };
         let end = if lengths.get(m) > until { T::ZERO } else { log_end.get(model * n + j) };
-        starts.set(piece * n + j, start);
-        ends.set(piece * n + j, if j as u32 == last { end } else { T::NEG_INFINITY });
+        starts.set(chunk * n + j, start);
+        ends.set(chunk * n + j, if j as u32 == last { end } else { T::NEG_INFINITY });
         j += 32;
     }
 }

@@ -1,19 +1,20 @@
-//! Pieces in (+, ·): their operators, what each begins with, and what is behind it.
+//! Chunks in (+, ·): their operators, what each begins with, and what is behind it.
+
+use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 
 use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::{Ahead, Doubt, ground, grounded, high, normal, power, relied, scale, top};
-use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 
-/// Threads of a block of [`piece_operators`].
+/// Threads of a block of [`chunk_operators`].
 pub const THREADS: u32 = 128;
 
-/// Shared memory of a block of [`piece_operators`] in bytes.
+/// Shared memory of a block of [`chunk_operators`] in bytes.
 #[must_use]
 pub const fn operators_shared(tiles: usize) -> u32 {
     8 * 64 * (tiles * tiles) as u32
 }
 
-/// Groups of 8 rows that a block of [`piece_operators`] has.
+/// Groups of 8 rows that a block of [`chunk_operators`] has.
 pub const GROUPS: u32 = 2 * THREADS / 32;
 
 /// What exponents are shifted by, to be compared as numbers without sign.
@@ -25,7 +26,7 @@ fn order(x: f64, exponent: i32) -> u32 {
     if x > 0.0 { (MIDDLE + exponent + (high(x) >> 20) as i32 - 1023) as u32 } else { 0 }
 }
 
-/// What p of a piece is called vanishing by, where its largest element is near 1: far below what a sequence that is not in doubt has.
+/// What p of a chunk is called vanishing by, where its largest element is near 1: far below what a sequence that is not in doubt has.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn vanishes<T: Word>(x: f64) -> bool {
     x < power(if T::WIDE { -1000 } else { -100 })
@@ -42,23 +43,23 @@ fn times_power(x: f64, k: i32) -> f64 {
     x * power(k / 2) * power(k - k / 2)
 }
 
-/// Q of each piece, a row as its numbers, which are those of α̂ · 2^−[`top`], and the exponent of two that they are scaled by; infinity
+/// Q of each chunk, a row as its numbers, which are those of α̂ · 2^−[`top`], and the exponent of two that they are scaled by; infinity
 /// where it is in doubt.
 ///
-/// *Thread mapping*: a warp for 16 rows, on tensor cores, which may be of two pieces; the grid's y is the model. A tile of D has columns
+/// *Thread mapping*: a warp for 16 rows, on tensor cores, which may be of two chunks; the grid's y is the model. A tile of D has columns
 /// 2t and 2t + 1 in lane 4g + t, which are taken for columns t and t + 4 of the next A: so what comes out lies as what goes in.
-/// *Shared memory*: [`operators_shared`], dynamic: A, as lanes read it. *Barriers*: one. *Deterministic*: yes, and the bits of a piece
+/// *Shared memory*: [`operators_shared`], dynamic: A, as lanes read it. *Barriers*: one. *Deterministic*: yes, and the bits of a chunk
 /// do not depend on the others. *Safety*: blocks have [`THREADS`] threads, the grid one for [`GROUPS`] eighths of all rows below
-/// `states`; matrices have stride 8·`TILES`; `symbol` has a row for every step of every piece.
+/// `states`; matrices have stride 8·`TILES`; `symbol` has a row for every step of every chunk.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4, 8])]
-pub fn piece_operators<T: Real, const TILES: usize>(
+pub fn chunk_operators<T: Real, const TILES: usize>(
     sequences: Sequences,
     model: Model<T>,
     states: u32,
     until: u32,
     operators: NewOperators,
 ) {
-    let Sequences { count: pieces, lengths, base, symbol, .. } = sequences;
+    let Sequences { count: chunks, lengths, base, symbol, .. } = sequences;
     let Model { symbols, transitions, table, .. } = model;
     let NewOperators { values: operators, scales: exponents } = operators;
     let (stride, model) = (8 * TILES, thread::block_idx_y() as usize);
@@ -77,22 +78,22 @@ pub fn piece_operators<T: Real, const TILES: usize>(
 
     let groups = states.div_ceil(8);
     let unit = thread::block_idx_x() * GROUPS + 2 * warp::warp_id();
-    if unit >= pieces * groups {
+    if unit >= chunks * groups {
         return;
     }
-    let (mut piece, mut row, mut stop, mut open) = ([0; 2], [0; 2], [0; 2], [0; 2]);
+    let (mut chunk, mut row, mut stop, mut open) = ([0; 2], [0; 2], [0; 2], [0; 2]);
     for h in 0..2 {
-        let there = unit + (h as u32) < pieces * groups;
+        let there = unit + (h as u32) < chunks * groups;
         let group = if there { unit + h as u32 } else { unit };
         let m = group / groups;
         let length = lengths.get(m as usize);
-        (piece[h], row[h]) = (m, 8 * (group % groups) as usize + g);
+        (chunk[h], row[h]) = (m, 8 * (group % groups) as usize + g);
         if there {
             (stop[h], open[h]) = (length.min(until), u32::from(length > until));
         }
     }
     let load = |h: usize, step: u32| {
-        if step < stop[h] { symbol.get((base.get(step as usize) + piece[h]) as usize) } else { 0 }
+        if step < stop[h] { symbol.get((base.get(step as usize) + chunk[h]) as usize) } else { 0 }
     };
     let emission = |v: u32, j: usize| table.get((model * symbols as usize + v as usize) * stride + j).to_f64();
     let mut ahead = [Ahead::<32>::new(0, true, |step| load(0, step)), Ahead::<32>::new(0, true, |step| load(1, step))];
@@ -152,7 +153,7 @@ pub fn piece_operators<T: Real, const TILES: usize>(
         in_doubt |= warp::shuffle_xor(warp::FULL, in_doubt, 1);
         in_doubt |= warp::shuffle_xor(warp::FULL, in_doubt, 2);
         if stop[H] > 0 {
-            let at = (model * pieces as usize + piece[H] as usize) * stride + row[H];
+            let at = (model * chunks as usize + chunk[H] as usize) * stride + row[H];
             each!(J < TILES, {
                 for c in 0..2 {
                     operators.set(at * stride + 8 * J + 2 * t + c, x[J][2 * H + c] * power(-top(T::WIDE)));
@@ -166,15 +167,15 @@ pub fn piece_operators<T: Real, const TILES: usize>(
     });
 }
 
-/// p of each piece, scaled by a power of two; and ln P(O) of each sequence, as `likelihoods` of
-/// [`forward_warp`](super::super::forward::forward_warp): in doubt where a row is that p has a part of, or p of a piece is too small.
+/// p of each chunk, scaled by a power of two; and ln P(O) of each sequence, as `likelihoods` of
+/// [`forward_warp`](super::super::forward::forward_warp): in doubt where a row is that p has a part of, or p of a chunk is too small.
 ///
 /// *Thread mapping*: a block for a sequence, the grid's y the model; four threads for each state, a quarter of a column of the operator
 /// each, and of the next operator, which is loaded meanwhile. *Shared memory*: 336 words, static. *Barriers*: three per
-/// piece. *Deterministic*: yes, and the bits of a sequence do not depend on the others. *Safety*: blocks have 4·`STATES` threads; matrices
-/// have stride `STATES`; operators are those of all pieces.
+/// chunk. *Deterministic*: yes, and the bits of a sequence do not depend on the others. *Safety*: blocks have 4·`STATES` threads; matrices
+/// have stride `STATES`; operators are those of all chunks.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
-pub fn piece_starts<T: Real, const STATES: usize>(
+pub fn chunk_starts<T: Real, const STATES: usize>(
     chains: Chains,
     model: Model<T>,
     states: u32,
@@ -182,7 +183,7 @@ pub fn piece_starts<T: Real, const STATES: usize>(
     starts: GlobalMut<T>,
     likelihoods: GlobalMut<f64>,
 ) {
-    let Chains { pieces, order: chain, link } = chains;
+    let Chains { chunks, order: chain, link } = chains;
     let Model { start, end, .. } = model;
     let Operators { values: operators, scales: exponents } = operators;
     let weights = warpkov_device::shared_array!(start_weights: f64; 64);
@@ -192,7 +193,7 @@ pub fn piece_starts<T: Real, const STATES: usize>(
     let (j, q) = (thread::thread_idx_x() as usize % STATES, thread::thread_idx_x() as usize / STATES);
     let (warp_id, warps) = (warp::warp_id(), STATES as u32 / 8);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| (model * pieces as usize + chain.get(p as usize) as usize) * STATES;
+    let place = |p: u32| (model * chunks as usize + chain.get(p as usize) as usize) * STATES;
     let load = |at: usize| {
         let mut rows = [0.0; 32];
         each!(R < STATES / 4, {
@@ -260,13 +261,13 @@ pub fn piece_starts<T: Real, const STATES: usize>(
     }
 }
 
-/// v of the piece behind each one, which another one follows; scaled so that p · v = 1. It is 0 where p is.
+/// v of the chunk behind each one, which another one follows; scaled so that p · v = 1. It is 0 where p is.
 ///
 /// *Thread mapping*: a block for a sequence, the grid's y the model; four threads for each state, a quarter of a row of the operator
-/// each, and of the next operator, which is loaded meanwhile. *Shared memory*: 80 words, static. *Barriers*: three per piece.
-/// *Deterministic*: yes. *Safety*: as [`piece_starts`], which has made `starts`.
+/// each, and of the next operator, which is loaded meanwhile. *Shared memory*: 80 words, static. *Barriers*: three per chunk.
+/// *Deterministic*: yes. *Safety*: as [`chunk_starts`], which has made `starts`.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
-pub fn piece_ends<T: Real, const STATES: usize>(
+pub fn chunk_ends<T: Real, const STATES: usize>(
     chains: Chains,
     model: Model<T>,
     states: u32,
@@ -274,7 +275,7 @@ pub fn piece_ends<T: Real, const STATES: usize>(
     starts: Global<T>,
     behind: GlobalMut<T>,
 ) {
-    let (Chains { pieces, order: chain, link }, end) = (chains, model.end);
+    let (Chains { chunks, order: chain, link }, end) = (chains, model.end);
     let Operators { values: operators, scales: exponents } = operators;
     let column = warpkov_device::shared_array!(end_column: f64; 64);
     let tops = warpkov_device::shared_array!(end_tops: u32; 8);
@@ -283,7 +284,7 @@ pub fn piece_ends<T: Real, const STATES: usize>(
     let (i, q) = ((thread::thread_idx_x() / 4) as usize, (thread::thread_idx_x() % 4) as usize);
     let (warp_id, warps) = (warp::warp_id(), STATES as u32 / 8);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| (model * pieces as usize + chain.get(p as usize) as usize) * STATES;
+    let place = |p: u32| (model * chunks as usize + chain.get(p as usize) as usize) * STATES;
     let load = |at: usize| {
         let (mut row, mut e, mut expected) = ([0.0; 32], 0.0, 0.0);
         if i < states as usize {
@@ -341,18 +342,18 @@ pub fn piece_ends<T: Real, const STATES: usize>(
     }
 }
 
-/// Sees to it that all pieces of a sequence are in doubt, and the sequence, where one of them is: `likelihoods` are those of pieces by
-/// [`forward_warp`](super::super::forward::forward_warp), `totals` those of sequences by [`piece_starts`].
+/// Sees to it that all chunks of a sequence are in doubt, and the sequence, where one of them is: `likelihoods` are those of chunks by
+/// [`forward_warp`](super::super::forward::forward_warp), `totals` those of sequences by [`chunk_starts`].
 ///
 /// *Thread mapping*: a warp for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
-/// there are likelihoods of all pieces, and totals of all sequences.
+/// there are likelihoods of all chunks, and totals of all sequences.
 #[kernel]
 pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalMut<f64>) {
-    let Chains { pieces, order: chain, link } = chains;
+    let Chains { chunks, order: chain, link } = chains;
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
     let total = 2 * (model * thread::grid_dim_x() as usize + sequence);
     let (first, last) = (link.get(sequence), link.get(sequence + 1));
-    let place = |p: u32| 2 * (model * pieces as usize + chain.get(p as usize) as usize);
+    let place = |p: u32| 2 * (model * chunks as usize + chain.get(p as usize) as usize);
     let mut found = totals.get(total).is_nan();
     let mut p = first + warp::lane_id();
     while p < last {
@@ -372,14 +373,14 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
     }
 }
 
-/// û of the step behind each piece that another one follows, divided by what makes Σ γ = 1 in the scale of its α̂; 0 where it is in
+/// û of the step behind each chunk that another one follows, divided by what makes Σ γ = 1 in the scale of its α̂; 0 where it is in
 /// doubt.
 ///
-/// *Thread mapping*: a warp per piece, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads,
-/// the grid's pieces are those that another one follows; `last` has α̂ of the last step of each.
+/// *Thread mapping*: a warp per chunk, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads,
+/// the grid's chunks are those that another one follows; `last` has α̂ of the last step of each.
 #[kernel(T = [f32, f64])]
-pub fn join_pieces<T: Real>(
-    pieces: u32,
+pub fn join_chunks<T: Real>(
+    chunks: u32,
     stride: u32,
     transitions: Global<T>,
     likelihoods: Global<f64>,
@@ -388,7 +389,7 @@ pub fn join_pieces<T: Real>(
     carry: GlobalMut<T>,
 ) {
     let (model, n) = (thread::block_idx_y() as usize, stride as usize);
-    let place = model * pieces as usize + thread::block_idx_x() as usize;
+    let place = model * chunks as usize + thread::block_idx_x() as usize;
     let (at, in_doubt) = (place * n, likelihoods.get(2 * place).is_nan());
     let mut sum = 0.0;
     let mut j = warp::lane_id() as usize;

@@ -19,9 +19,10 @@ pub mod patterns;
 pub mod rows;
 pub mod slices;
 
+use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
+
 use super::change::{key, within};
 use super::model::Iterates;
-use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
 /// Slots of a sweep: the greatest change, the greatest fall, and whether any value changed; each 0 before the sweep.
 pub const SLOTS: usize = 3;

@@ -7,14 +7,14 @@
 //!
 //! *Bytes* per state with A actions of L successors: 2·A·L (`i8`) or 3·A·L (`i16`) for P, 2·A for r, 8 for V in f32.
 
-use warpkov_device::device::{Global, Named, Offset, Parameter, Plain, Real, kernel};
+use warpkov_device::device::{DeviceCopy, Global, Named, Offset, Parameter, Real, kernel};
 
 use super::Sweep;
 use super::slices::{Elements, Placed};
 use crate::mdp::model::Iterates;
 
 /// A signed integer that says how far a successor is.
-pub trait Distance: Plain + Named {
+pub trait Distance: DeviceCopy + Named {
     /// No distance.
     const ZERO: Self;
     /// The state that is so far from `state`.

@@ -248,7 +248,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     // Elements lie in device memory.
     let mut generics = input.generics.clone();
     for parameter in generics.type_params_mut() {
-        parameter.bounds.push(parse_quote! { ::warpkov_device::device::Plain });
+        parameter.bounds.push(parse_quote! { ::warpkov_device::device::DeviceCopy });
     }
     let (of, arguments, clause) = generics.split_for_impl();
     let numbers = (0..names.len()).map(|at| LitInt::new(&at.to_string(), name.span()));

@@ -92,9 +92,9 @@ macro_rules! operations {
                                 // SAFETY: the cell is in bounds and aligned, as its view promises.
                                 let old: $raw = unsafe {
                                     match cell.place() {
-                                        Place::Global(address) =>
+                                        Address::Global(address) =>
                                             atom!(order, scope, "global", $ptx, address: reg64, $class -> $raw, [operand], "{}"),
-                                        Place::Shared(address) =>
+                                        Address::Shared(address) =>
                                             atom!(order, scope, "shared", $ptx, address: reg32, $class -> $raw, [operand], "{}"),
                                     }
                                 };
@@ -116,7 +116,7 @@ macro_rules! operations {
 /// Where a cell lies.
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
-pub enum Place {
+pub enum Address {
     /// An address in global memory.
     Global(u64),
     /// A byte address in the block's shared memory.
@@ -128,7 +128,7 @@ pub trait Cell<T> {
     /// Where it lies.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
-    fn place(&self) -> Place;
+    fn place(&self) -> Address;
     /// Replaces the value by `update` of it, and returns the old one.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
@@ -139,9 +139,9 @@ pub trait Cell<T> {
 impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(&self) -> Place {
+    fn place(&self) -> Address {
         // `atom.global` takes an address in the global window, which for global memory equals the generic address.
-        Place::Global(self.0.address(self.1) as u64)
+        Address::Global(self.0.address(self.1) as u64)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
@@ -159,8 +159,8 @@ impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
 impl<T: Word> Cell<T> for (Shared<T>, u32) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(&self) -> Place {
-        Place::Shared(self.0.address(self.1))
+    fn place(&self) -> Address {
+        Address::Shared(self.0.address(self.1))
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
@@ -254,9 +254,9 @@ pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Or
             // SAFETY: the cell is in bounds and aligned, as its view promises.
             unsafe {
                 match cell.place() {
-                    Place::Global(address) =>
+                    Address::Global(address) =>
                         atom!(order, scope, "global", "cas.b32", address: reg64, reg32 -> u32, [expected, new], "{}, {}"),
-                    Place::Shared(address) =>
+                    Address::Shared(address) =>
                         atom!(order, scope, "shared", "cas.b32", address: reg32, reg32 -> u32, [expected, new], "{}, {}"),
                 }
             }

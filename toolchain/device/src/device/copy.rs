@@ -5,7 +5,7 @@
 //! What other threads copied is there for it after the next [barrier](super::thread::sync_threads). Under emulation a copy
 //! is done at once.
 
-use super::{Global, GlobalMut, Plain, Shared, Word};
+use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 
 /// Where an asynchronous copy may come from.
 pub trait Source<T>: Copy {
@@ -22,7 +22,7 @@ pub trait Source<T>: Copy {
 
 macro_rules! sources {
     ($($view:ident)*) => {$(
-        impl<T: Plain> Source<T> for $view<T> {
+        impl<T: DeviceCopy> Source<T> for $view<T> {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             fn from(self, index: usize) -> *const T {
@@ -88,7 +88,7 @@ impl Shared<u32> {
     /// *Safety*: `index` is a multiple of 4.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn copy_bits<T: Plain>(self, index: u32, from: Global<T>, source: usize) {
+    pub fn copy_bits<T: DeviceCopy>(self, index: u32, from: Global<T>, source: usize) {
         target! {
             nvptx => {
                 let (to, from) = (self.address(index), from.address16(source));

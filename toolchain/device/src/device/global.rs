@@ -10,7 +10,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{emulator::fault, launch::Arg};
 
-use super::Plain;
+use super::DeviceCopy;
 
 /// A buffer that nobody writes during the launch.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ impl Extent {
 #[repr(C, align(16))]
 struct Quad<T>([T; 4]);
 
-impl<T: Plain> Global<T> {
+impl<T: DeviceCopy> Global<T> {
     /// What lies from element `first` on. What a loop adds to every index is added once. [`get4`](Self::get4) asks for a multiple of 4.
     #[inline(always)]
     #[must_use]
@@ -145,7 +145,7 @@ impl<T: Plain> Global<T> {
     }
 }
 
-impl<T: Plain> GlobalMut<T> {
+impl<T: DeviceCopy> GlobalMut<T> {
     /// The element at `index`.
     #[inline(always)]
     #[must_use]
@@ -193,7 +193,7 @@ impl<T: Plain> GlobalMut<T> {
 }
 
 #[cfg(target_arch = "nvptx64")]
-impl<T: Plain> Global<T> {
+impl<T: DeviceCopy> Global<T> {
     /// The view of a buffer that nobody writes during the launch.
     #[inline(always)]
     pub(super) fn new(first: &'static T) -> Self {
@@ -202,7 +202,7 @@ impl<T: Plain> Global<T> {
 }
 
 #[cfg(target_arch = "nvptx64")]
-impl<T: Plain> GlobalMut<T> {
+impl<T: DeviceCopy> GlobalMut<T> {
     /// The view of a buffer.
     #[inline(always)]
     pub(super) fn new(first: *mut T) -> Self {
@@ -213,7 +213,7 @@ impl<T: Plain> GlobalMut<T> {
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! emulated_views {
     ($($view:ident, $pointer:ty;)*) => {$(
-        impl<T: Plain> $view<T> {
+        impl<T: DeviceCopy> $view<T> {
             /// The view of an emulated buffer, whose parameter is called `name`.
             ///
             /// # Safety

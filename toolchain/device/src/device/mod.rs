@@ -49,7 +49,7 @@ pub mod warp;
 
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
-pub use number::{Named, Offset, Plain, Real, Word};
+pub use number::{DeviceCopy, Named, Offset, Real, Word};
 pub use parameter::Parameter;
 pub use shared::Shared;
 pub use warpkov_device_macros::{Parameter, kernel};

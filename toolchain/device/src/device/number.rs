@@ -4,18 +4,18 @@ use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
 /// A type that may lie in device memory: any bit pattern is a value, and there is no padding.
 #[cfg(not(target_arch = "nvptx64"))]
-pub trait Plain: bytemuck::Pod + Send + Sync {}
+pub trait DeviceCopy: bytemuck::Pod + Send + Sync {}
 #[cfg(not(target_arch = "nvptx64"))]
-impl<T: bytemuck::Pod + Send + Sync> Plain for T {}
+impl<T: bytemuck::Pod + Send + Sync> DeviceCopy for T {}
 
 /// A type that may lie in device memory: any bit pattern is a value, and there is no padding.
 #[cfg(target_arch = "nvptx64")]
-pub trait Plain: Copy + 'static {}
+pub trait DeviceCopy: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
-impl<T: Copy + 'static> Plain for T {}
+impl<T: Copy + 'static> DeviceCopy for T {}
 
 /// A 4- or 8-byte number: what shuffles, atomics and shared memory move.
-pub trait Word: Plain + PartialEq + super::Parameter {
+pub trait Word: DeviceCopy + PartialEq + super::Parameter {
     /// Whether it has 8 bytes.
     const WIDE: bool;
     /// Its bits, zero-extended.

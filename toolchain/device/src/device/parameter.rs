@@ -49,7 +49,7 @@ use core::slice;
 #[doc(hidden)]
 pub use warpkov_device_macros::{__entries, __shape};
 
-use super::Plain;
+use super::DeviceCopy;
 use super::global::{Global, GlobalMut};
 
 /// A kernel's parameter.
@@ -156,7 +156,7 @@ scalars!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64);
 
 macro_rules! views {
     ($($view:ident: $pointer:ty, $borrow:ty;)*) => {$(
-        impl<T: Plain> Parameter for $view<T> {
+        impl<T: DeviceCopy> Parameter for $view<T> {
             #[cfg(target_arch = "nvptx64")]
             type Abi = $pointer;
 

@@ -4,15 +4,13 @@
 //! and the reads of others. It holds nothing defined when a block starts. The emulator reports an access out of bounds, a
 //! read of what nobody wrote, and two threads that touch one cell, one of them writing, with no barrier between.
 
-use core::marker::PhantomData;
-
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, global_asm};
-
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::emulator::thread as emulated;
+use core::marker::PhantomData;
 
 use super::Word;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::emulator::thread as emulated;
 
 #[cfg(target_arch = "nvptx64")]
 // A kernel of another crate has this declaration, and the arrays of `block`, from this crate's PTX: the builder links them.

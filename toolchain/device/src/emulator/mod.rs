@@ -17,7 +17,7 @@ use std::ops::Range;
 pub use fault::Fault;
 pub use schedule::Schedule;
 
-use crate::device::Plain;
+use crate::device::DeviceCopy;
 use crate::launch::{Arg, Buffer, Call, Device, Dim3, Shape};
 
 /// Blocks that the emulated device holds at one time: few, so that grid-stride loops have something to do.
@@ -113,13 +113,13 @@ pub struct EmulatedBuffer<T> {
     elements: Box<[std::cell::UnsafeCell<T>]>,
 }
 
-impl<T: Plain> EmulatedBuffer<T> {
+impl<T: DeviceCopy> EmulatedBuffer<T> {
     fn new(elements: impl Iterator<Item = T>) -> Self {
         Self { elements: elements.map(std::cell::UnsafeCell::new).collect() }
     }
 }
 
-impl<T: Plain> Buffer<T> for EmulatedBuffer<T> {
+impl<T: DeviceCopy> Buffer<T> for EmulatedBuffer<T> {
     fn len(&self) -> usize {
         self.elements.len()
     }
@@ -132,20 +132,20 @@ impl<T: Plain> Buffer<T> for EmulatedBuffer<T> {
 
 impl Device for Emulator {
     type Error = EmulatorError;
-    type Buffer<T: Plain> = EmulatedBuffer<T>;
-    type Pinned<T: Plain> = Vec<T>;
-    type Moment = ();
-    type Recording = Infallible;
+    type Buffer<T: DeviceCopy> = EmulatedBuffer<T>;
+    type Pinned<T: DeviceCopy> = Vec<T>;
+    type Event = ();
+    type Graph = Infallible;
 
-    fn zeros<T: Plain>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
+    fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
         Ok(EmulatedBuffer::new((0..len).map(|_| T::zeroed())))
     }
 
-    fn upload<T: Plain>(&self, source: &[T]) -> Result<EmulatedBuffer<T>, EmulatorError> {
+    fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<EmulatedBuffer<T>, EmulatorError> {
         Ok(EmulatedBuffer::new(source.iter().copied()))
     }
 
-    fn write<T: Plain>(&self, target: &mut EmulatedBuffer<T>, source: &[T]) -> Result<(), EmulatorError> {
+    fn write<T: DeviceCopy>(&self, target: &mut EmulatedBuffer<T>, source: &[T]) -> Result<(), EmulatorError> {
         assert_eq!(target.elements.len(), source.len(), "elements");
         for (element, &value) in target.elements.iter_mut().zip(source) {
             *element.get_mut() = value;
@@ -153,12 +153,12 @@ impl Device for Emulator {
         Ok(())
     }
 
-    fn clear<T: Plain>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
+    fn clear<T: DeviceCopy>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
         buffer.elements.iter_mut().for_each(|element| *element.get_mut() = T::zeroed());
         Ok(())
     }
 
-    fn download<T: Plain>(&self, buffer: &EmulatedBuffer<T>, target: &mut [T]) -> Result<(), EmulatorError> {
+    fn download<T: DeviceCopy>(&self, buffer: &EmulatedBuffer<T>, target: &mut [T]) -> Result<(), EmulatorError> {
         let source = &buffer.elements[..target.len()];
         for (target, element) in target.iter_mut().zip(source) {
             // SAFETY: no launch is running, so nobody writes.
@@ -171,15 +171,15 @@ impl Device for Emulator {
         Ok(())
     }
 
-    fn pin<T: Plain>(&self, source: Vec<T>) -> Result<Vec<T>, EmulatorError> {
+    fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<Vec<T>, EmulatorError> {
         Ok(source)
     }
 
-    fn moment(&self) -> Result<(), EmulatorError> {
+    fn record_event(&self) -> Result<(), EmulatorError> {
         Ok(())
     }
 
-    unsafe fn stage<T: Plain>(
+    unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Vec<T>,
         range: Range<usize>,
@@ -194,11 +194,11 @@ impl Device for Emulator {
     }
 
     /// A launch runs what belongs to it at once, and keeps none of it.
-    fn record(&self, _: impl FnOnce() -> Result<(), EmulatorError>) -> Result<Option<Infallible>, EmulatorError> {
+    fn capture(&self, _: impl FnOnce() -> Result<(), EmulatorError>) -> Result<Option<Infallible>, EmulatorError> {
         Ok(None)
     }
 
-    unsafe fn replay(&self, recording: &Infallible) -> Result<(), EmulatorError> {
+    unsafe fn launch_graph(&self, recording: &Infallible) -> Result<(), EmulatorError> {
         match *recording {}
     }
 

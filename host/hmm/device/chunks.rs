@@ -1,13 +1,13 @@
-//! Few and long sequences, cut into pieces that a device [scans](warpkov_kernels::hmm::scan).
+//! Few and long sequences, cut into chunks that a device [scans](warpkov_kernels::hmm::scan).
 
 use warpkov_device::launch::Device;
 use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
 use warpkov_kernels::hmm::scan;
 use warpkov_kernels::hmm::scan::maxima::{
-    link_pieces, maxima_shared, piece_maxima, piece_paths, piece_scores, pin_pieces,
+    chunk_maxima, chunk_paths, chunk_scores, link_chunks, maxima_shared, pin_chunks,
 };
 use warpkov_kernels::hmm::scan::sums::{
-    GROUPS, THREADS, operators_shared, piece_ends, piece_operators, piece_starts, share_doubts,
+    GROUPS, THREADS, chunk_ends, chunk_operators, chunk_starts, operators_shared, share_doubts,
 };
 use warpkov_kernels::hmm::trace::trace;
 
@@ -18,11 +18,11 @@ use crate::hmm::device::packing::Packing;
 use crate::hmm::sequences::Sequences;
 use crate::runtime::Precise;
 
-/// Steps of a piece. It does not depend on the sequence: so what is said of a sequence does not depend on others that are cut with it.
+/// Steps of a chunk. It does not depend on the sequence: so what is said of a sequence does not depend on others that are cut with it.
 pub const STEPS: u32 = 512;
 
 choice! {
-    /// Whether sequences are cut into pieces, all of which are looked at together: a scan over time.
+    /// Whether sequences are cut into chunks, all of which are looked at together: a scan over time.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Scan {
         /// Where it takes less time.
@@ -45,11 +45,11 @@ impl Scan {
     /// How much less time the scan should take.
     const GAIN: f64 = 4.0;
 
-    /// Steps of the pieces that sequences are to be cut into; `None` where they are not.
+    /// Steps of the chunks that sequences are to be cut into; `None` where they are not.
     ///
     /// Counted are steps that wait for each other. The recursion has T of them, for the longest sequence. Operators are ⌈N/8⌉ times 8
     /// recursions of ΣT steps in all, 1024 of them at one time; then come T/L products by operators and, forward and
-    /// backward, L steps in each piece. `Auto` cuts where T is four times their sum: of one sequence from about T = 7 000 on, and of many
+    /// backward, L steps in each chunk. `Auto` cuts where T is four times their sum: of one sequence from about T = 7 000 on, and of many
     /// sequences never, which fill the device without.
     #[must_use]
     pub fn steps(self, states: u32, models: usize, sequences: &Sequences) -> Option<u32> {
@@ -66,29 +66,29 @@ impl Scan {
     }
 }
 
-/// The pieces of sequences, which a packing has in place of them.
-pub struct Pieces<D: Device> {
+/// The chunks of sequences, which a packing has in place of them.
+pub struct Chunks<D: Device> {
     /// Steps of each, but for the last of a sequence.
     pub steps: u32,
     /// How many are followed by others: these come first.
     pub open: u32,
-    /// The pieces of one sequence after the other.
+    /// The chunks of one sequence after the other.
     chain: Vec<u32>,
     /// Where those of each sequence begin in `chain`, and the end of the last.
     link: Vec<u32>,
-    /// Both there, and how many steps each piece has.
+    /// Both there, and how many steps each chunk has.
     pub on_device: OnDevice<D>,
 }
 
-/// What a device has of [`Pieces`].
+/// What a device has of [`Chunks`].
 pub struct OnDevice<D: Device> {
     pub chain: D::Buffer<u32>,
     pub link: D::Buffer<u32>,
     pub lengths: D::Buffer<u32>,
 }
 
-impl<D: Device> Pieces<D> {
-    /// Pieces of `steps` steps, their packing, and the lengths that kernels are told: one more for each piece that another one follows.
+impl<D: Device> Chunks<D> {
+    /// Chunks of `steps` steps, their packing, and the lengths that kernels are told: one more for each chunk that another one follows.
     ///
     /// # Errors
     /// Those of the device.
@@ -112,10 +112,10 @@ impl<D: Device> Pieces<D> {
         Ok((Self { steps, open, chain, link, on_device }, packing, told))
     }
 
-    /// Chains of pieces as kernels want them.
+    /// Chains of chunks as kernels want them.
     fn chains(&self) -> ChainsArgs<'_, D> {
         let OnDevice { chain, link, .. } = &self.on_device;
-        ChainsArgs { pieces: self.chain.len() as u32, order: chain, link }
+        ChainsArgs { chunks: self.chain.len() as u32, order: chain, link }
     }
 
     /// M, of sequences.
@@ -123,75 +123,75 @@ impl<D: Device> Pieces<D> {
         self.link.len() - 1
     }
 
-    /// The pieces of a sequence, in the order of time.
+    /// The chunks of a sequence, in the order of time.
     pub fn of(&self, sequence: usize) -> &[u32] {
         &self.chain[self.link[sequence] as usize..self.link[sequence + 1] as usize]
     }
 
-    /// Sums of what was found of pieces, over those of each sequence, in the order of time.
-    pub fn sums(&self, of_pieces: &[f64]) -> Vec<f64> {
-        let sum = |sequence| self.of(sequence).iter().map(|&m| of_pieces[m as usize]).sum();
+    /// Sums of what was found of chunks, over those of each sequence, in the order of time.
+    pub fn sums(&self, of_chunks: &[f64]) -> Vec<f64> {
+        let sum = |sequence| self.of(sequence).iter().map(|&m| of_chunks[m as usize]).sum();
         (0..self.sequences()).map(sum).collect()
     }
 }
 
 impl<T: Precise, D: Device> Launch<'_, T, D> {
-    /// Operators of all pieces, and what each begins with; and likelihoods of sequences.
-    pub(super) fn piece_starts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+    /// Operators of all chunks, and what each begins with; and likelihoods of sequences.
+    pub(super) fn chunk_starts(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
         let Self { device, count, states, stride, sequences, symbols, models, .. } = *self;
         let (all, model) = (self.sequences(), models.args(symbols));
         let Work { operators, scales, starts, totals, .. } = work;
         let cells = self.cells() * stride;
         let (operators, scales) = (operators.of(device, cells * stride)?, scales.of(device, cells)?);
         let starts = starts.of(device, cells)?;
-        let of_sequences = pieces.sequences();
+        let of_sequences = chunks.sequences();
         let totals = totals.of(device, 2 * count as usize * of_sequences)?;
-        let chains = pieces.chains();
+        let chains = chunks.chains();
         let tiles = stride / 8;
         let blocks = (sequences * states.div_ceil(8)).div_ceil(GROUPS);
         let shape = self.shape(blocks, THREADS).with_shared(operators_shared(tiles));
-        // SAFETY: the packing is of valid pieces, tables have the kernels' stride, and there is room for all pieces.
+        // SAFETY: the packing is of valid chunks, tables have the kernels' stride, and there is room for all chunks.
         unsafe {
             instance!(tiles;
-                1 => piece_operators::<1>, 2 => piece_operators::<2>, 4 => piece_operators::<4>, 8 => piece_operators::<8>;
-                (device, shape, all, model, states, pieces.steps,
+                1 => chunk_operators::<1>, 2 => chunk_operators::<2>, 4 => chunk_operators::<4>, 8 => chunk_operators::<8>;
+                (device, shape, all, model, states, chunks.steps,
                  NewOperatorsArgs { values: &mut *operators, scales: &mut *scales }))?;
             let operators = OperatorsArgs { values: operators, scales };
             let shape = self.shape(of_sequences as u32, 4 * stride as u32);
             instance!(stride;
-                8 => piece_starts::<8>, 16 => piece_starts::<16>, 32 => piece_starts::<32>, 64 => piece_starts::<64>;
+                8 => chunk_starts::<8>, 16 => chunk_starts::<16>, 32 => chunk_starts::<32>, 64 => chunk_starts::<64>;
                 (device, shape, chains, model, states, operators, starts, totals))
         }
     }
 
-    /// A sequence is in doubt as a whole, once the forward recursion has looked at its pieces.
-    pub(super) fn share_doubts(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+    /// A sequence is in doubt as a whole, once the forward recursion has looked at its chunks.
+    pub(super) fn share_doubts(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
         let (likelihoods, totals) = (work.likelihoods.get_mut(), work.totals.get_mut());
-        let shape = self.shape(pieces.sequences() as u32, 32);
-        // SAFETY: there are likelihoods of all pieces, and totals of all sequences.
-        unsafe { share_doubts(self.device, shape, pieces.chains(), likelihoods, totals) }
+        let shape = self.shape(chunks.sequences() as u32, 32);
+        // SAFETY: there are likelihoods of all chunks, and totals of all sequences.
+        unsafe { share_doubts(self.device, shape, chunks.chains(), likelihoods, totals) }
     }
 
-    /// What is behind each piece, once [`piece_starts`](Self::piece_starts) has made the operators.
-    pub(super) fn piece_ends(&self, pieces: &Pieces<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+    /// What is behind each chunk, once [`chunk_starts`](Self::chunk_starts) has made the operators.
+    pub(super) fn chunk_ends(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
         let Self { device, states, stride, symbols, models, .. } = *self;
         let Work { operators, scales, starts, behind, .. } = work;
         let behind = behind.of(device, self.cells() * stride)?;
         let (operators, starts) = (OperatorsArgs { values: operators.get(), scales: scales.get() }, starts.get());
-        let (chains, model) = (pieces.chains(), models.args(symbols));
-        let shape = self.shape(pieces.sequences() as u32, 4 * stride as u32);
-        // SAFETY: as in `piece_starts`.
+        let (chains, model) = (chunks.chains(), models.args(symbols));
+        let shape = self.shape(chunks.sequences() as u32, 4 * stride as u32);
+        // SAFETY: as in `chunk_starts`.
         unsafe {
             instance!(stride;
-                8 => piece_ends::<8>, 16 => piece_ends::<16>, 32 => piece_ends::<32>, 64 => piece_ends::<64>;
+                8 => chunk_ends::<8>, 16 => chunk_ends::<16>, 32 => chunk_ends::<32>, 64 => chunk_ends::<64>;
                 (device, shape, chains, model, states, operators, starts, behind))
         }
     }
 
-    /// Paths and scores of all pieces.
-    pub(super) fn decode_pieces(
+    /// Paths and scores of all chunks.
+    pub(super) fn decode_chunks(
         &self,
-        pieces: &Pieces<D>,
+        chunks: &Chunks<D>,
         logs: &Models<T, D>,
         work: &mut Work<T, D>,
     ) -> Result<(), D::Error> {
@@ -204,31 +204,31 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
         let (bounds, scores) = (bounds.of(device, 2 * cells)?, scores.of(device, cells)?);
         let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
-        let (chains, own_lengths) = (pieces.chains(), &pieces.on_device.lengths);
-        let (of_sequences, until, width) = (pieces.sequences() as u32, pieces.steps, stride as u32);
-        // SAFETY: as in `piece_starts`; δ and paths have room for all rows.
+        let (chains, own_lengths) = (chunks.chains(), &chunks.on_device.lengths);
+        let (of_sequences, until, width) = (chunks.sequences() as u32, chunks.steps, stride as u32);
+        // SAFETY: as in `chunk_starts`; δ and paths have room for all rows.
         unsafe {
-            if pieces.open > 0 {
-                let shape = self.shape(pieces.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
+            if chunks.open > 0 {
+                let shape = self.shape(chunks.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
                 instance!(stride;
-                    8 => piece_maxima::<8>, 16 => piece_maxima::<16>, 32 => piece_maxima::<32>, 64 => piece_maxima::<64>;
+                    8 => chunk_maxima::<8>, 16 => chunk_maxima::<16>, 32 => chunk_maxima::<32>, 64 => chunk_maxima::<64>;
                     (device, shape, told, logs, states, until,
                      NewOperatorsArgs { values: &mut *operators, scales: &mut *scales }))?;
             }
             let operators = OperatorsArgs { values: operators, scales };
             let shape = self.shape(of_sequences, 4 * width);
             instance!(stride;
-                8 => piece_scores::<8>, 16 => piece_scores::<16>, 32 => piece_scores::<32>, 64 => piece_scores::<64>;
+                8 => chunk_scores::<8>, 16 => chunk_scores::<16>, 32 => chunk_scores::<32>, 64 => chunk_scores::<64>;
                 (device, shape, chains, logs, states, operators, &mut *starts))?;
             let threads = width.max(32);
             let shape = self.shape(sequences.div_ceil(threads / width), threads);
             instance!(stride;
-                8 => piece_paths::<8>, 16 => piece_paths::<16>, 32 => piece_paths::<32>, 64 => piece_paths::<64>;
+                8 => chunk_paths::<8>, 16 => chunk_paths::<16>, 32 => chunk_paths::<32>, 64 => chunk_paths::<64>;
                 (device, shape, told, logs, until, &*starts, &mut *delta, &mut *lasts, &mut *firsts))?;
             let shape = self.shape(of_sequences, 32);
-            link_pieces(device, shape, chains, width, lasts, firsts, &mut *bounds)?;
+            link_chunks(device, shape, chains, width, lasts, firsts, &mut *bounds)?;
             let shape = self.shape(sequences, 32);
-            pin_pieces(device, shape, width, until, lengths, bounds, logs, &mut *starts, &mut *ends)?;
+            pin_chunks(device, shape, width, until, lengths, bounds, logs, &mut *starts, &mut *ends)?;
             let told = SequencesArgs { lengths: own_lengths, ..told };
             let pinned = ModelArgs { start: starts, end: ends, ..logs };
             trace::<T, 1, D>(device, shape, told, pinned, width, 1, delta, path, scores)
@@ -236,16 +236,16 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     }
 }
 
-/// Offsets of pieces of at most `steps` steps, and the number of the first piece of each sequence, with the end of the last.
+/// Offsets of chunks of at most `steps` steps, and the number of the first chunk of each sequence, with the end of the last.
 fn cut(offsets: &[u64], steps: u32) -> (Vec<u64>, Vec<u32>) {
-    let (mut pieces, mut link) = (Vec::new(), Vec::new());
+    let (mut chunks, mut link) = (Vec::new(), Vec::new());
     for pair in offsets.windows(2) {
-        link.push(pieces.len() as u32);
-        pieces.extend((pair[0]..pair[1]).step_by(steps.max(1) as usize));
+        link.push(chunks.len() as u32);
+        chunks.extend((pair[0]..pair[1]).step_by(steps.max(1) as usize));
     }
-    link.push(pieces.len() as u32);
-    pieces.extend(offsets.last());
-    (pieces, link)
+    link.push(chunks.len() as u32);
+    chunks.extend(offsets.last());
+    (chunks, link)
 }
 
 #[cfg(test)]
@@ -255,15 +255,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_lie_open_ones_first() {
+    fn chunks_lie_open_ones_first() {
         let sequences = Sequences::of_symbols(&[vec![0; 4], vec![0; 9], vec![0; 3]]).unwrap();
         assert_eq!(cut(sequences.offsets(), 4), (vec![0, 4, 8, 12, 13, 16], vec![0, 1, 4, 5]));
-        let (pieces, packing, told) = Pieces::new(&Emulator::default(), &sequences, 4).unwrap();
+        let (chunks, packing, told) = Chunks::new(&Emulator::default(), &sequences, 4).unwrap();
         assert_eq!(packing.order, [1, 2, 0, 4, 3]);
         assert_eq!(packing.lengths, [4, 4, 4, 3, 1]);
-        assert_eq!((told, pieces.open), (vec![5, 5, 4, 3, 1], 2));
+        assert_eq!((told, chunks.open), (vec![5, 5, 4, 3, 1], 2));
         assert_eq!((packing.begins, packing.ends), (vec![2, 0, 3], vec![2, 4, 3]));
-        assert_eq!(pieces.sums(&[1.0, 2.0, 4.0, 8.0, 16.0]), [4.0, 19.0, 8.0]);
+        assert_eq!(chunks.sums(&[1.0, 2.0, 4.0, 8.0, 16.0]), [4.0, 19.0, 8.0]);
     }
 
     #[test]

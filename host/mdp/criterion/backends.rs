@@ -4,7 +4,7 @@ use warpkov_device::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
 use crate::mdp::cpu::{Engine, EngineOptions};
-use crate::mdp::device::{Plan, Values};
+use crate::mdp::device::{SweepLayout, ValueIteration};
 use crate::mdp::dynamic::Unified;
 use crate::mdp::error::SolveError;
 use crate::mdp::model::Mdp;
@@ -34,10 +34,10 @@ where
     type Error = SolveError;
 
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
-        let plan = Plan::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
+        let plan = SweepLayout::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
         Ok(match plan.is_wide() {
-            false => Box::new(Unified(Values::<f64, u32, D>::new(&self.0, &plan)?)),
-            true => Box::new(Unified(Values::<f64, u64, D>::new(&self.0, &plan)?)),
+            false => Box::new(Unified(ValueIteration::<f64, u32, D>::new(&self.0, &plan)?)),
+            true => Box::new(Unified(ValueIteration::<f64, u64, D>::new(&self.0, &plan)?)),
         })
     }
 }
