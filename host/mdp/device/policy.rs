@@ -26,9 +26,13 @@ const MAX_BATCH: usize = 256;
 
 /// Row pointers as `O`, into which they must fit.
 pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
-    let fits = |last: &u64| size_of::<O>() == size_of::<u64>() || u32::try_from(*last).is_ok();
-    assert!(row_ptr.last().is_none_or(fits), "offsets of 32 bits are too small for the model");
-    row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
+    row_ptr.par_iter().map(|&offset| checked_offset(offset)).collect()
+}
+
+/// An offset as `O`, into which it must fit.
+pub(super) fn checked_offset<O: Offset>(offset: u64) -> O {
+    assert!(O::WIDE || u32::try_from(offset).is_ok(), "offsets of 32 bits are too small for the model");
+    O::from_usize(offset as usize)
 }
 
 /// A, or 0 where states differ; and the rows of each where they do.

@@ -7,6 +7,7 @@ use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
+use super::policy::checked_offset;
 use crate::mdp::analysis::palette::{distinct, indices};
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;
@@ -62,7 +63,7 @@ impl Slices {
         let of_slice = |slice: usize| {
             let [entry, reward] = first(slice, [self.ptr[slice], self.reward_ptr[slice]]);
             let extent = u64::from(self.extent[slice]);
-            [entry, reward, extent >> 16, extent & 0xFFFF].map(|number| O::from_usize(number as usize))
+            [entry, reward, extent >> 16, extent & 0xFFFF].map(checked_offset)
         };
         (0..self.extent.len()).into_par_iter().flat_map_iter(of_slice).collect()
     }
@@ -285,5 +286,14 @@ mod tests {
         let whole = slices.rewards_of(slices.earnings::<f32>(&mdp, &reward));
         let uploaded = upload(&device, &slices.reward_ptr, 500, slices.earnings::<f32>(&mdp, &reward)).unwrap();
         assert!(device.to_vec(&uploaded).unwrap() == whole);
+    }
+
+    #[test]
+    #[should_panic(expected = "too small")]
+    fn offsets_do_not_wrap() {
+        let slices = Slices::of(&Garnet::default().generate().unwrap()).unwrap();
+        let wide: Vec<u64> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
+        assert_eq!(wide[0], 1 << 32);
+        let _: Vec<u32> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
     }
 }

@@ -541,7 +541,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
 
     /// Starts at V = 0 with a model that is on the device.
     fn with(device: &'d D, plan: &SweepLayout<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
-        assert!(size_of::<O>() == 8 || !plan.is_wide(), "offsets of 32 bits are too small for the model");
+        assert!(O::WIDE || !plan.is_wide(), "offsets of 32 bits are too small for the model");
         let source = plan.source();
         let states = source.states() as usize;
         let mut values = Self {

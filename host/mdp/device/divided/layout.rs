@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
+use crate::mdp::device::policy::checked_offset;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::BlockDivided;
 use crate::mdp::options::{BadBlocks, MOST_PLACES};
@@ -273,7 +274,7 @@ impl Division {
         };
         let ends = buffers.iter().scan(0, |end, buffer| {
             *end += buffer.len();
-            Some(O::from_usize(*end))
+            Some(checked_offset(*end as u64))
         });
         layout.buffer_ptr.extend(std::iter::once(O::ZERO).chain(ends));
 
@@ -304,7 +305,8 @@ impl Division {
                 let (slice, lane) = ((first + i) / self.stride, (first + i) % self.stride);
                 let (first_row, first_entry) =
                     (self.row_starts[slice] as usize + lane, self.entry_starts[slice] as usize + lane);
-                (first_rows[i], first_entries[i]) = (O::from_usize(first_row), O::from_usize(first_entry));
+                (first_rows[i], first_entries[i]) =
+                    (checked_offset(first_row as u64), checked_offset(first_entry as u64));
                 if state == EMPTY {
                     continue;
                 }
