@@ -27,8 +27,10 @@ const GROUPS: u32 = 4;
 const GROUP: u32 = 128;
 /// States of a step of the product.
 const DEPTH: u32 = 8 * GROUPS;
-/// Steps that are on their way, or in use.
-const STAGES: u32 = 3;
+/// Steps that are on their way, or in use: with three of f64 or four of f32, two blocks fit on a multiprocessor.
+const fn stages(wide: bool) -> u32 {
+    if wide { 3 } else { 4 }
+}
 /// What û is multiplied by while it is stored: in f32 both numbers of 11 bits that it is taken for are normal then.
 pub const LIFT: f64 = power(100);
 
@@ -48,7 +50,7 @@ const fn stage_len(wide: bool) -> u32 {
 /// Shared memory of a block in bytes, for elements of 8 bytes or 4.
 #[must_use]
 pub const fn step_shared(wide: bool) -> u32 {
-    STAGES * stage_len(wide) * if wide { 8 } else { 4 }
+    stages(wide) * stage_len(wide) * if wide { 8 } else { 4 }
 }
 
 /// Which rows and columns a block has, and what its threads copy.
@@ -84,7 +86,8 @@ impl Tile {
     ) {
         let memory = shared::dynamic_shared_mem::<T>();
         let (stride, width) = (self.stride as usize, Shared::<T>::IN_16_BYTES);
-        let stage_of = |step: u32| memory.split(step % STAGES * stage_len(T::WIDE)).1.split(ROWS * LEFT);
+        let ahead = stages(T::WIDE) - 1;
+        let stage_of = |step: u32| memory.split(step % (ahead + 1) * stage_len(T::WIDE)).1.split(ROWS * LEFT);
         // A thread has one place in the rows of each step, and one or two in those of the matrix.
         let t = thread::thread_idx_x();
         let (r, c) = (t / (DEPTH / width), t % (DEPTH / width) * width);
@@ -111,7 +114,7 @@ impl Tile {
         };
         let steps = self.stride / DEPTH;
         let mut step = 0;
-        while step < STAGES - 1 {
+        while step < ahead {
             if step < steps {
                 stage_matrix(step);
             }
@@ -120,7 +123,7 @@ impl Tile {
         grid::wait();
         grid::launch_dependents();
         step = 0;
-        while step < STAGES - 1 {
+        while step < ahead {
             if step < steps {
                 stage_rows(step);
             }
@@ -129,11 +132,15 @@ impl Tile {
         }
         step = 0;
         while step < steps {
-            copy::wait::<{ STAGES - 2 }>();
+            if T::WIDE {
+                copy::wait::<{ stages(true) - 2 }>()
+            } else {
+                copy::wait::<{ stages(false) - 2 }>()
+            }
             thread::sync_threads();
-            if step + STAGES - 1 < steps {
-                stage_rows(step + STAGES - 1);
-                stage_matrix(step + STAGES - 1);
+            if step + ahead < steps {
+                stage_rows(step + ahead);
+                stage_matrix(step + ahead);
             }
             copy::commit();
             let (of_x, of_matrix) = stage_of(step);
