@@ -71,6 +71,10 @@ pub fn trial(mdp: &Mdp, sweep_bytes: u64) -> u32 {
     (krylov / sweep_bytes.max(1) as f64).clamp(TRIALS[0], TRIALS[1]) as u32
 }
 
+/// Sweeps that [`criterion_cost`] assumes for criteria without γ: their number depends on how fast the process mixes or is
+/// absorbed, which only sweeps show.
+const CRITERION_SWEEPS: f64 = 1000.0;
+
 /// What the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
@@ -125,12 +129,7 @@ impl Features {
 
     fn cost_on(&self, cores: usize) -> Cost {
         let (entries, sweeps) = (self.entries, self.sweeps.ceil());
-        let backups = entries as f64 * self.sweeps;
-        Cost {
-            work: format!("{entries} transitions in {sweeps:.0} sweeps"),
-            cpu: backups / (CORE_RATE * cores as f64),
-            gpu: backups / GPU_RATE,
-        }
+        sweeps_cost(format!("{entries} transitions in {sweeps:.0} sweeps"), entries, self.sweeps, cores)
     }
 
     /// Whether value iteration on the CPU is to be tried first, because it may take too many sweeps.
@@ -152,6 +151,33 @@ impl Features {
             ),
         )
     }
+}
+
+/// The cost of `sweeps` sweeps of a criterion over a model.
+#[must_use]
+pub fn criterion_cost(mdp: &Mdp, sweeps: Sweeps) -> Cost {
+    let entries = mdp.transitions().nnz();
+    let (count, about) = match sweeps {
+        Sweeps::Steps(steps) => (f64::from(steps), ""),
+        Sweeps::Unknown => (CRITERION_SWEEPS, "an assumed "),
+    };
+    let work = format!("{entries} transitions in {about}{count:.0} sweeps");
+    sweeps_cost(work, entries, count, rayon::current_num_threads())
+}
+
+/// The number of sweeps of a criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweeps {
+    /// One for each step of a finite horizon.
+    Steps(u32),
+    /// As many as convergence takes.
+    Unknown,
+}
+
+/// The cost of `sweeps` sweeps over `entries` entries of P.
+fn sweeps_cost(work: String, entries: usize, sweeps: f64, cores: usize) -> Cost {
+    let backups = entries as f64 * sweeps;
+    Cost { work, cpu: backups / (CORE_RATE * cores as f64), gpu: backups / GPU_RATE }
 }
 
 #[cfg(test)]
@@ -179,6 +205,16 @@ mod tests {
         let queues = QueueNetwork { gamma: 0.999, ..QueueNetwork::default() }.generate().unwrap();
         let features = Features::of(&queues, Target::Epsilon(1e-6));
         assert!(features.needs_trial(), "{features:?}");
+    }
+
+    /// A million steps are worth a GPU, ten are not.
+    #[test]
+    fn steps_of_a_horizon_cost_a_sweep_each() {
+        let grid = SlipGrid { width: 20, height: 20, ..SlipGrid::default() }.generate().unwrap();
+        let cost = |sweeps| criterion_cost(&grid, sweeps);
+        assert!(cost(Sweeps::Steps(10)).suits_cpu());
+        assert!(cost(Sweeps::Steps(1_000_000)).cpu > 0.9e5 * cost(Sweeps::Steps(10)).cpu);
+        assert!(cost(Sweeps::Unknown).work.contains("assumed"), "{:?}", cost(Sweeps::Unknown));
     }
 
     /// Sweeps over patterns are short, so that more of them are tried.

@@ -3,6 +3,7 @@
 use warpkov_device::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
+use crate::mdp::auto::{Sweeps, criterion_cost};
 use crate::mdp::cpu::{Engine, EngineOptions};
 use crate::mdp::device::{SweepLayout, ValueIteration};
 use crate::mdp::dynamic::Unified;
@@ -64,7 +65,8 @@ pub fn solve_on(
     options: &Options,
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
-    let Opened { make, device, notes } = Opened::new(device).map_err(|error| Error::Backend(error.into()))?;
+    let Opened { make, device, notes } =
+        Opened::new(device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
     let bounded = solve(mdp, criterion, options, &*make, &mut |round| observe(round))?;
     Ok(Solved { bounded, device, notes })
 }
@@ -81,7 +83,8 @@ pub fn backward_on(
     keep: bool,
     observe: &mut Observe,
 ) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
-    let Opened { make, device, notes } = Opened::new(device).map_err(|error| Error::Backend(error.into()))?;
+    let Opened { make, device, notes } =
+        Opened::new(device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
     let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &*make, &mut |round| observe(round))?;
     Ok((Solved { bounded, device, notes }, steps))
 }
@@ -95,9 +98,8 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(device: DeviceChoice) -> Result<Self, runtime::Error> {
-        // How many sweeps it takes nobody knows beforehand.
-        let (place, note) = Place::open(device, None)?;
+    fn new(device: DeviceChoice, mdp: &Mdp, sweeps: Sweeps) -> Result<Self, runtime::Error> {
+        let (place, note) = Place::open(device, Some(&criterion_cost(mdp, sweeps)))?;
         let device = place.name();
         let make: Box<dyn Make<Error = SolveError>> = match place {
             Place::Cpu => Box::new(Cpu),
