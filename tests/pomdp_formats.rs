@@ -609,7 +609,7 @@ fn planes_of_what_is_seen_are_read_back() {
 fn parts_that_are_seen_are_few() {
     let text = seen("maximize").replace("[0,0,1,1]}", "[0,0,4294967295,4294967295]}");
     let error = formats::read_from(text.as_bytes(), "m", None).err().unwrap().to_string();
-    assert!(error.contains("the seen part of state 2 is 4294967295, expected a number below 4"), "{error}");
+    assert!(error.contains("the observed component of state 2 is 4294967295, expected a number below 4"), "{error}");
     // Numbers need not follow each other. SARSOP's have to.
     let model = formats::read_from(text.replace("4294967295", "3").as_bytes(), "m", None).unwrap();
     assert_eq!(model.parts(), [[0, 1], [2, 3]]);
@@ -648,7 +648,7 @@ fn content_is_recognised_under_another_name() {
 fn rewards_beyond_the_numbers_are_refused() {
     for reward in ["1e308", "-1e299"] {
         let error = parse(&TIGER.replace("* 10\n", &format!("* {reward}\n"))).err().unwrap_or_default();
-        assert!(error.contains("add up beyond the range of numbers"), "{error}");
+        assert!(error.contains("add up beyond the range of f64"), "{error}");
     }
     assert!(parse(&TIGER.replace("* 10\n", "* 1e290\n")).is_ok());
 }
