@@ -49,17 +49,17 @@ choice! {
     /// SARSOP's published bounds refer to its files.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Layout {
-        /// RockSample\[4,4\], 257 states.
+        /// 4 × 4 cells, 4 rocks, 257 states.
         R4x4 = "4,4",
-        /// RockSample\[5,5\], 801 states.
+        /// 5 × 5 cells, 5 rocks, 801 states.
         R5x5 = "5,5",
-        /// RockSample\[5,7\], 3201 states.
+        /// 5 × 5 cells, 7 rocks, 3,201 states.
         R5x7 = "5,7",
-        /// RockSample\[7,8\], 12,545 states.
+        /// 7 × 7 cells, 8 rocks, 12,545 states.
         R7x8 = "7,8",
-        /// RockSample\[10,10\], 102,401 states.
+        /// 10 × 10 cells, 10 rocks, 102,401 states.
         R10x10 = "10,10",
-        /// RockSample\[11,11\], 247,809 states.
+        /// 11 × 11 cells, 11 rocks, 247,809 states.
         R11x11 = "11,11",
     }
 }
