@@ -17,9 +17,9 @@ use crate::pomdp::model::{Names, Pomdp};
 /// | repair | each part that is not new gains one with probability `repaired` | −`repair` | none |
 /// | replace | all new | −`replacement` | none |
 ///
-/// with q(l) = 1 − (1 − l/(L − 1))³ and a the `accuracy`. States are Σ lₖ Lᵏ. Observations are Σ 2ᵏ over the parts that look fine: all of
-/// them for a good product, no part for a bad one or for no observation. All parts are new at the start. With little
-/// discounting, single vectors of this model help only as parts of long plans.
+/// Here q(l) = 1 − (1 − l/(L − 1))³, and a is the `accuracy`. States are Σ lₖ Lᵏ. Observations are Σ 2ᵏ over the parts
+/// that look fine: all of them for a good product, no part for a bad one or for no observation. All parts are new at the
+/// start. With little discounting, a single vector of this model helps only with the long plan that it begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maintenance {
     /// N, from 1 to 10.

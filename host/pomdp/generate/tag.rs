@@ -1,4 +1,5 @@
-//! Tag: Pineau, Gordon and Thrun, *Point-based value iteration: an anytime algorithm for POMDPs*, IJCAI (2003), section 4.
+//! Tag: Pineau, Gordon and Thrun, *Point-based value iteration: an anytime algorithm for POMDPs*, IJCAI (2003), section
+//! 4.
 
 use super::{Error, Matrices, Sizes, names};
 use crate::common::parameters::{discount, finite, fraction};

@@ -1,5 +1,5 @@
-//! Stochastic simulation with exploratory action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence Research* 27,
-//! 2006, 4.3).
+//! Stochastic simulation with exploratory action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence
+//! Research* 27, 2006, 4.3).
 
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;

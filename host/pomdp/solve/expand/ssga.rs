@@ -1,5 +1,5 @@
-//! Stochastic simulation with greedy action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence Research* 27, 2006,
-//! 4.2).
+//! Stochastic simulation with greedy action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence Research*
+//! 27, 2006, 4.2).
 //!
 //! The action may also be the best by the upper bound, as in heuristic search (Smith and Simmons, *UAI*, 2005).
 
