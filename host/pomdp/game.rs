@@ -21,13 +21,13 @@
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
 /// Smallest admissible pivot, relative to the largest entry of its column.
-const PIVOT: f64 = 1e-14;
+const LEAST_PIVOT: f64 = 1e-14;
 
 /// Pivots without progress before the pivot rule becomes random, which breaks cycles.
-const STALLED: usize = 8;
+const STALL_LIMIT: usize = 8;
 
 /// Maximum number of pivots; typical games need far fewer.
-const STEPS: usize = 20_000;
+const MAX_PIVOTS: usize = 20_000;
 
 /// A game that grows by one strategy at a time.
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub struct Game {
     mixture: Vec<(usize, f64)>,
     belief: Vec<(usize, f64)>,
     /// State of the random number generator.
-    drawn: u64,
+    rng_state: u64,
 }
 
 /// The variable that leaves the kernel.
@@ -91,11 +91,11 @@ impl Game {
     /// Computes the optimal mixture and belief.
     pub fn solve(&mut self) {
         let (mut stalled, mut last) = (0, f64::INFINITY);
-        for _ in 0..STEPS {
+        for _ in 0..MAX_PIVOTS {
             let Some(kernel) = self.kernel() else {
                 // A singular kernel: restart with random pivots, which may avoid it.
                 (self.states, self.strategies) = self.first();
-                (stalled, last) = (STALLED + 1, f64::INFINITY);
+                (stalled, last) = (STALL_LIMIT + 1, f64::INFINITY);
                 continue;
             };
             let size = self.strategies.len();
@@ -107,7 +107,7 @@ impl Game {
             self.belief = distribution(&self.states, &probs);
             stalled = if value < last { 0 } else { stalled + 1 };
             last = last.min(value);
-            let Some((enters, is_strategy)) = self.entering(&probs, value, stalled > STALLED) else { return };
+            let Some((enters, is_strategy)) = self.entering(&probs, value, stalled > STALL_LIMIT) else { return };
             // The change of the solution per unit of the entering variable.
             let mut column = if is_strategy {
                 let mut column: Vec<f64> = self.states.iter().map(|&s| self.payoffs[enters][s]).collect();
@@ -164,8 +164,9 @@ impl Game {
         found.extend(slacks.map(|(place, &prob)| (prob, place, false)));
         let at = if draw && !found.is_empty() {
             // Knuth's multiplier.
-            self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.drawn >> 33) as usize % found.len()
+            self.rng_state =
+                self.rng_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.rng_state >> 33) as usize % found.len()
         } else {
             (0..found.len()).min_by(|&a, &b| found[a].0.total_cmp(&found[b].0))?
         };
@@ -180,7 +181,7 @@ impl Game {
         // Variable, distance to its bound, rounding error of that distance, and rate of decrease.
         let largest = column[..size].iter().fold(0.0, |most: f64, pivot| most.max(pivot.abs()));
         for (place, (&share, &pivot)) in shares.iter().zip(column).enumerate() {
-            if pivot > PIVOT * largest.max(1.0) {
+            if pivot > LEAST_PIVOT * largest.max(1.0) {
                 bounds.push((Leaving::Strategy(place), share.max(0.0), ROUNDING, pivot));
             }
         }
@@ -194,7 +195,7 @@ impl Game {
                 (slack, room) = (slack - lost, room + lost.abs());
                 (pivot, reach) = (pivot - moved, reach + moved.abs());
             }
-            if pivot > PIVOT * reach && !self.states.contains(&state) {
+            if pivot > LEAST_PIVOT * reach && !self.states.contains(&state) {
                 bounds.push((Leaving::State(state), slack.max(0.0), ROUNDING * room, pivot));
             }
         }

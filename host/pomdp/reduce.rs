@@ -22,10 +22,10 @@ use crate::pomdp::game::least_loss;
 use crate::pomdp::model::Pomdp;
 
 /// Maximum number of replies per game.
-const ROUNDS: u32 = 64;
+const MAX_REPLIES: u32 = 64;
 
 /// Work limit of all games, in multiplications: a few seconds on one core.
-const PRODUCTS: usize = 1 << 31;
+const MAX_PRODUCTS: usize = 1 << 31;
 
 /// The vectors of `all` that are needed. `next` is g(o) of vector i at i·|Ω| + o, and the first `active` vectors are Γ.
 /// The model is a maximisation problem. Once it is `late`, or the work limit is reached, every continuation stays.
@@ -115,7 +115,7 @@ impl Kept<'_> {
             return true;
         }
         let own = self.all.vector(vector);
-        self.no_time = self.no_time || self.products > PRODUCTS || (self.late)();
+        self.no_time = self.no_time || self.products > MAX_PRODUCTS || (self.late)();
         if self.no_time || face.iter().any(|&s| own[s as usize] > self.corners[s as usize]) {
             return false;
         }
@@ -130,7 +130,7 @@ impl Kept<'_> {
         if first.iter().sum::<f64>() > 0.0 {
             return false;
         }
-        let least = least_loss(first, 0.0, 1.0, ROUNDS, &|| false, |belief| {
+        let least = least_loss(first, 0.0, 1.0, MAX_REPLIES, &|| false, |belief| {
             let states = belief.iter().map(|(place, _)| face[*place]).collect();
             losses(&Belief::built(states, belief.iter().map(|(_, prob)| *prob).collect()))
         });

@@ -27,8 +27,8 @@ pub struct Supports {
     retired: AlphaVectors,
     /// The same for retired vectors.
     retired_next: Vec<u32>,
-    /// The first `met` vectors of Γ do not dominate any retired vector.
-    met: usize,
+    /// The first `compared` vectors of Γ do not dominate any retired vector.
+    compared: usize,
 }
 
 impl Supports {
@@ -37,7 +37,7 @@ impl Supports {
     pub fn new(states: u32, observations: u32, first: usize) -> Self {
         let observations = observations as usize;
         let next = (0..first as u32).flat_map(|vector| std::iter::repeat_n(vector, observations)).collect();
-        Self { observations, next, retired: AlphaVectors::new(states), retired_next: Vec::new(), met: 0 }
+        Self { observations, next, retired: AlphaVectors::new(states), retired_next: Vec::new(), compared: 0 }
     }
 
     /// Number of vectors of Γ with known continuations.
@@ -77,7 +77,7 @@ impl Supports {
         let sum = |vector: &[f64]| vector.iter().sum::<f64>();
         let sums: Vec<f64> = staying.iter().map(|&i| sum(active.vector(i))).collect();
         // Replacement of each vector; itself if none.
-        let mut instead: Vec<usize> = (0..total).collect();
+        let mut replacement: Vec<usize> = (0..total).collect();
         let mut needed = vec![false; total];
         staying.iter().for_each(|&i| needed[i] = true);
         let (mut queue, mut no_time) = (staying.clone(), false);
@@ -90,7 +90,7 @@ impl Supports {
                 let (own, from) = if follower < count {
                     (active.vector(follower), 0)
                 } else {
-                    (self.retired.vector(follower - count), self.met)
+                    (self.retired.vector(follower - count), self.compared)
                 };
                 let least = sum(own);
                 let above = |i: usize| own.iter().zip(active.vector(i)).all(|(own, its)| own <= its);
@@ -98,7 +98,7 @@ impl Supports {
                 // The newest vectors are the likeliest to dominate an older one.
                 let mut others = staying.iter().zip(&sums).rev().filter(|_| !no_time);
                 match others.find(|&(&i, &sum)| i >= from && sum >= least && above(i)) {
-                    Some((&i, _)) => instead[follower] = i,
+                    Some((&i, _)) => replacement[follower] = i,
                     None => queue.push(follower),
                 }
             }
@@ -106,12 +106,12 @@ impl Supports {
         // New indices. Vectors retired before precede newly retired ones.
         let mut number = vec![0_u32; total];
         (0..).zip(&staying).for_each(|(new, &old)| number[old] = new);
-        let aside = |&i: &usize| needed[i] && instead[i] == i && (i >= count || !stays[i]);
+        let aside = |&i: &usize| needed[i] && replacement[i] == i && (i >= count || !stays[i]);
         let before: Vec<usize> = (count..total).filter(aside).collect();
         let new: Vec<usize> = (0..count).filter(aside).collect();
         (0..).zip(before.iter().chain(&new)).for_each(|(new, &old)| number[old] = RETIRED | new);
         let renumbered = |&vector: &usize| -> Vec<u32> {
-            self.next_of(vector, count).iter().map(|&next| number[instead[place(next)]]).collect()
+            self.next_of(vector, count).iter().map(|&next| number[replacement[place(next)]]).collect()
         };
         let next = staying.iter().flat_map(renumbered).collect();
         let retired_next = before.iter().chain(&new).flat_map(renumbered).collect();
@@ -119,7 +119,7 @@ impl Supports {
         self.retired.reserve_exact(new.len());
         new.iter().for_each(|&i| self.retired.push(active.actions()[i], active.vector(i)));
         self.retired.shrink_to_fit();
-        (self.next, self.retired_next, self.met) = (next, retired_next, staying.len());
+        (self.next, self.retired_next, self.compared) = (next, retired_next, staying.len());
     }
 
     /// Continuations of a vector; indices from `count` on are retired vectors.

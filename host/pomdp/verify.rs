@@ -32,10 +32,10 @@ use super::model::Pomdp;
 use super::projection::Projection;
 
 /// Stopping tolerance of the iteration for α', relative to the largest value.
-const REST: f64 = 1e-9;
+const TOLERANCE: f64 = 1e-9;
 
 /// Relative accuracy of δ where δ exceeds the tolerance.
-const DIGITS: f64 = 1e-3;
+const RESIDUAL_ACCURACY: f64 = 1e-3;
 
 /// Certificate of a set of alpha vectors.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -137,15 +137,15 @@ impl Claims<'_> {
     ) -> f64 {
         let (alpha, action) = (self.policy.vector(vector), self.policy.actions()[vector]);
         // α − L α in each state, for continuation `next`.
-        let missing = |next: &[u32]| -> Vec<f64> {
+        let excess = |next: &[u32]| -> Vec<f64> {
             let backup = self.assembler.vector(self.policy, action, next);
             part.iter().map(|&state| alpha[state as usize] - backup[state as usize]).collect()
         };
-        let first = missing(&self.followers(vector));
-        let least = least_loss(first, tolerance, DIGITS, rounds, self.stop, |belief| {
+        let first = excess(&self.followers(vector));
+        let least = least_loss(first, tolerance, RESIDUAL_ACCURACY, rounds, self.stop, |belief| {
             let states = belief.iter().map(|(place, _)| part[*place]).collect();
             let probs = belief.iter().map(|(_, prob)| *prob).collect();
-            missing(&self.response(projection, action, &Belief::built(states, probs)))
+            excess(&self.response(projection, action, &Belief::built(states, probs)))
         });
         least.max(0.0)
     }
@@ -193,7 +193,7 @@ impl Claims<'_> {
             // ‖α' − L u‖ ≤ γ/(1 − γ) · ‖L u − u‖.
             let rest = over(&next, &values) * gamma / (1.0 - gamma);
             values = next;
-            if rest.is_nan() || rest <= REST * scale || (self.stop)() {
+            if rest.is_nan() || rest <= TOLERANCE * scale || (self.stop)() {
                 let starts = self.model.starts().into_iter().zip(&self.graph.starts);
                 let value = |((prob, start), &node): ((f64, Belief), &u32)| {
                     prob * start.dot(values.vector(number[node as usize] as usize))

@@ -38,10 +38,10 @@ pub(super) fn threads(states: u32) -> u32 {
 }
 
 /// A belief needs no vector of its own once the others give it this fraction of its own vector's improvement.
-const ENOUGH: f64 = 0.25;
+const ENOUGH_IMPROVEMENT: f64 = 0.25;
 
 /// Vectors added to Γ before beliefs are evaluated again.
-const ADDED: usize = 64;
+const ADDED_AT_ONCE: usize = 64;
 
 /// Kernel variant that finds the best vector of each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,7 +330,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         // Equal actions and winners yield equal vectors.
         let (mut met, mut next) = (HashSet::new(), Vec::new());
         while !left.is_empty() {
-            let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED).collect();
+            let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED_AT_ONCE).collect();
             if new.is_empty() {
                 break;
             }
@@ -338,11 +338,11 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             new.iter().for_each(|&j| next.extend(row(j).1));
             self.vectors.append(device, new.len() as u32, self.work.out.get())?;
             self.vector_actions.extend(new.iter().map(|&j| actions_of[j as usize]));
-            if new.len() < ADDED {
+            if new.len() < ADDED_AT_ONCE {
                 break;
             }
             let found = self.best_of(beliefs)?;
-            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH * rise(j));
+            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH_IMPROVEMENT * rise(j));
         }
         Ok((risen, next))
     }

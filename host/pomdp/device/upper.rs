@@ -17,31 +17,31 @@ use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
 /// Maximum number of points.
-const POINTS: usize = 1 << 14;
+const MAX_POINTS: usize = 1 << 14;
 
-/// Bounds may use 1/`PART` of the memory limits of a batch.
-const PART: usize = 4;
+/// Bounds may use 1/`LIMIT_DIVISOR` of the memory limits of a batch.
+const LIMIT_DIVISOR: usize = 4;
 
 /// Maximum number of beliefs bounded per batch.
-pub(super) const MOST_BELIEFS: usize = 256;
+pub(super) const MAX_BELIEFS: usize = 256;
 
 /// Work limit per batch, in states and entries of points read: about as long as the backup of the batch.
-const WORK: u64 = 1 << 24;
+const WORK_LIMIT: u64 = 1 << 24;
 
 /// If fewer beliefs than this fit into the work limit, some batches are skipped.
-const FEW: usize = 64;
+const FEW_BELIEFS: usize = 64;
 
 /// Maximum of points times entries, which bounds the work of pruning.
-const PAIRS: usize = 1 << 29;
+const MAX_PRUNING_WORK: usize = 1 << 29;
 
 /// Maximum number of rows bounded in one launch.
-const AT_ONCE: usize = 1024;
+const MAX_ROWS: usize = 1024;
 
 /// Maximum number of threads per block; more threads read more points at once.
-const MOST_THREADS: u32 = 512;
+const MAX_THREADS: u32 = 512;
 
 /// Maximum number of scratch elements for these rows.
-const ELEMENTS: usize = 1 << 25;
+const MAX_ELEMENTS: usize = 1 << 25;
 
 /// The upper bound on V\*, with points in precision T.
 pub(super) struct Upper<T: Precise, D: Device> {
@@ -215,7 +215,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
             .chunks(actions as usize)
             .map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
         let corners: Vec<f64> = corners.collect();
-        let elements = corners.len() * (ELEMENTS / corners.len().max(1)).clamp(1, AT_ONCE);
+        let elements = corners.len() * (MAX_ELEMENTS / corners.len().max(1)).clamp(1, MAX_ROWS);
         Ok(Self {
             states: corners.len() as u32,
             actions,
@@ -224,7 +224,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
             points: Points::new(device, corners.len() as u32, 0, 0)?,
             pruned: 0,
             now: 0,
-            affordable: MOST_BELIEFS,
+            affordable: MAX_BELIEFS,
             work: device.zeros(1)?,
             row: device.zeros(elements)?,
             list: device.zeros(elements)?,
@@ -243,7 +243,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     fn shape(&self, rows: usize) -> Shape {
         Shape::new(
             rows.clamp(1, self.row.len() / self.states as usize) as u32,
-            self.states.next_multiple_of(32).min(MOST_THREADS),
+            self.states.next_multiple_of(32).min(MAX_THREADS),
         )
     }
 
@@ -270,7 +270,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// Number of beliefs of a batch that can be bounded in one launch.
     pub fn fitting(&self, backups: &Backups<'_, T, D>, beliefs: &Beliefs<T, D>) -> u32 {
         let each = self.actions as usize * (self.states as usize).max(backups.observations as usize);
-        (backups.limits.elements / PART / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
+        (backups.limits.elements / LIMIT_DIVISOR / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
     }
 
     /// Upper bounds on Q(b, a) of the first `count` beliefs, into `work.values`.
@@ -318,14 +318,14 @@ impl<T: Precise, D: Device> Upper<T, D> {
 
     /// Only one batch in this number is bounded; more than 1 if beliefs are expensive.
     pub fn every(&self) -> usize {
-        (FEW / self.affordable).max(1)
+        (FEW_BELIEFS / self.affordable).max(1)
     }
 
     /// Estimates from the work of the last `count` beliefs how many fit into the work limit.
     fn afford(&mut self, device: &D, count: u32) -> Result<(), D::Error> {
         let mut work = [0];
         device.download(&self.work, &mut work)?;
-        self.affordable = (u64::from(count) * WORK / work[0].max(1)).clamp(1, MOST_BELIEFS as u64) as usize;
+        self.affordable = (u64::from(count) * WORK_LIMIT / work[0].max(1)).clamp(1, MAX_BELIEFS as u64) as usize;
         Ok(())
     }
 
@@ -402,7 +402,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
                 new.push(New { row, entries, drop: value - bases[j], used: self.now });
             }
         }
-        self.add(device, rows, &new, backups.limits.entries / PART)?;
+        self.add(device, rows, &new, backups.limits.entries / LIMIT_DIVISOR)?;
         Ok(fallen)
     }
 
@@ -418,8 +418,8 @@ impl<T: Precise, D: Device> Upper<T, D> {
             self.points = grown;
         }
         self.points.place(device, rows, new)?;
-        let many = points > POINTS || entries > most || points.saturating_mul(entries) > PAIRS;
-        if many || points > self.pruned + self.pruned / 2 + MOST_BELIEFS {
+        let many = points > MAX_POINTS || entries > most || points.saturating_mul(entries) > MAX_PRUNING_WORK;
+        if many || points > self.pruned + self.pruned / 2 + MAX_BELIEFS {
             self.prune(device, most)?;
         }
         Ok(())
@@ -434,7 +434,9 @@ impl<T: Precise, D: Device> Upper<T, D> {
         kept.retain(|point| {
             points += 1;
             entries += point.entries as usize;
-            points <= POINTS - POINTS / 4 && entries <= most - most / 4 && points.saturating_mul(entries) <= PAIRS / 2
+            points <= MAX_POINTS - MAX_POINTS / 4
+                && entries <= most - most / 4
+                && points.saturating_mul(entries) <= MAX_PRUNING_WORK / 2
         });
         kept.sort_by_key(|point| point.row);
         self.pruned = kept.len();

@@ -18,10 +18,10 @@ use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
 /// Maximum number of batches whose best vectors decide which vectors stay.
-const ASKED: usize = 16;
+const SAMPLED_BATCHES: usize = 16;
 
 /// Fraction of the memory limit that sawtooth points may take when memory is short.
-const POINTS: f64 = 0.25;
+const POINTS_SHARE: f64 = 0.25;
 
 /// Simultaneous walks, with their backups and upper bounds.
 pub struct Walkers<'d, T: Precise, D: Device> {
@@ -383,7 +383,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         let mut uses = vec![0_usize; count];
         let last = self.batches.len().min(batch + 1);
         // An even sample of the batches, which contains b₀.
-        for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(ASKED).max(1)) {
+        for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(SAMPLED_BATCHES).max(1)) {
             // Batch 0 holds b₀.
             let weight = if number == 0 { usize::MAX / 2 } else { 1 };
             for vector in self.backups.best_vectors(batch)? {
@@ -409,7 +409,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), D::Error> {
-        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS) as usize)?;
+        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS_SHARE) as usize)?;
         // Halves Γ repeatedly, because retired vectors may keep memory in use.
         let mut most = self.count();
         while self.bytes() > bytes && most > kept + 1 {

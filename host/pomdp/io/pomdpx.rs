@@ -20,13 +20,13 @@ use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, PomdpParts, scaled};
 
 /// Maximum number of states.
-const MOST_STATES: u64 = 1 << 24;
+const MAX_STATES: u64 = 1 << 24;
 /// Maximum number of state-action pairs, of nonzeros of a matrix, and of entries of a table.
-const MOST: u64 = 1 << 28;
+const MAX_ENTRIES: u64 = 1 << 28;
 /// Maximum number of variables.
-const MOST_VARIABLES: usize = 256;
+const MAX_VARIABLES: usize = 256;
 /// Maximum number of combinations with names.
-const MOST_NAMES: u32 = 1 << 20;
+const MAX_NAMES: u32 = 1 << 20;
 
 /// Reads a model without validation.
 pub fn read(text: &[u8], file: String) -> Result<PomdpParts, Error> {
@@ -90,8 +90,8 @@ impl Variables {
             first..slots.len()
         });
         let [actions, before, after, observed] = ranges;
-        if slots.len() > MOST_VARIABLES {
-            return Err(Fault::new(list.at, format!("more than {MOST_VARIABLES} variables")));
+        if slots.len() > MAX_VARIABLES {
+            return Err(Fault::new(list.at, format!("more than {MAX_VARIABLES} variables")));
         }
         let mut by_name = HashMap::new();
         for (i, slot) in slots.iter().enumerate() {
@@ -128,8 +128,8 @@ fn values(variable: &Element, prefix: char) -> Result<Vec<String>, Fault> {
     if let Some(count) = variable.child("NumValues") {
         let word = count.word()?;
         let count: u32 = word.text.parse().unwrap_or(0);
-        if !(1..=MOST_STATES).contains(&count.into()) {
-            return Err(word.unexpected(&format!("a number from 1 to {MOST_STATES}")));
+        if !(1..=MAX_STATES).contains(&count.into()) {
+            return Err(word.unexpected(&format!("a number from 1 to {MAX_STATES}")));
         }
         return Ok((0..count).map(|i| format!("{prefix}{i}")).collect());
     }
@@ -152,8 +152,8 @@ impl Table {
     /// Reads the table of `element` over `slots`. Later entries override earlier ones; missing entries are 0.
     fn read(element: &Element, slots: Vec<usize>, variables: &Variables, leaf: &str) -> Result<Self, Fault> {
         let size = slots.iter().try_fold(1, |size: u64, &slot| size.checked_mul(variables.size(slot) as u64));
-        let Some(size) = size.filter(|&size| size <= MOST) else {
-            return Err(Fault::new(element.at, format!("a table of more than {MOST} entries")));
+        let Some(size) = size.filter(|&size| size <= MAX_ENTRIES) else {
+            return Err(Fault::new(element.at, format!("a table of more than {MAX_ENTRIES} entries")));
         };
         let mut table = Self { at: element.at, numbers: vec![0.0; size as usize], slots };
         let parameter = element.required("Parameter")?;
@@ -373,7 +373,7 @@ fn strides(slots: &[usize], variables: &Variables, most: u64) -> Option<(HashMap
 
 /// Names of all combinations.
 fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
-    if count > MOST_NAMES {
+    if count > MAX_NAMES {
         return Vec::new();
     }
     let joined = |index: usize| {
@@ -419,8 +419,8 @@ impl Rows {
 
     /// Fails if the matrix has too many nonzeros.
     fn check(&self, section: &Element) -> Result<(), Fault> {
-        let most = self.col.len() as u64 <= MOST;
-        if most { Ok(()) } else { Err(Fault::new(section.at, format!("more than {MOST} outcomes"))) }
+        let most = self.col.len() as u64 <= MAX_ENTRIES;
+        if most { Ok(()) } else { Err(Fault::new(section.at, format!("more than {MAX_ENTRIES} outcomes"))) }
     }
 }
 
@@ -447,17 +447,17 @@ fn model(root: &Element) -> Result<PomdpParts, Fault> {
     };
     let list = |range: &Range<usize>| range.clone().collect::<Vec<_>>();
     let (before_slots, after_slots, action_slots) = (list(before), list(after), list(actions));
-    let (_, action_count) = most(&action_slots, MOST, "actions")?;
-    let (after_strides, states) = most(&after_slots, MOST_STATES, "states, the combinations of all state variables")?;
-    if u64::from(states) * u64::from(action_count) > MOST {
-        return Err(Fault::new(place, format!("more than {MOST} pairs of a state and an action")));
+    let (_, action_count) = most(&action_slots, MAX_ENTRIES, "actions")?;
+    let (after_strides, states) = most(&after_slots, MAX_STATES, "states, the combinations of all state variables")?;
+    if u64::from(states) * u64::from(action_count) > MAX_ENTRIES {
+        return Err(Fault::new(place, format!("more than {MAX_ENTRIES} pairs of a state and an action")));
     }
-    let (before_strides, _) = most(&before_slots, MOST_STATES, "states")?;
+    let (before_strides, _) = most(&before_slots, MAX_STATES, "states")?;
     let observed_slots = [&list(observed)[..], &seen[..]].concat();
     if observed_slots.is_empty() {
         return Err(Fault::new(place, "<Variable> has neither an <ObsVar> nor a fully observed <StateVar>"));
     }
-    let (observed_strides, observation_count) = most(&observed_slots, MOST, "observations")?;
+    let (observed_strides, observation_count) = most(&observed_slots, MAX_ENTRIES, "observations")?;
 
     let mut values = vec![0; variables.slots.len()];
     let mut outcomes = Vec::new();

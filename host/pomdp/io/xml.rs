@@ -7,7 +7,7 @@ use super::fault::Fault;
 use crate::common::io::lines::{self, quoted};
 
 /// Maximum nesting depth of elements.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// An element.
 pub struct Element<'t> {
@@ -112,8 +112,8 @@ pub fn parse(text: &[u8]) -> Result<Element<'_>, Fault> {
                 if root.is_some() {
                     return Err(Fault::new(at, "found a second element, expected the end of the file"));
                 }
-                if open.len() == DEEPEST {
-                    return Err(Fault::new(at, format!("more than {DEEPEST} nested elements")));
+                if open.len() == MAX_DEPTH {
+                    return Err(Fault::new(at, format!("more than {MAX_DEPTH} nested elements")));
                 }
                 let attributes = attributes(&tag).map_err(|error| failed(&error))?;
                 let name = String::from_utf8_lossy(tag.name().as_ref()).into_owned();

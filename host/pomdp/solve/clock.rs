@@ -13,15 +13,15 @@ pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 /// Least ratio of the times of consecutive recorded rounds.
 const SPACING: f64 = 1.05;
 
-/// Time after the limit that final work may take: this fraction of the limit, and at least [`LEAST`].
-const AFTER: f64 = 0.03;
+/// Time after the limit that final work may take: this fraction of the limit, and at least [`LEAST_OVERTIME`].
+const OVERTIME: f64 = 0.03;
 /// Least time for final work.
-const LEAST: Duration = Duration::from_millis(300);
+const LEAST_OVERTIME: Duration = Duration::from_millis(300);
 
 /// The time limit plus the time for final work.
 #[must_use]
 pub fn overtime(time: Duration) -> Duration {
-    time + time.mul_f64(AFTER).max(LEAST)
+    time + time.mul_f64(OVERTIME).max(LEAST_OVERTIME)
 }
 
 /// State of a run in terms of the maximisation problem.

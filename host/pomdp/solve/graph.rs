@@ -32,7 +32,7 @@ pub struct Node {
     /// The expansion that last visited it.
     pub touched: u64,
     /// Next node in the same hash bucket, or [`NONE`].
-    same: u32,
+    next_in_bucket: u32,
     /// Nodes with an edge to this one.
     pub parents: Vec<u32>,
     /// One edge per action; empty before expansion.
@@ -138,7 +138,7 @@ impl Graph {
             if equal(&node.belief) {
                 return number;
             }
-            number = node.same;
+            number = node.next_in_bucket;
         }
         self.add(Node {
             belief,
@@ -150,7 +150,7 @@ impl Graph {
             point: NONE,
             is_point: false,
             touched: 0,
-            same: first,
+            next_in_bucket: first,
             parents: Vec::new(),
             edges: Vec::new(),
         })
@@ -159,7 +159,7 @@ impl Graph {
     /// Adds a node; the caller has checked that it is new.
     fn add(&mut self, mut node: Node) -> u32 {
         let number = self.nodes.len() as u32;
-        node.same = self.numbers.insert(hash(&node.belief), number).unwrap_or(NONE);
+        node.next_in_bucket = self.numbers.insert(hash(&node.belief), number).unwrap_or(NONE);
         node.belief.shrink_to_fit();
         self.owned += belief_bytes(&node.belief);
         self.nodes.push(node);

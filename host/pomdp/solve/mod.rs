@@ -48,7 +48,7 @@ pub use clock::Observer;
 const PATIENCE: u32 = 64;
 
 /// Default number of trials per batch of backups on a device.
-const TOGETHER: usize = 64;
+const TRIALS_PER_BATCH: usize = 64;
 
 /// Why a model was not solved.
 #[derive(Debug, thiserror::Error)]
@@ -122,12 +122,12 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
 fn cost(model: &Pomdp) -> Cost {
     let pairs = u64::from(model.states()) * u64::from(model.actions());
     let work = format!("the first expansions with {pairs} state-action pairs");
-    Cost { work, cpu: GPU_START * pairs as f64 / LARGE as f64, gpu: 0.0 }
+    Cost { work, cpu: GPU_START * pairs as f64 / GPU_PAIRS as f64, gpu: 0.0 }
 }
 
 /// Number of state-action pairs above which a GPU pays off: between Tag, which one core solves first, and
 /// RockSample\[7,8\].
-const LARGE: u64 = 20_000;
+const GPU_PAIRS: u64 = 20_000;
 
 /// A solve of the maximisation problem. Reported values are multiplied by `sign`, which is −1 for costs.
 struct Run<'a> {
@@ -189,7 +189,7 @@ impl Run<'_> {
         // Walks on the device start at a single belief.
         let several = self.model.starts().len() > 1;
         if several || !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
-            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
+            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TRIALS_PER_BATCH));
         }
         let (model, options) = (self.model, self.options);
         let clock = self.clock();

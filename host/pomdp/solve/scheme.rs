@@ -14,17 +14,17 @@ use crate::pomdp::belief::Belief;
 const BATCH: usize = 1024;
 
 /// Nodes per batch of upper-bound updates.
-const TIGHTENED: usize = 32;
+const TIGHTEN_BATCH: usize = 32;
 
 /// Number of further backups per node of a walk.
-const FURTHER: usize = 3;
+const FURTHER_BACKUPS: usize = 3;
 
 /// Maximum number of sweeps per expansion.
-const SWEEPS: u32 = 50;
+const MAX_SWEEPS: u32 = 50;
 
 /// Backs up the nodes of a walk in reverse order. Then backs up parents of nodes whose lower bound rose, in order of
 /// decreasing rise (prioritised sweeping: Shani, Brafman and Shimony, *Prioritizing point-based POMDP solvers*, IEEE
-/// Transactions on Systems, Man and Cybernetics B 38, 2008); at most `FURTHER` per node of the walk. Returns the
+/// Transactions on Systems, Man and Cybernetics B 38, 2008); at most `FURTHER_BACKUPS` per node of the walk. Returns the
 /// total movement of both bounds.
 pub fn path(search: &mut Search, walk: &[u32], min_improvement: f64) -> f64 {
     let mut progress = 0.0;
@@ -42,7 +42,7 @@ pub fn path(search: &mut Search, walk: &[u32], min_improvement: f64) -> f64 {
             return progress;
         }
     }
-    let mut left = FURTHER * walk.len();
+    let mut left = FURTHER_BACKUPS * walk.len();
     while let Some(Risen { node, .. }) = risen.pop()
         && left > 0
     {
@@ -121,7 +121,7 @@ impl Eq for Risen {}
 /// Errors of the backend.
 pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvement: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    for _ in 0..SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         backend.set_vectors(search.alpha())?;
         let nodes = search.points.clone();
         let mut risen = 0.0_f64;
@@ -153,7 +153,7 @@ pub fn randomized<B: PointBackup>(
     min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    for _ in 0..SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         backend.set_vectors(search.alpha())?;
         let nodes = search.points.clone();
         let mut left: Vec<(u32, f64)> = nodes.into_iter().map(|node| (node, search.lower(node))).collect();
@@ -188,7 +188,7 @@ pub fn randomized<B: PointBackup>(
 /// Lowers the upper bound at nodes in reverse order, batch by batch. Returns the total decrease.
 pub fn tighten(search: &mut Search, nodes: &[u32]) -> f64 {
     let mut progress = 0.0;
-    for nodes in nodes.rchunks(TIGHTENED) {
+    for nodes in nodes.rchunks(TIGHTEN_BATCH) {
         progress += search.tighten_all(nodes);
         if search.over() {
             break;

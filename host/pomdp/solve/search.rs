@@ -23,25 +23,25 @@ use crate::pomdp::support::Supports;
 const UNIT: f64 = f64::EPSILON / 2.0;
 
 /// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
-const NEGLIGIBLE: f64 = 0.01;
+const NEGLIGIBLE_GAP: f64 = 0.01;
 
 /// Successors may skip new vectors if together they hold at most this fraction of the sum of weighted gaps.
-const UNSEEN: f64 = 0.05;
+const SKIPPED_GAP: f64 = 0.05;
 
 /// Fraction of the memory limit at which [`Search::shrink`] releases memory.
-const FULL: f64 = 0.98;
+const MEMORY_FULL: f64 = 0.98;
 
 /// Fraction of the memory limit in use after that.
-const LEFT: f64 = 0.6;
+const MEMORY_AFTER: f64 = 0.6;
 
 /// Fraction of the memory limit above which sawtooth points are dropped.
-const POINTS: f64 = 0.25;
+const POINTS_SHARE: f64 = 0.25;
 
 /// Fraction of the memory limit above which vectors are dropped.
-const VECTORS: f64 = 0.4;
+const VECTORS_SHARE: f64 = 0.4;
 
 /// Sawtooth points examined by pruning, per new point.
-const CHECKED: usize = 4;
+const EXAMINED: usize = 4;
 
 /// Beliefs and bounds on their values, for a maximisation problem.
 pub struct Search<'m, 'o> {
@@ -76,9 +76,9 @@ pub struct Search<'m, 'o> {
     assembler: Assembler<'m>,
     projection: Projection,
     /// Limit of |Γ| after pruning.
-    most: usize,
-    /// The first `kept` vectors of Γ, the blind policies, are never pruned.
-    kept: usize,
+    max_vectors: usize,
+    /// The first `permanent` vectors of Γ, the blind policies, are never pruned.
+    permanent: usize,
     /// |Γ| after the last pruning.
     pruned: usize,
     /// Number of sawtooth points after their last pruning.
@@ -88,19 +88,19 @@ pub struct Search<'m, 'o> {
 }
 
 /// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
-const ROUGHLY: f64 = 1e-3;
+const FIB_TOLERANCE: f64 = 1e-3;
 
 /// Number of multiplications that justifies parallel work.
-const PARALLEL: usize = 1 << 18;
+const PARALLEL_PRODUCTS: usize = 1 << 18;
 
 /// Multiplications between two checks of the clock.
-const UNWATCHED: usize = 1 << 26;
+const PRODUCTS_PER_CHECK: usize = 1 << 26;
 
 /// Number of states of a belief above which expanding one action justifies a check of the clock.
-const LONG: usize = 1 << 14;
+const LARGE_SUPPORT: usize = 1 << 14;
 
 /// Number of pairs of belief and sawtooth point that justifies parallel work.
-const MANY: usize = 1 << 16;
+const PARALLEL_POINTS: usize = 1 << 16;
 
 /// Lower and upper bound on Q(b, a) or V\*(b).
 #[derive(Clone, Copy, Debug)]
@@ -114,11 +114,11 @@ pub struct Interval {
 impl<'m, 'o> Search<'m, 'o> {
     /// Computes the initial bounds, blind policies and the fast informed bound, and adds the initial beliefs to B. Both
     /// bounds are iterated to a small fraction of `precision`, or until the clock ends the run. Pruning reduces Γ to at
-    /// most `most` vectors, plus retired ones.
+    /// most `max_vectors` vectors, plus retired ones.
     ///
     /// # Errors
     /// If γ = 1, and the errors of [`mdp::mdp`].
-    pub fn new(model: &'m Pomdp, precision: f64, most: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
+    pub fn new(model: &'m Pomdp, precision: f64, max_vectors: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
         if model.gamma() >= 1.0 {
             return Err(SolveError::Undiscounted);
         }
@@ -137,7 +137,8 @@ impl<'m, 'o> Search<'m, 'o> {
                 prob * (informed_bound(&factors, model.actions() as usize, start) - lower)
             })
             .sum();
-        let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0), &mut || clock.late());
+        let informed =
+            fib::fib(model, &rewards, factors, (FIB_TOLERANCE * gap).max(precision / 10.0), &mut || clock.late());
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);
@@ -164,8 +165,8 @@ impl<'m, 'o> Search<'m, 'o> {
             starts,
             backups: 0,
             projection: Projection::default(),
-            most,
-            kept: model.actions() as usize,
+            max_vectors,
+            permanent: model.actions() as usize,
             pruned: 0,
             pruned_points: 0,
             slack: slack(model, magnitude),
@@ -222,23 +223,23 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     fn is_full(&self) -> bool {
-        self.bytes() as f64 >= FULL * self.clock.memory() as f64
+        self.bytes() as f64 >= MEMORY_FULL * self.clock.memory() as f64
     }
 
     /// The lower bound at a node: max over α ∈ Γ of b·α.
     pub fn lower(&mut self, node: u32) -> f64 {
-        let found = self.newly_best(node);
-        self.note_best(node, found)
+        let found = self.best_new_vector(node);
+        self.record_best(node, found)
     }
 
     /// The best of the vectors that were added since the last comparison at this node.
-    fn newly_best(&self, node: u32) -> Option<(u32, f64)> {
+    fn best_new_vector(&self, node: u32) -> Option<(u32, f64)> {
         let node = &self.graph.nodes[node as usize];
         self.vectors.best_from(&node.belief, node.scanned as usize)
     }
 
     /// Records that the node has been compared with all vectors, of which `found` is the best new one.
-    fn note_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
+    fn record_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
         let node = &mut self.graph.nodes[node as usize];
         node.scanned = self.vectors.alpha().len() as u32;
         if let Some((vector, value)) = found
@@ -251,7 +252,7 @@ impl<'m, 'o> Search<'m, 'o> {
 
     /// Updates the lower bounds of a node's successors with all new vectors, in parallel if that pays. Skips actions
     /// that cannot be optimal, and successors of little weight. Every successor has some vector afterwards.
-    fn meet(&mut self, node: u32, edges: &[Edge]) {
+    fn update_successors(&mut self, node: u32, edges: &[Edge]) {
         let least = self.lower(node);
         let own = self.graph.nodes[node as usize].vector;
         for child in edges.iter().flat_map(|edge| &edge.children) {
@@ -266,30 +267,30 @@ impl<'m, 'o> Search<'m, 'o> {
             node.belief.states().len() * (count - node.scanned as usize)
         };
         let mut stale = Vec::new();
-        for edge in edges.iter().filter(|edge| self.known_upper_of(edge) > least) {
+        for edge in edges.iter().filter(|edge| self.stored_upper_of(edge) > least) {
             let off: f64 = edge.children.iter().map(|child| child.prob * self.gap(child.node)).sum();
-            let enough = UNSEEN * off / edge.children.len() as f64;
+            let enough = SKIPPED_GAP * off / edge.children.len() as f64;
             let heavy = edge.children.iter().filter(|child| child.prob * self.gap(child.node) >= enough);
             stale.extend(heavy.map(|child| child.node).filter(|&node| products(node) > 0));
         }
-        self.meet_all(&stale);
+        self.update_lower_bounds(&stale);
     }
 
     /// Compares nodes with all new vectors, in parallel if that pays. Returns `false` if time ran out.
-    fn meet_all(&mut self, nodes: &[u32]) -> bool {
+    fn update_lower_bounds(&mut self, nodes: &[u32]) -> bool {
         let count = self.alpha().len();
         let mut rest = nodes;
         while !rest.is_empty() {
             // Chunks bound the time between two checks of the clock.
             let (mut products, mut taken) = (0, 0);
-            while products < UNWATCHED && taken < rest.len() {
+            while products < PRODUCTS_PER_CHECK && taken < rest.len() {
                 let node = &self.graph.nodes[rest[taken] as usize];
                 products += node.belief.states().len() * (count - node.scanned as usize);
                 taken += 1;
             }
             let (now, later) = rest.split_at(taken);
             rest = later;
-            if products < PARALLEL {
+            if products < PARALLEL_PRODUCTS {
                 now.iter().for_each(|&node| _ = self.lower(node));
             } else {
                 let (nodes, vectors) = (&self.graph.nodes, &self.vectors);
@@ -299,10 +300,10 @@ impl<'m, 'o> Search<'m, 'o> {
                 };
                 let found: Vec<_> = now.par_iter().map(best).collect();
                 for (&node, found) in now.iter().zip(found) {
-                    self.note_best(node, found);
+                    self.record_best(node, found);
                 }
             }
-            if products >= UNWATCHED && !rest.is_empty() && self.clock.late() {
+            if products >= PRODUCTS_PER_CHECK && !rest.is_empty() && self.clock.late() {
                 return false;
             }
         }
@@ -347,7 +348,7 @@ impl<'m, 'o> Search<'m, 'o> {
             });
             children.shrink_to_fit();
             edges.push(Edge { action, reward, children });
-            if belief.states().len() >= LONG && self.clock.late() {
+            if belief.states().len() >= LARGE_SUPPORT && self.clock.late() {
                 self.projection = projection;
                 return;
             }
@@ -357,7 +358,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Updates the upper bounds of nodes, in parallel if that pays.
-    fn uppers(&mut self, mut nodes: Vec<u32>) {
+    fn update_upper_bounds(&mut self, mut nodes: Vec<u32>) {
         let time = self.sawtooth.time();
         nodes.sort_unstable();
         nodes.dedup();
@@ -365,13 +366,13 @@ impl<'m, 'o> Search<'m, 'o> {
         let mut rest = &nodes[..];
         while !rest.is_empty() {
             let (mut work, mut taken) = (0, 0);
-            while work < UNWATCHED / 8 && taken < rest.len() {
+            while work < PRODUCTS_PER_CHECK / 8 && taken < rest.len() {
                 work += points(&self.graph.nodes, &rest[taken]);
                 taken += 1;
             }
             let (now, later) = rest.split_at(taken);
             rest = later;
-            if work < MANY {
+            if work < PARALLEL_POINTS {
                 now.iter().for_each(|&node| _ = self.upper(node));
             } else {
                 let (nodes, sawtooth) = (&self.graph.nodes, &self.sawtooth);
@@ -402,11 +403,11 @@ impl<'m, 'o> Search<'m, 'o> {
         for &node in nodes {
             self.expand(node);
             let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
-            self.meet(node, &edges);
+            self.update_successors(node, &edges);
             self.graph.nodes[node as usize].edges = edges;
         }
         // Upper bounds, and whether they are current.
-        let known = |edge: &Edge| (self.known_upper_of(edge), false);
+        let known = |edge: &Edge| (self.stored_upper_of(edge), false);
         let edges_of = |node: &u32| &self.graph.nodes[*node as usize].edges;
         let mut uppers: Vec<Vec<(f64, bool)>> =
             nodes.iter().map(|node| edges_of(node).iter().map(known).collect()).collect();
@@ -419,7 +420,8 @@ impl<'m, 'o> Search<'m, 'o> {
                 let Some(best) = first_largest(&values).filter(|&best| !uppers[i][best].1) else { return false };
                 let children = &self.graph.nodes[nodes[i] as usize].edges[best].children;
                 // Stale bounds suffice for successors of little weight.
-                let enough = NEGLIGIBLE * children.iter().map(|child| child.prob * self.gap(child.node)).sum::<f64>();
+                let enough =
+                    NEGLIGIBLE_GAP * children.iter().map(|child| child.prob * self.gap(child.node)).sum::<f64>();
                 let weighs = |child: &&Child| child.prob * self.gap(child.node) >= enough;
                 heavy.extend(children.iter().filter(weighs).map(|child| child.node));
                 best_of.push(best);
@@ -428,9 +430,9 @@ impl<'m, 'o> Search<'m, 'o> {
             if left.is_empty() {
                 break;
             }
-            self.uppers(heavy);
+            self.update_upper_bounds(heavy);
             for (&i, best) in left.iter().zip(best_of) {
-                uppers[i][best] = (self.known_upper_of(&self.graph.nodes[nodes[i] as usize].edges[best]), true);
+                uppers[i][best] = (self.stored_upper_of(&self.graph.nodes[nodes[i] as usize].edges[best]), true);
             }
         }
         let gamma = self.model.gamma();
@@ -452,7 +454,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Upper bound on Q(b, a) from the stored bounds of the successors.
-    fn known_upper_of(&self, edge: &Edge) -> f64 {
+    fn stored_upper_of(&self, edge: &Edge) -> f64 {
         let upper = |child: &Child| child.prob * self.graph.nodes[child.node as usize].upper;
         edge.reward + self.model.gamma() * edge.children.iter().map(upper).sum::<f64>()
     }
@@ -533,27 +535,27 @@ impl<'m, 'o> Search<'m, 'o> {
         }
         let new = self.sawtooth.len().saturating_sub(std::mem::replace(&mut self.pruned_points, self.sawtooth.len()));
         let (sawtooth, clock) = (&mut self.sawtooth, &mut self.clock);
-        sawtooth.prune(CHECKED * new, &mut || clock.late());
+        sawtooth.prune(EXAMINED * new, &mut || clock.late());
     }
 
     /// Reduces Γ to blind policies and the vectors that are best at a belief of B. If these exceed the limit, the best
     /// vectors at the initial beliefs and those that are best most often stay. Beliefs that were not compared with all
     /// vectors in time count for their best so far.
     pub fn prune(&mut self) {
-        self.prune_to(self.most);
+        self.prune_to(self.max_vectors);
     }
 
-    fn prune_to(&mut self, most: usize) {
+    fn prune_to(&mut self, max_vectors: usize) {
         let count = self.alpha().len();
         let mut uses = vec![0_usize; count];
-        uses[..self.kept.min(count)].fill(usize::MAX / 2);
+        uses[..self.permanent.min(count)].fill(usize::MAX / 2);
         for start in 0..self.starts.len() as u32 {
             self.lower(start);
             uses[self.graph.nodes[start as usize].vector as usize] = usize::MAX / 2;
         }
         if !self.clock.late() {
             let points = std::mem::take(&mut self.points);
-            self.meet_all(&points);
+            self.update_lower_bounds(&points);
             self.points = points;
         }
         for &node in &self.points {
@@ -563,10 +565,10 @@ impl<'m, 'o> Search<'m, 'o> {
             }
         }
         let mut least = 1;
-        if uses.iter().filter(|&&uses| uses > 0).count() > most {
+        if uses.iter().filter(|&&uses| uses > 0).count() > max_vectors {
             let mut sorted = uses.clone();
             sorted.sort_unstable_by(|a, b| b.cmp(a));
-            least = sorted[most] + 1;
+            least = sorted[max_vectors] + 1;
         }
         let stays: Vec<bool> = uses.iter().map(|&uses| uses >= least).collect();
         // `before[i]` is the number of remaining vectors with an index below i.
@@ -596,19 +598,19 @@ impl<'m, 'o> Search<'m, 'o> {
         let memory = self.clock.memory() as f64;
         let limit = |part: f64| (part * memory) as usize;
         self.prune();
-        if self.sawtooth.bytes() > limit(POINTS) {
-            self.sawtooth.shrink(limit(POINTS / 2.0));
+        if self.sawtooth.bytes() > limit(POINTS_SHARE) {
+            self.sawtooth.shrink(limit(POINTS_SHARE / 2.0));
         }
         // Halves Γ repeatedly, because retired vectors may keep memory in use.
-        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS) {
+        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS_SHARE) {
             let count = self.alpha().len();
-            self.prune_to((count / 2).max(self.kept + self.starts.len()));
+            self.prune_to((count / 2).max(self.permanent + self.starts.len()));
             if self.alpha().len() == count {
                 break;
             }
         }
         let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
-        self.points = self.graph.shrink(self.starts.len(), &self.points, limit(LEFT).saturating_sub(taken));
+        self.points = self.graph.shrink(self.starts.len(), &self.points, limit(MEMORY_AFTER).saturating_sub(taken));
         self.vectors.shrink_to_fit();
     }
 

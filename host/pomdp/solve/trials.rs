@@ -22,21 +22,21 @@ use crate::pomdp::options::{Expansion, SolveOptions};
 use crate::pomdp::solution::Status;
 
 /// Length of the first walks, in steps.
-const FIRST: u32 = 16;
+const FIRST_STEPS: u32 = 16;
 
-/// Beliefs may take 1/`BELIEFS` of the memory limit.
-const BELIEFS: u64 = 4;
+/// Beliefs may take 1/`BELIEF_SHARE` of the memory limit.
+const BELIEF_SHARE: u64 = 4;
 
 /// Fraction of the memory limit at which [`Trials::shrink`] releases memory.
-const FULL: f64 = 0.9;
+const MEMORY_FULL: f64 = 0.9;
 /// Fraction of the memory limit in use after that.
-const LEFT: f64 = 0.6;
+const MEMORY_AFTER: f64 = 0.6;
 
 /// Largest factor by which walks may exceed the default horizon.
-const DEEPER: u32 = 4;
+const MAX_DEEPENING: u32 = 4;
 
 /// Error of low-precision scores, relative to the largest value.
-const ROUGH: f64 = 1.0 / 2048.0;
+const ROUGH_ERROR: f64 = 1.0 / 2048.0;
 
 /// Runs the loop until the clock ends it. `search` provides the initial Γ and bounds. A [stopped](Error::is_stop)
 /// launch ends the loop without an error; Γ is then the one before the launch.
@@ -95,8 +95,8 @@ fn rounds<B: Trials>(
     let [below, above] = backend.slack(largest);
     let start = [search.model.start().clone()];
     let mut horizon = steps(search.model.gamma());
-    let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
-    let error = ROUGH * largest / (1.0 - search.model.gamma());
+    let (mut length, mut round, mut idle, mut rough) = (FIRST_STEPS.min(horizon), 0, 0, true);
+    let error = ROUGH_ERROR * largest / (1.0 - search.model.gamma());
     let part = |part: f64| (part * memory as f64) as u64;
     let first = *standing;
     while !search.clock.over(*standing) {
@@ -104,7 +104,7 @@ fn rounds<B: Trials>(
         // Walks are no longer than the number of expansions left.
         let left = options.limits.iterations.map_or(u64::MAX, |most| most.saturating_sub(search.clock.iterations + 1));
         let most_steps = length.min(u32::try_from(left).unwrap_or(u32::MAX));
-        let walked = backend.walk(&walks, most_steps, memory / BELIEFS, seed, &mut || search.clock.late())?;
+        let walked = backend.walk(&walks, most_steps, memory / BELIEF_SHARE, seed, &mut || search.clock.late())?;
         standing.beliefs += walked.beliefs;
         let (mut progress, mut most) = (0.0, 0.0_f64);
         backend.set_rough(rough);
@@ -121,8 +121,8 @@ fn rounds<B: Trials>(
             if backend.count() > most_vectors {
                 backend.prune(kept, most_vectors - most_vectors / 4, batch)?;
             }
-            if first.bytes + backend.bytes() >= part(FULL) {
-                backend.shrink(kept, part(LEFT).saturating_sub(first.bytes), batch)?;
+            if first.bytes + backend.bytes() >= part(MEMORY_FULL) {
+                backend.shrink(kept, part(MEMORY_AFTER).saturating_sub(first.bytes), batch)?;
             }
             (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
             if batch > 0 && search.clock.over(*standing) {
@@ -136,7 +136,7 @@ fn rounds<B: Trials>(
         (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
         idle = if progress > 0.0 || rough || length < horizon { 0 } else { idle + 1 };
         rough &= length < horizon || most > error;
-        if idle == PATIENCE && horizon < steps(search.model.gamma()) * DEEPER {
+        if idle == PATIENCE && horizon < steps(search.model.gamma()) * MAX_DEEPENING {
             // Longer walks may still find improvements.
             (horizon, idle) = (2 * horizon, 0);
         } else if idle == PATIENCE {

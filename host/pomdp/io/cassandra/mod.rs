@@ -36,7 +36,7 @@ pub use self::write::{nameable, write};
 const ALL: u32 = u32::MAX;
 
 /// Maximum number of state-action pairs, and of nonzeros of T and of O.
-const MOST: u32 = 1 << 28;
+const MAX_ENTRIES: u32 = 1 << 28;
 
 /// A byte offset in the file.
 type ByteOffset = u64;
@@ -214,8 +214,8 @@ impl<'t> Reader<'t> {
                 }
                 let count = str::from_utf8(word).ok().and_then(|text| text.parse().ok());
                 count
-                    .filter(|count| (1..=MOST).contains(count))
-                    .ok_or_else(|| unexpected(at, word, &format!("a number from 1 to {MOST}")))?
+                    .filter(|count| (1..=MAX_ENTRIES).contains(count))
+                    .ok_or_else(|| unexpected(at, word, &format!("a number from 1 to {MAX_ENTRIES}")))?
             }
             _ => {
                 for (i, (at, word)) in words.iter().enumerate() {
@@ -244,9 +244,12 @@ impl<'t> Reader<'t> {
             (None, _) => return Err(Fault::new(at, "states are not declared, expected `states:` before T, O and R")),
             _ => return Err(Fault::new(at, "actions are not declared, expected `actions:` before T, O and R")),
         };
-        if u64::from(states.count) * u64::from(actions.count) > u64::from(MOST) {
+        if u64::from(states.count) * u64::from(actions.count) > u64::from(MAX_ENTRIES) {
             let (states, actions) = (states.count, actions.count);
-            return Err(Fault::new(at, format!("{states} states and {actions} actions make more than {MOST} pairs")));
+            return Err(Fault::new(
+                at,
+                format!("{states} states and {actions} actions make more than {MAX_ENTRIES} pairs"),
+            ));
         }
         let observations = self.observations.as_ref().unwrap_or(states);
         let body = self.body.get_or_insert_with(|| Body {

@@ -3,7 +3,7 @@
 //!
 //! Settings for all actions or all states are stored once, and rows are built after the whole file is read.
 
-use super::{ALL, ByteOffset, MOST};
+use super::{ALL, ByteOffset, MAX_ENTRIES};
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::Csr;
 use crate::pomdp::belief::Belief;
@@ -102,8 +102,8 @@ impl Table {
         // The sort is stable, so settings with equal keys stay in file order.
         self.settings.iter_mut().for_each(|settings| settings.sort_by_key(|setting| setting.key));
         let rows = self.actions as usize * self.states as usize;
-        let too_many = || Fault::new(end, format!("{} has more than {MOST} nonzeros", self.name));
-        if self.filled() > u64::from(MOST) {
+        let too_many = || Fault::new(end, format!("{} has more than {MAX_ENTRIES} nonzeros", self.name));
+        if self.filled() > u64::from(MAX_ENTRIES) {
             return Err(too_many());
         }
         let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
@@ -155,7 +155,7 @@ impl Table {
                     None => Fault::new(end, format!("{message}; never set")),
                 });
             }
-            if col.len() > MOST as usize {
+            if col.len() > MAX_ENTRIES as usize {
                 return Err(too_many());
             }
             row_ptr.push(col.len() as u64);

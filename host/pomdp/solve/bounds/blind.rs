@@ -6,7 +6,7 @@ use crate::pomdp::cpu::Assembler;
 use crate::pomdp::model::Pomdp;
 
 /// Maximum number of sweeps.
-const SWEEPS: u32 = 10_000;
+const MAX_SWEEPS: u32 = 10_000;
 
 /// For each action a, a lower bound on the solution of α(s) = r(s, a) + γ Σ T(s, a, s') α(s').
 ///
@@ -27,7 +27,7 @@ pub fn blind(
         let own = rewards.iter().skip(action as usize).step_by(actions as usize);
         let least = own.copied().fold(f64::INFINITY, f64::min);
         let mut values = vec![least / (1.0 - gamma); model.states() as usize];
-        for _ in 0..SWEEPS {
+        for _ in 0..MAX_SWEEPS {
             let next = assembler.ahead(action, &values);
             let change = next.iter().zip(&values).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             values = next;

@@ -6,10 +6,10 @@ use super::ActionValues;
 use crate::pomdp::model::Pomdp;
 
 /// Work limit of all sweeps, in multiplications.
-const PRODUCTS: usize = 4_000_000_000;
+const MAX_PRODUCTS: usize = 4_000_000_000;
 
 /// Multiplications between two checks of the clock.
-const UNWATCHED: usize = 1 << 25;
+const PRODUCTS_PER_CHECK: usize = 1 << 25;
 
 /// The fast informed bound by iteration of Q(s, a) = r(s, a) + γ Σₒ max_{a'} Σ_{s'} T(s, a, s') O(a, s', o) Q(s', a').
 ///
@@ -27,8 +27,8 @@ pub fn fib(
     let products =
         actions * model.process().transitions().nnz() * model.observations().nnz() / model.observations().rows();
     let rows = factors.len();
-    let at_once = (UNWATCHED / (products / rows.max(1)).max(1)).max(1);
-    for _ in 0..(PRODUCTS / products.max(1)).max(1) {
+    let at_once = (PRODUCTS_PER_CHECK / (products / rows.max(1)).max(1)).max(1);
+    for _ in 0..(MAX_PRODUCTS / products.max(1)).max(1) {
         let mut next = ActionValues::with_capacity(rows);
         while next.len() < rows {
             let sums = || vec![0.0; observations * actions];

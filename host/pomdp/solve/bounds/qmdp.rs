@@ -6,7 +6,7 @@ use super::ActionValues;
 use crate::pomdp::model::Pomdp;
 
 /// Rows between two checks of the clock.
-const UNWATCHED: usize = 1 << 18;
+const ROWS_PER_CHECK: usize = 1 << 18;
 
 /// Q(s, a) = r(s, a) + γ Σ T(s, a, s') V(s'), an upper bound if V is an upper bound for the underlying MDP. Once it is
 /// `late`, max V replaces the sum.
@@ -26,7 +26,7 @@ pub fn qmdp(model: &Pomdp, rewards: &[f64], values: &[f64], late: &mut dyn FnMut
             factors.extend(rest);
             break;
         }
-        let own = factors.len()..rewards.len().min(factors.len() + UNWATCHED);
+        let own = factors.len()..rewards.len().min(factors.len() + ROWS_PER_CHECK);
         factors.par_extend(own.into_par_iter().with_min_len(4096).map(factor));
     }
     factors

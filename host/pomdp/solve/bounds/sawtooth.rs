@@ -21,7 +21,7 @@ struct Point {
     /// u − Σ c(s) v(s) < 0.
     drop: f64,
     /// The state that the point is filed under.
-    home: u32,
+    filed_under: u32,
     /// Time of the last change.
     changed: u32,
     /// Time of the last check that other points do not imply it.
@@ -42,10 +42,10 @@ struct Filed {
 }
 
 /// Points between two checks of the clock.
-const LOOK: usize = 256;
+const POINTS_PER_CHECK: usize = 256;
 
 /// Bytes per filed point, including spare capacity and allocation overhead.
-const FILED: usize = 3 * size_of::<Filed>() / 2 + 16;
+const POINT_BYTES: usize = 3 * size_of::<Filed>() / 2 + 16;
 
 /// The vertex values and all points.
 pub struct Sawtooth {
@@ -113,7 +113,7 @@ impl Sawtooth {
         }
         self.time += 1;
         let number = number.unwrap_or_else(|| {
-            self.points.push(Point { entries: Vec::new(), drop, home: 0, changed: 0, checked: 0 });
+            self.points.push(Point { entries: Vec::new(), drop, filed_under: 0, changed: 0, checked: 0 });
             self.points.len() as u32 - 1
         });
         let point = &mut self.points[number as usize];
@@ -123,10 +123,11 @@ impl Sawtooth {
             point.entries.extend(belief.iter());
             point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
             // The state with the fewest points.
-            point.home = belief.states().iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
-            self.bytes += size_of_val(&point.entries[..]) + FILED;
+            point.filed_under =
+                belief.states().iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
+            self.bytes += size_of_val(&point.entries[..]) + POINT_BYTES;
         }
-        let filed = &mut self.filed[point.home as usize];
+        let filed = &mut self.filed[point.filed_under as usize];
         filed.retain(|other| other.number != number);
         let (state, prob) = point.entries[0];
         filed.push(Filed { number, time: self.time, drop, state, prob });
@@ -201,7 +202,7 @@ impl Sawtooth {
     /// late.
     pub fn prune(&mut self, count: usize, late: &mut dyn FnMut() -> bool) {
         for turn in 1..=count.min(self.points.len()) {
-            if turn.is_multiple_of(LOOK) && late() {
+            if turn.is_multiple_of(POINTS_PER_CHECK) && late() {
                 return;
             }
             let number = self.next;
@@ -228,8 +229,8 @@ impl Sawtooth {
         let point = &mut self.points[number];
         let entries = std::mem::take(&mut point.entries);
         if !entries.is_empty() {
-            self.bytes -= size_of_val(&entries[..]) + FILED;
-            self.filed[point.home as usize].retain(|other| other.number != number as u32);
+            self.bytes -= size_of_val(&entries[..]) + POINT_BYTES;
+            self.filed[point.filed_under as usize].retain(|other| other.number != number as u32);
         }
     }
 

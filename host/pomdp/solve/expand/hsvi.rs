@@ -10,7 +10,7 @@ use super::super::search::{Search, first_largest};
 pub const DEEPEST: usize = 500;
 
 /// Fraction of the gap at b₀ that a trial aims for.
-const LEFT: f64 = 0.5;
+const TARGET_FRACTION: f64 = 0.5;
 
 /// SARSOP's value predictions: the mean lower bound of beliefs with a similar upper bound and a similar
 /// entropy.
@@ -57,7 +57,7 @@ pub fn trial(
     let mut node = search.root;
     let mut path = Vec::new();
     let (root_lower, root_upper) = (search.lower(node), search.upper(node));
-    let epsilon = (LEFT * (root_upper - root_lower)).max(target / 2.0);
+    let epsilon = (TARGET_FRACTION * (root_upper - root_lower)).max(target / 2.0);
     let (mut least, mut most) = (root_lower, root_lower + epsilon);
     let mut scale = 1.0;
     while path.len() < deepest && !search.late() {

@@ -24,7 +24,7 @@ use super::search::Search;
 use crate::pomdp::options::Expansion;
 
 /// Largest fraction of the discounted horizon beyond the end of a walk.
-const BEYOND: f64 = 0.01;
+const TAIL: f64 = 0.01;
 
 /// Probability of a random action on a walk.
 pub const EXPLORED: f64 = 0.1;
@@ -32,7 +32,7 @@ pub const EXPLORED: f64 = 0.1;
 /// Default maximum length of a walk: log 0.01 / log γ, clamped to 1 … 10 000.
 #[must_use]
 pub fn steps(gamma: f64) -> u32 {
-    (BEYOND.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
+    (TAIL.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
 }
 
 /// An expansion strategy and its state.
@@ -53,38 +53,38 @@ pub struct Expand {
 /// need thousands of steps, which cost as much as hundreds of short trials.
 struct Depth {
     /// Maximum number of steps.
-    most: usize,
+    max_steps: usize,
     /// Gap at the last check.
     gap: f64,
     /// Expansions since the last check.
-    since: u32,
+    expansions: u32,
     /// Whether an expansion since then reached the limit.
-    met: bool,
+    limit_reached: bool,
 }
 
 /// Expansions between two checks of the gap.
-const ASKED: u32 = 16;
+const GAP_CHECK_INTERVAL: u32 = 16;
 
 /// Relative decrease of the gap between two checks that keeps the limit.
-const SHRUNK: f64 = 0.01;
+const LEAST_DECREASE: f64 = 0.01;
 
-/// Upper limit of `most`, after which discounting leaves nothing for any representable γ.
-const ENDLESS: usize = 1 << 22;
+/// Upper limit of `max_steps`, after which discounting leaves nothing for any representable γ.
+const MAX_STEPS: usize = 1 << 22;
 
 impl Depth {
     /// Doubles the limit if trials reach it and the gap stagnates.
     fn note(&mut self, search: &mut Search, walked: usize) {
-        self.met |= walked + 1 >= self.most;
-        self.since += 1;
-        if self.since < ASKED {
+        self.limit_reached |= walked + 1 >= self.max_steps;
+        self.expansions += 1;
+        if self.expansions < GAP_CHECK_INTERVAL {
             return;
         }
         let bounds = search.bounds();
         let gap = bounds.upper - bounds.lower;
-        if self.met && gap > (1.0 - SHRUNK) * self.gap {
-            self.most = (2 * self.most).min(ENDLESS);
+        if self.limit_reached && gap > (1.0 - LEAST_DECREASE) * self.gap {
+            self.max_steps = (2 * self.max_steps).min(MAX_STEPS);
         }
-        *self = Self { most: self.most, gap, since: 0, met: false };
+        *self = Self { max_steps: self.max_steps, gap, expansions: 0, limit_reached: false };
     }
 }
 
@@ -102,10 +102,10 @@ struct Turns {
 }
 
 /// Decay factor of the weights per turn.
-const MEMORY: f64 = 0.9;
+const DECAY: f64 = 0.9;
 
 /// Least share of the backups.
-const LEAST: f64 = 0.2;
+const LEAST_SHARE: f64 = 0.2;
 
 impl Turns {
     /// The expansion of the next turn, 0 or 1.
@@ -114,11 +114,11 @@ impl Turns {
         let gap = bounds.upper - bounds.lower;
         if let Some((turn, backups, before)) = self.last {
             let spent = (search.backups - backups).max(1) as f64;
-            self.gained[turn] = MEMORY * self.gained[turn] + (before - gap);
-            self.spent[turn] = MEMORY * self.spent[turn] + spent;
+            self.gained[turn] = DECAY * self.gained[turn] + (before - gap);
+            self.spent[turn] = DECAY * self.spent[turn] + spent;
             let [one, other] = [turn, 1 - turn].map(|i| self.gained[i] / self.spent[i].max(1.0));
             let share = if one > 0.0 { one / (one + other) } else { 0.0 };
-            self.passed[turn] += spent / share.clamp(LEAST, 1.0 - LEAST);
+            self.passed[turn] += spent / share.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE);
         }
         let turn = usize::from(self.passed[1] < self.passed[0]);
         self.last = Some((turn, search.backups, gap));
@@ -131,14 +131,14 @@ impl Expand {
     #[must_use]
     pub fn new(expansion: Expansion, count: usize) -> Self {
         let predictions = hsvi::Predictions::default();
-        let depth = Depth { most: hsvi::DEEPEST, gap: f64::INFINITY, since: 0, met: false };
+        let depth = Depth { max_steps: hsvi::DEEPEST, gap: f64::INFINITY, expansions: 0, limit_reached: false };
         Self { expansion, count, predictions, walks: 0, turns: Turns::default(), depth, visits: HashMap::new() }
     }
 
     /// Whether longer trials may still help where shorter ones did not.
     #[must_use]
     pub fn deepens(&self) -> bool {
-        self.depth.met && self.depth.most < ENDLESS
+        self.depth.limit_reached && self.depth.max_steps < MAX_STEPS
     }
 
     /// Samples beliefs, adds them to B, and returns their nodes in the order of the walk. `target` is the requested gap
@@ -155,7 +155,7 @@ impl Expand {
         if turn == 0 && !idle {
             self.visits.clear();
         }
-        let (longest, visits) = (self.depth.most, &self.visits);
+        let (longest, visits) = (self.depth.max_steps, &self.visits);
         let nodes = match self.expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
