@@ -327,8 +327,8 @@ impl Pomdp {
 }
 
 impl PomdpParts {
-    /// Validates the model like [`validated`](Self::validated), but keeps rows of O unscaled: a row need only be
-    /// positive after scaling to sum 1.
+    /// Validates the model like [`validated`](Self::validated), but accepts rows of O with any positive sum and keeps them
+    /// unscaled: only the scaled row must be a distribution.
     ///
     /// # Errors
     /// Those of [`validated`](Self::validated).

@@ -94,38 +94,61 @@ pub struct Backups<'d, T: Precise, D: Device> {
     product: Option<Product>,
     /// Whether low-precision scores (11 bits) suffice.
     pub(super) rough: bool,
-    /// Scale of vectors in f16, which keeps most entries at most 1 in magnitude.
+    /// Scale of the factors of Γ; scaled values of policies are at most 1 in magnitude.
     scale: f64,
     pub(super) limits: Limits,
     pub(super) work: Work<T, D>,
 }
 
-/// Scratch memory, reused from batch to batch. The elements are indexed by code unless stated otherwise.
+/// Scratch memory, reused from batch to batch.
 pub(super) struct Work<T: Precise, D: Device> {
+    /// By code: nonzeros of the row.
     counts: Scratch<u32, D>,
+    /// By code: 1 if the row exists, otherwise 0.
     pub(super) flags: Scratch<u32, D>,
+    /// By code: prefix sums of `counts`.
     offsets: Scratch<u32, D>,
+    /// By code: prefix sums of `flags`, the row numbers.
     ranks: Scratch<u32, D>,
+    /// Scratch memory of the prefix sums.
     scan: Scratch<u32, D>,
+    /// By row: its code.
     row_code: Scratch<u32, D>,
+    /// 0, 1, 2 …: the codes where beliefs themselves are the rows.
     numbers: Scratch<u32, D>,
+    /// Row pointer of sparse rows.
     row_ptr: Scratch<u32, D>,
+    /// Number of rows, one element.
     rows: Scratch<u32, D>,
+    /// States of the nonzeros of sparse rows.
     col: Scratch<u32, D>,
+    /// Values of the nonzeros of sparse rows.
     weight: Scratch<T, D>,
+    /// Dense beliefs, side by side in groups of [`SIDE`].
     dense: Scratch<T, D>,
+    /// By belief, action and successor: Σₛ T(s, a, s') b(s).
     pub(super) predicted: Scratch<T, D>,
+    /// By tile of dense rows and step of the product: whether it has nonzeros.
     used: Scratch<u8, D>,
+    /// By tile of dense rows: the steps with nonzeros.
     steps: Scratch<u32, D>,
+    /// By dense row: best score and vector, as a key.
     best: Scratch<u64, D>,
+    /// By code: the best vector.
     winners: Scratch<u32, D>,
+    /// By code for sparse rows, by belief and action for dense rows: the score.
     pub(super) scores: Scratch<f64, D>,
-    /// Indexed by belief: its best vector, and the value of that.
+    /// By belief: its best vector.
     best_vector: Scratch<u32, D>,
+    /// By belief: the value of its best vector.
     best_value: Scratch<f64, D>,
+    /// By belief and action: Q(b, a).
     pub(super) values: Scratch<f64, D>,
+    /// By belief: its best action.
     chosen: Scratch<u32, D>,
+    /// By belief, side by side, and successor: Σₒ O(a, s', o) α(s') of the winners.
     expected: Scratch<T, D>,
+    /// New vectors.
     out: Scratch<T, D>,
 }
 

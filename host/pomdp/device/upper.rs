@@ -76,12 +76,19 @@ struct Points<T: Precise, D: Device> {
     states: u32,
     /// Host copy of the row pointer.
     ends: Vec<u32>,
+    /// Row pointer of the points.
     ptr: D::Buffer<u32>,
+    /// States of their nonzeros.
     state: D::Buffer<u32>,
+    /// Probabilities of their nonzeros.
     prob: D::Buffer<T>,
+    /// The most probable state of each point.
     peak_state: D::Buffer<u32>,
+    /// The probability of that state.
     peak_prob: D::Buffer<T>,
+    /// u − c·v.
     drop: D::Buffer<f64>,
+    /// Time of the last use.
     used: D::Buffer<u32>,
 }
 

@@ -48,12 +48,19 @@ pub struct Walkers<'d, T: Precise, D: Device> {
 
 /// State of each walk.
 struct WalkState<T: Precise, D: Device> {
+    /// Hidden states.
     state: Scratch<u32, D>,
+    /// Last actions.
     action: Scratch<u32, D>,
+    /// Last observations.
     seen: Scratch<u32, D>,
+    /// Identifiers of histories; equal histories have equal beliefs.
     history: Scratch<u64, D>,
+    /// Nonzeros and branches of each belief.
     sizes: Scratch<u32, D>,
+    /// Dense beliefs before the step.
     now: Scratch<T, D>,
+    /// Dense beliefs after the step.
     next: Scratch<T, D>,
 }
 
