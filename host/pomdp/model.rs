@@ -331,7 +331,7 @@ impl PomdpParts {
     /// unscaled: only the scaled row must be a distribution.
     ///
     /// # Errors
-    /// Those of [`validated`](Self::validated).
+    /// The errors of [`validated`](Self::validated).
     pub fn with_any_observations(self) -> Result<Pomdp, Invalid> {
         let observations = self.observations.clone();
         let mut val = observations.val().to_vec();
