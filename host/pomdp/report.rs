@@ -1,4 +1,4 @@
-//! What a solve did, for people and for programs.
+//! Reports of a solve as text and JSON.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::solution::{Round, Solution, Status};
 use crate::mdp::model::Objective;
 use crate::pomdp::model::Pomdp;
 
-/// The report as one object.
+/// The report as a JSON object.
 #[derive(Serialize)]
 struct Record<'a> {
     stopped_by: Status,
@@ -33,10 +33,10 @@ struct Record<'a> {
     rounds: &'a [Round],
 }
 
-/// Writes the report as a JSON object and a line end.
+/// Writes the report as a line of JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_json(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io::Result<()> {
     let end = solution.end();
     let record = Record {
@@ -64,10 +64,10 @@ pub fn write_json(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
     writeln!(out)
 }
 
-/// Writes the report for people.
+/// Writes the report as text.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_text(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io::Result<()> {
     let end = solution.end();
     for note in &solution.notes {
@@ -82,7 +82,7 @@ pub fn write_text(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io
     writeln!(out, "Value of the start: {:.6} to {:.6}, gap {:.1e}", end.lower, end.upper, end.gap())
 }
 
-/// What one line of progress says.
+/// A line of progress.
 #[must_use]
 pub fn progress(round: &Round) -> String {
     let Round { seconds, beliefs, vectors, lower, upper, .. } = *round;
@@ -90,16 +90,16 @@ pub fn progress(round: &Round) -> String {
     format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:12.5}  upper {upper:12.5}  gap {gap:.2e}")
 }
 
-/// Why a run ended, in words.
+/// The reason why a run ended.
 #[must_use]
 pub fn ended(status: Status) -> &'static str {
     match status {
-        Status::Gap => "the gap is as small as asked for",
-        Status::Target => "the value is as good as asked for",
-        Status::Time => "the time is over",
-        Status::Memory => "the memory is used up",
-        Status::Iterations => "as many expansions as asked for are done",
-        Status::Stalled => "nothing changes any more",
+        Status::Gap => "the gap reached its limit",
+        Status::Target => "the value reached its target",
+        Status::Time => "the time limit was reached",
+        Status::Memory => "the memory limit was reached",
+        Status::Iterations => "the limit of expansions was reached",
+        Status::Stalled => "no further progress",
         Status::Interrupted => "interrupted",
     }
 }
