@@ -351,6 +351,12 @@ fn backends_check_what_they_are_given() {
         let walks = Walks { count: 2, optimistic: 1, guided: 1, explored: 0.0, best_in };
         assert!(panics(|| drop(walkers.walk(&walks, 1, 1 << 20, 1, &mut || false))));
     }
+    let mut walkers = Walkers::new(device, &tiger, backups(&tiger), &[0.0; 6]).unwrap();
+    walkers.set_vectors(&vectors(2, 2)).unwrap();
+    let walks = Walks { count: 2, optimistic: 0, guided: 1, explored: 0.0, best_in: vec![0, 0] };
+    walkers.walk(&walks, 1, 1 << 20, 1, &mut || false).unwrap();
+    walkers.set_vectors(&AlphaVectors::new(2)).unwrap();
+    assert!(panics(|| drop(walkers.improve(0, 0.0))) && panics(|| drop(walkers.prune(0, 1, 0))), "there is no vector");
     let operands = Operands::new(&tiger, &vectors(2, 0), &[Belief::at(0)]);
     let changes: [&dyn Fn(&mut Operands); 6] = [
         &|o| o.states = 3,

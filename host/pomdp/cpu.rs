@@ -370,6 +370,7 @@ impl PointBackup for PointBased<'_> {
     type Error = Infallible;
 
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        assert!(vectors.fit(self.model.states(), self.model.actions()), "alpha vectors fit the model");
         self.vectors = Vectors::new(vectors);
         Ok(())
     }
@@ -394,6 +395,7 @@ impl PointBackup for PointBased<'_> {
     }
 
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Infallible> {
+        assert!(!self.vectors.alpha().is_empty(), "Γ has at least one vector");
         let best = |belief: &Belief| self.vectors.best_from(belief, 0).unwrap_or((u32::MAX, f64::NEG_INFINITY));
         Ok(beliefs.par_iter().map(best).collect())
     }

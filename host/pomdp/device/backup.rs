@@ -211,9 +211,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         })
     }
 
+    /// Panics if Γ is empty: kernels take vector 0 for granted.
+    fn check_vectors(&self) {
+        assert!(!self.vector_actions.is_empty(), "Γ has at least one vector");
+    }
+
     /// Uploads beliefs after checking that Γ is not empty and that their states fit the model.
     fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T, D>, D::Error> {
-        assert!(!self.vector_actions.is_empty(), "Γ has at least one vector");
+        self.check_vectors();
         let known = |belief: &Belief| belief.is_below(self.states);
         assert!(beliefs.iter().all(known), "states of beliefs are below |S|");
         Beliefs::upload(self.device, beliefs, beliefs.iter().map(|belief| self.entries(belief)).sum())
@@ -553,6 +558,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// Computes the value of each belief and action, and the best action, into `work.winners` (by code), `work.values`
     /// and `work.chosen`. Returns the number of rows.
     fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
+        self.check_vectors();
         let Self { device, actions, observations, .. } = *self;
         self.work.winners.cleared(device, self.codes(beliefs.count))?;
         let (rows, terms) = match product {
@@ -634,6 +640,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// The best vector of each belief.
     pub(super) fn best_vectors(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<u32>, D::Error> {
+        self.check_vectors();
         let count = beliefs.count as usize;
         let product = self.cheaper(count as f64, beliefs.entries());
         let Self { device, .. } = *self;

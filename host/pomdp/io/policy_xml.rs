@@ -21,7 +21,7 @@ use crate::pomdp::model::Pomdp;
 /// Reads vectors, in the sign of the model if there is one.
 pub fn read(text: &[u8], file: String, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let (parts, sign) = model.map_or((Vec::new(), 1.0), |model| (parts(model), model.process().objective().sign()));
-    vectors(text, &parts, sign).map_err(|fault| fault.error(file, text))
+    vectors(text, &parts, model.map(Pomdp::states), sign).map_err(|fault| fault.error(file, text))
 }
 
 /// The states of each x, if all x have equally many states and are numbered consecutively, i.e. if states are all
@@ -39,7 +39,10 @@ struct Plane {
     values: Vec<f64>,
 }
 
-fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, Fault> {
+/// Most states of vectors that are read without a model: sparse vectors of any length take few bytes in a file.
+const MAX_LENGTH: u32 = 1 << 28;
+
+fn vectors(text: &[u8], parts: &[Vec<u32>], states: Option<u32>, sign: f64) -> Result<AlphaVectors, Fault> {
     let policy = xml::parse(text)?;
     if policy.name != "Policy" {
         return Err(Fault::new(policy.at, format!("found <{}>, expected <Policy>", policy.name)));
@@ -57,6 +60,12 @@ fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, F
         };
         let message = format!("vectors for {seen} observed values with {length} states each, expected {expected}");
         return Err(Fault::new(list.at, message));
+    }
+    if let Some(states) = states.filter(|&states| seen == 1 && states != length) {
+        return Err(Fault::new(list.at, format!("vectors of {length} states, expected {states} as in the model")));
+    }
+    if length > MAX_LENGTH {
+        return Err(Fault::new(list.at, format!("a vectorLength of {length}, expected at most {MAX_LENGTH}")));
     }
     let mut planes: Vec<Vec<Plane>> = (0..seen).map(|_| Vec::new()).collect();
     let mut found = 0;
