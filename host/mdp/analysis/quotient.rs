@@ -3,8 +3,9 @@
 //! In the state of a merged end component, a process chooses among all rows that leave the component. This loses
 //! nothing: within the component, it reaches the state of any such row almost surely and at no cost. The quotient has
 //! no end component, so every policy ends almost surely. Such a model is *proper*: its Bellman operator has exactly one
-//! fixed point, where that of the whole model may have many (Haddad & Monmege, *Interval Iteration Algorithm for MDPs
-//! and IMDPs*, 2018; Brázdil et al., *Verification of Markov Decision Processes Using Learning Algorithms*, 2014).
+//! fixed point, where the operator of the whole model may have many (Haddad & Monmege, *Interval Iteration Algorithm
+//! for MDPs and IMDPs*, 2018; Brázdil et al., *Verification of Markov Decision Processes Using Learning Algorithms*,
+//! 2014).
 
 use super::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::model::validate::Invalid;
@@ -134,7 +135,8 @@ impl Quotient {
         Some(self.of_state[state as usize]).filter(|&target| target != SETTLED)
     }
 
-    /// Values of the original states: those of their quotient states, or `settled` for settled states.
+    /// Values of the original states: `quotient` holds one value per quotient state, `settled` returns the value of a
+    /// settled state.
     pub fn values(&self, quotient: &[f64], settled: impl Fn(usize) -> f64) -> Vec<f64> {
         let value = |(state, &target): (usize, &u32)| match target {
             SETTLED => settled(state),

@@ -279,7 +279,7 @@ fn width(mdp: &Mdp, start: u32) -> Option<f64> {
     None
 }
 
-/// Successors and predecessors of each state: those of state s are `state[ptr[s]..ptr[s + 1]]`, ascending.
+/// Successors and predecessors of each state s: `state[ptr[s]..ptr[s + 1]]`, ascending.
 struct Neighbours {
     ptr: Vec<u64>,
     state: Vec<u32>,

@@ -56,7 +56,7 @@ pub struct Solved {
 /// Runs [`solve`](super::solve) on a device.
 ///
 /// # Errors
-/// Those of [`solve`](super::solve), and an unavailable device.
+/// The errors of [`solve`](super::solve), and an unavailable device.
 pub fn solve_on(
     device: DeviceChoice,
     mdp: &Mdp,
@@ -72,7 +72,7 @@ pub fn solve_on(
 /// Runs [`backward`](super::backward) on a device. Returns the solution and, if `keep`, all steps.
 ///
 /// # Errors
-/// Those of [`backward`](super::backward), and an unavailable device.
+/// The errors of [`backward`](super::backward), and an unavailable device.
 pub fn backward_on(
     device: DeviceChoice,
     mdp: &Mdp,

@@ -48,8 +48,8 @@ pub enum Criterion {
     },
     /// The expected undiscounted sum of rewards. Ignores γ.
     TotalReward {
-        /// States until which rewards count. A process that may miss them is worth +∞ if all rewards are ≥ 0, and −∞ if
-        /// all are ≤ 0 and some are negative, as in PRISM and Storm. `None`: rewards count for ever.
+        /// States until which rewards count. A process that may miss them has value +∞ if all rewards are ≥ 0, and −∞
+        /// if all are ≤ 0 and some are negative, as in PRISM and Storm. `None`: rewards count for ever.
         goal: Option<Vec<u32>>,
     },
     /// The gain: the expected reward per step in the long run, which is 0 once the process ends. Ignores γ.

@@ -225,7 +225,7 @@ fn steps<E: std::error::Error>(
             continue;
         }
         let mut backend = session.make(&near)?;
-        // The weights have a sweep budget of their own, as large as that of the values.
+        // The weights have their own sweep budget, as large as the budget of the values.
         let left = session.options.max_sweeps;
         let mut own = Allowance { left, patience: allowance.period, done: 0, ..*allowance };
         let ended = accelerate::sweep(&mut *backend, 0.5, &mut own, session)?;

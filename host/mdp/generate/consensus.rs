@@ -1,5 +1,6 @@
-//! The shared coin of randomised consensus: Aspnes and Herlihy, *Fast randomized consensus using shared memory* (1990); as
-//! modelled by Kwiatkowska, Norman and Segala (2001) and in the Quantitative Verification Benchmark Set (`consensus`).
+//! The shared coin of randomised consensus: Aspnes and Herlihy, *Fast randomized consensus using shared memory* (1990);
+//! as modelled by Kwiatkowska, Norman and Segala (2001) and in the Quantitative Verification Benchmark Set
+//! (`consensus`).
 
 use super::Error;
 use super::explore::explore;

@@ -67,7 +67,7 @@ impl Wire {
     }
 
     /// The wire after a time step, or `None` if a signal must arrive first. The oldest signal decides: `ages[1]` is the
-    /// age of a single signal, `ages[0]` that of the first of two.
+    /// age of a single signal, `ages[0]` the age of the first of two.
     fn tick(self, delay: u32) -> Option<Self> {
         let age = match (self.first, self.second) {
             (None, _) => return Some(self),

@@ -72,7 +72,7 @@ const fn domain(side: u32, successors: u32) -> WetFloor {
     }
 }
 
-/// Number of reward states: that of Table 6.1 for its sizes, otherwise S / 1000, rounded, at least 1.
+/// Number of reward states: Table 6.1's for its sizes, otherwise S / 1000, rounded, at least 1.
 const fn default_reward_states(states: u64) -> u32 {
     match states {
         4_096 => 5,
@@ -85,7 +85,7 @@ const fn default_reward_states(states: u64) -> u32 {
 }
 
 impl WetFloor {
-    /// A grid like those of Table 6.1: integer rewards in about 1 of 1000 cells, γ = 0.9, seed 42.
+    /// A grid in the style of Table 6.1: integer rewards in about 1 of 1000 cells, γ = 0.9, seed 42.
     #[must_use]
     pub const fn new(width: u32, height: u32, successors: u32) -> Self {
         let reward_states = default_reward_states(width as u64 * height as u64);

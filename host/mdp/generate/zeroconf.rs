@@ -1,5 +1,5 @@
-//! IPv4 Zeroconf: Cheshire, Adoba and Guttman (2002); as modelled with integer clocks by Kwiatkowska, Norman, Parker and
-//! Sproston (2006) and in the Quantitative Verification Benchmark Set (`zeroconf`).
+//! IPv4 Zeroconf: Cheshire, Adoba and Guttman (2002); as modelled with integer clocks by Kwiatkowska, Norman, Parker
+//! and Sproston (2006) and in the Quantitative Verification Benchmark Set (`zeroconf`).
 
 use super::Error;
 use super::explore::{Search, explore};

@@ -77,7 +77,7 @@ impl Format {
             Self::Npz => &["npz"],
             Self::Petsc => &["bin"],
             Self::Umb => &["umb"],
-            // The extension is that of JSON; the content identifies the format.
+            // The extension is JSON's; the content identifies the format.
             Self::Gymnasium => &[],
         }
     }
@@ -196,7 +196,7 @@ pub fn files_read(path: &Path, options: &ReadOptions) -> Vec<PathBuf> {
 /// Reads the model in `path` as [`read()`] does, with options.
 ///
 /// # Errors
-/// Those of [`read()`].
+/// The errors of [`read()`].
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     let name = path.display().to_string();
     match Input::open(path) {
@@ -208,7 +208,7 @@ pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
 /// Reads a model from a stream; messages call it `name`.
 ///
 /// # Errors
-/// Those of [`read()`], and formats that need random access to a file.
+/// The errors of [`read()`], and formats that need random access to a file.
 pub fn read_from(reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
     match Input::new(reader) {
         Ok(input) => read_input(input, None, name.to_owned(), None, options),
@@ -288,7 +288,7 @@ pub fn read_json(reader: impl Read, name: &str) -> Result<Mdp, Error> {
 /// Writes a model to `path` atomically, in the format that the extension names, or else as JSON.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     write_as(path, Format::of_name(path).unwrap_or(Format::Json), mdp)
 }
@@ -296,7 +296,7 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 /// Writes a model to `path` atomically, in the given format.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
     let failed = |source| Error::Write { file: path.display().to_string(), source };
     // Checked before the first of several files is written, so that a full disk leaves no mixture of two models.
@@ -315,7 +315,7 @@ pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
 /// Writes a model to a stream.
 ///
 /// # Errors
-/// Those of `writer`, and formats that do not [stream](Format::streams).
+/// I/O errors of `writer`, and formats that do not [stream](Format::streams).
 pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
@@ -333,7 +333,7 @@ pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()>
 /// Writes a model as JSON. Numbers have the fewest digits that read back as the same bits.
 ///
 /// # Errors
-/// Those of `writer`.
+/// I/O errors of `writer`.
 pub fn write_json(writer: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     write_to(writer, Format::Json, mdp)
 }

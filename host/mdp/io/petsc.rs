@@ -31,7 +31,7 @@ pub fn sniff(start: &[u8]) -> bool {
 }
 
 /// Reads a model without validation from its probabilities, which messages call `name`. `costs` is the cost file; by
-/// default the file [`beside`] `path`.
+/// default it is the path that [`beside`] returns.
 pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&Path>) -> Result<MdpParts, Error> {
     let p = Matrix::read(probs).map_err(of_file(name.clone()))?;
     let content = |message| Error::Content { file: name.clone(), message };
@@ -167,7 +167,7 @@ impl Matrix {
     }
 }
 
-/// Writes the probabilities to `path` and the costs [`beside`] it.
+/// Writes the probabilities to `path` and the costs to the path that [`beside`] returns.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     let failed = |path: &Path| {
         let file = path.display().to_string();

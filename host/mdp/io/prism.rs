@@ -1,8 +1,8 @@
 //! The explicit files of the PRISM model checker, in PRISM's and in Storm's dialect.
 //!
 //! `model.tra` holds the transitions: `s choice s' p [action]` for an MDP, or `s s' p [action]` for a DTMC, which has
-//! one choice per state. Optional files with the same stem lie beside it: state rewards `s r`, transition rewards `s
-//! choice s' r`, labels, and the values of variables. Of the last, the reader checks only the number of states.
+//! one choice per state. Optional files with the same stem lie beside it: state rewards `s r`, transition rewards
+//! `s choice s' r`, labels, and the values of variables. Of the last, the reader checks only the number of states.
 //!
 //! | | PRISM | Storm |
 //! | --- | --- | --- |
@@ -355,7 +355,7 @@ fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts
     Ok(rows)
 }
 
-/// The files beside the transitions that [`write`] creates or removes.
+/// The files beside the transitions that [`write()`] creates or removes.
 pub fn beside(path: &Path, dialect: Dialect) -> impl Iterator<Item = PathBuf> {
     let [states, transitions] = dialect.rewards();
     [states, transitions, "lab", "sta"].into_iter().map(|extension| path.with_extension(extension))

@@ -3,9 +3,9 @@
 //! # Mathematics
 //! A policy with one recurrent class has the same gain g in every state. Choose a reference state in that class and end
 //! the process there. Let V be the expected rewards and t the expected steps until then. Then g is the ratio of the
-//! expected reward to the expected length of a cycle from the reference state, and h = V − g·t is the bias. Rows with r
-//! + Ph − g − h > 0 improve the policy. If the new policy has several classes, the best of them is better than the
-//! previous policy. All other states can be led to it, because an end component is strongly connected.
+//! expected reward to the expected length of a cycle from the reference state, and h = V − g·t is the bias. Rows whose
+//! advantage r + Ph − g − h is positive improve the policy. If the new policy has several classes, the best of them is
+//! better than the previous policy. All other states can be led to it, because an end component is strongly connected.
 //!
 //! For every h, min maxₐ (r + Ph − h) ≤ g* ≤ max maxₐ (r + Ph − h). The last h proves the bounds, however it was found
 //! (Odoni 1969; Puterman, *Markov Decision Processes*, 1994, 8.5.3).

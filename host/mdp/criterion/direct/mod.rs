@@ -8,7 +8,7 @@
 //! it suffices.
 //!
 //! # Numbers
-//! The entries are those of the model, without rounding: each equation is multiplied by the sum of its row instead of
+//! The entries of the model enter without rounding: each equation is multiplied by the sum of its row instead of
 //! divided by it. An operation on numbers of b bits has a relative error of at most 2⁻ᵇ; the bounds allow 2^(2 − b) for
 //! each.
 //!

@@ -11,7 +11,7 @@ pub(in crate::mdp::criterion) struct Row {
     pub to: Vec<(u32, Big)>,
     /// Weight of termination.
     pub end: Big,
-    /// Sum of all weights, including that of the row's own state.
+    /// Sum of all weights, including the weight of the row's own state.
     pub sum: Big,
     /// Reward of the row, times `sum`.
     pub reward: Big,
@@ -101,8 +101,8 @@ impl Model {
         policy.iter().map(|&row| &self.rows[row]).collect()
     }
 
-    /// Changes `policy` in each state that is not yet `there`, to a row that ends or leads, with positive weight, to a
-    /// state nearer to those that are. States that cannot get there keep their row.
+    /// Changes `policy` in each state that is not yet `there`, to a row that ends the process or leads, with positive
+    /// weight, to a state nearer to the set `there`. States that cannot get there keep their row.
     pub fn lead(&self, policy: &mut [usize], there: &mut [bool]) {
         let mut entering = vec![Vec::new(); self.states()];
         let mut queue: Vec<usize> = (0..self.states()).filter(|&state| there[state]).collect();

@@ -27,7 +27,7 @@ impl SlipGrid {
     /// The patterns of the model that [`generate`](Self::generate) returns, computed by the same code.
     ///
     /// # Errors
-    /// Those of [`generate`](Self::generate).
+    /// The errors of [`generate`](Self::generate).
     pub fn patterns(&self) -> Result<GridPatterns, Error> {
         let states = self.check()?;
         let (walls, obstacles) = self.place(states)?;
@@ -74,7 +74,7 @@ impl SlipGrid {
         (0..width * height).into_par_iter().with_min_len(CHUNK).fold(none, seen).reduce(none, either)
     }
 
-    /// Adds the pattern of neighbourhood `number`: that of the centre of a 3 × 3 grid with these kinds of cells.
+    /// Adds the pattern of neighbourhood `number`, computed as the centre of a 3 × 3 grid with these kinds of cells.
     fn add(&self, number: u16, patterns: &mut Patterns) {
         const OWN: u32 = 4;
         let mut kinds = vec![WALL; 9];
