@@ -170,7 +170,8 @@ impl Body {
             let label = if line.rest().starts_with(b"\"") {
                 line.skip(1);
                 let length = memchr::memchr(b'"', line.rest());
-                let length = length.ok_or_else(|| line.unexpected(line.rest(), "a label and a quotation mark"))?;
+                let length =
+                    length.ok_or_else(|| line.unexpected(line.rest(), "a label and a closing quotation mark"))?;
                 let label = &line.rest()[..length];
                 line.skip(length + 1);
                 label
@@ -217,7 +218,8 @@ impl Body {
             return Ok(0.0);
         }
         line.skip(1);
-        let length = memchr::memchr(b']', line.rest()).ok_or_else(|| line.unexpected(line.rest(), "a reward and ]"))?;
+        let length = memchr::memchr(b']', line.rest())
+            .ok_or_else(|| line.unexpected(line.rest(), "a reward and a closing ]"))?;
         let mut reward = 0.0;
         for (model, text) in line.rest()[..length].split(|&byte| byte == b',').enumerate() {
             let value = self.value(line, text.trim_ascii(), "a reward")?;

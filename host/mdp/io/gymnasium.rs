@@ -75,7 +75,11 @@ struct Table {
 impl Table {
     fn into_model(mut self) -> Result<MdpParts, String> {
         if self.seen != self.states {
-            return Err(format!("P has {} states, the highest {}, expected all from 0", self.seen, self.states - 1));
+            return Err(format!(
+                "P has {} states, and the highest is {}; expected consecutive states from 0",
+                self.seen,
+                self.states - 1
+            ));
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         order.sort_by_key(|&row| self.rows[row]);

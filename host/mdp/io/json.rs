@@ -82,8 +82,8 @@ impl Fields for Model {
     fn complete(&self) -> Result<(), &'static str> {
         match (self.actions, &self.choices) {
             (Some(_), None) | (None, Some(_)) => Ok(()),
-            (None, None) => Err("neither key \"A\" nor key \"choices\" is there, expected one of them"),
-            (Some(_), Some(_)) => Err("both key \"A\" and key \"choices\" are there, expected one of them"),
+            (None, None) => Err("found neither key \"A\" nor key \"choices\", expected one of them"),
+            (Some(_), Some(_)) => Err("found both key \"A\" and key \"choices\", expected one of them"),
         }
     }
 }

@@ -261,7 +261,7 @@ fn read_input(
         Format::Petsc => petsc::read(input, path, file, options.costs.as_deref())?,
         Format::Safetensors | Format::Npz => {
             let Ok(whole) = input.into_file().map_err(cannot_read)? else {
-                let message = format!("{format} is read from a file that is neither a pipe nor compressed as a whole");
+                let message = format!("{format} needs an uncompressed file, not a pipe");
                 return Err(Error::Content { file, message });
             };
             match format {

@@ -223,7 +223,10 @@ impl Archive {
             let (s, a) = (self.array::<u32>("s_indices")?.elements, self.array::<u32>("a_indices")?.elements);
             if (s.len(), a.len()) != (r.len(), r.len()) {
                 let (s, a) = (s.len(), a.len());
-                return Err(invalid(format!("s_indices has {s} elements, a_indices {a}, expected {} as R", r.len())));
+                return Err(invalid(format!(
+                    "s_indices has {s} elements, a_indices {a}, expected {}, as many as R has",
+                    r.len()
+                )));
             }
             if let Some(row) = s.iter().position(|&state| state >= states) {
                 return Err(invalid(format!("s_indices: [{row}] is {}, expected a state below {states}", s[row])));
@@ -291,7 +294,7 @@ fn square(name: &str, rows: usize, columns: usize) -> io::Result<()> {
 
 fn same_shape(rewards: &(Csr, u32, u32), actions: u32, states: u32) -> io::Result<()> {
     let (_, a, s) = rewards;
-    let message = || invalid(format!("R is of {a} actions and {s} states, P of {actions} and {states}"));
+    let message = || invalid(format!("R has {a} actions and {s} states, P has {actions} and {states}"));
     ((*a, *s) == (actions, states)).then_some(()).ok_or_else(message)
 }
 

@@ -96,7 +96,7 @@ impl Matrix {
         }
         let id = u32::from_be_bytes(first);
         if id != MATRIX {
-            return Err(invalid(format!("begins with {id}, expected {MATRIX}, a matrix of PETSc")));
+            return Err(invalid(format!("begins with {id}, expected {MATRIX}, the header of a PETSc matrix")));
         }
         let integers = Encoding { kind: Kind::Signed, size, big_endian: true };
         let numbers = Encoding { kind: Kind::Float, size: 8, big_endian: true };

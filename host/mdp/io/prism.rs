@@ -147,10 +147,10 @@ fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<MdpParts, E
         states = limit;
         // Keeps a short file from requesting all of the memory.
         if declared > 2 * count + 1 {
-            return Err(content(format!("found {declared} states in line 1, but {count} transitions")));
+            return Err(content(format!("found {declared} states in line 1, but only {count} transitions")));
         }
     } else if u64::from(states) > 2 * count + 1 {
-        return Err(content(format!("found state {}, but {count} transitions", states - 1)));
+        return Err(content(format!("found state {}, but only {count} transitions", states - 1)));
     }
     let mdp = rows.into_model(states).map_err(|gap| content(gap.to_string()))?;
     match head.counts {

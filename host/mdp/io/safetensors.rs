@@ -72,7 +72,8 @@ struct Parts {
 
 impl Parts {
     fn of(map: Arc<Mmap>) -> Result<Self, String> {
-        let (length, header) = SafeTensors::read_metadata(&map).map_err(|error| format!("no safetensors: {error}"))?;
+        let (length, header) =
+            SafeTensors::read_metadata(&map).map_err(|error| format!("not a safetensors file: {error}"))?;
         let metadata = header.metadata().clone().unwrap_or_default();
         Ok(Self { map, start: PREFIX + length, header, metadata })
     }

@@ -44,7 +44,7 @@ fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Er
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read, or is not UTF-8.
-    #[error("{file}: cannot read it")]
+    #[error("{file}: cannot read the file")]
     Io {
         /// The file's name.
         file: String,
@@ -60,7 +60,7 @@ pub enum ReadError {
         source: serde_json::Error,
     },
     /// A required line is missing.
-    #[error("{file}: no line starts with '{line}'; expected a solution in a file")]
+    #[error("{file}: no line starts with '{line}'; expected a solution file")]
     Missing {
         /// The file's name.
         file: String,

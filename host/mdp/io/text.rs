@@ -53,7 +53,7 @@ impl Domain {
     pub fn action(&mut self, id: u32, name: Option<&str>) -> Result<(), String> {
         let action = self.actions.len() as u32;
         if !self.actions.insert(id) {
-            return Err(format!("found action {id} of state {} again", self.state));
+            return Err(format!("found action {id} of state {} twice", self.state));
         }
         self.rows.begin(self.state, action);
         match name {

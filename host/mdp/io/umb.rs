@@ -89,7 +89,7 @@ impl Archive {
             io::ErrorKind::Other
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => io::Error::other(format!("no tar archive of UMB: {error}")),
+            | io::ErrorKind::UnexpectedEof => io::Error::other(format!("not a UMB tar archive: {error}")),
             _ => error,
         };
         let content = |error: io::Error| match error.kind() {
@@ -108,7 +108,7 @@ impl Archive {
         io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken).map_err(content)?;
         match files.nonempty {
             true => Ok(files),
-            false => Err(invalid("no tar archive of UMB: it is empty")),
+            false => Err(invalid("not a UMB tar archive: it is empty")),
         }
     }
 

@@ -111,7 +111,7 @@ impl Model {
             return Err(format!("found <{}>, expected {expected}", quoted(tag.name().as_ref())));
         }
         if self.open.len() == DEEPEST {
-            return Err(format!("found more than {DEEPEST} elements within each other"));
+            return Err(format!("found elements nested more than {DEEPEST} deep"));
         }
         self.begun = true;
         self.open.push(element);
