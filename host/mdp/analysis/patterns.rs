@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_differ_have_none() {
+    fn distinct_states_have_no_patterns() {
         let mdp = SlipGrid::default().generate().unwrap();
         let rewards: Vec<f64> = (0..mdp.rows()).map(|row| row as f64).collect();
         let mdp = MdpParts { action_rewards: rewards.into(), ..mdp.into_parts() }.validated().unwrap();

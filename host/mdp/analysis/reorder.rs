@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_order_is_found() {
+    fn orders_are_found() {
         let queues = QueueNetwork { queues: 3, capacity: 40, ..QueueNetwork::default() }.generate().unwrap();
         let ring = Garnet { states: 100_001, window: Some(20), ..Garnet::default() }.generate().unwrap();
         // Terminal states and walls cut neighbourhoods short.
@@ -500,7 +500,7 @@ mod tests {
 
     /// On a line, every state may be reset to the first, which therefore neighbours all states.
     #[test]
-    fn what_leads_to_one_state_is_near_in_no_order() {
+    fn a_hub_is_near_in_no_order() {
         let states = 100_001;
         let row = |state: u32| [(0, 0.1), (state + 1, 0.9)].into_iter().filter(move |&(next, _)| next < states);
         let rows = (0..states).map(|state| if state + 1 < states { row(state).collect() } else { vec![(0, 1.0)] });

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_of_a_grid_are_told_without_it() {
+    fn tiles_of_a_grid_need_no_model() {
         for (width, height, size) in [(10, 4, 10), (7, 9, 4), (100, 3, 8), (1, 40, 8), (40, 1, 8), (3, 3, 16)] {
             let mdp = SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap();
             let (found, told) = (Tiles::find(&mdp, size).unwrap(), Tiles::of_grid(width, mdp.states(), size));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_everything_has_no_tiles() {
+    fn models_without_locality_have_no_tiles() {
         // Every state leads to `entries` states spread over the model.
         let states = 1000u64;
         let csr = |entries: u64| {

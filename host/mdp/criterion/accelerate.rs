@@ -34,7 +34,7 @@ pub(super) fn sweep<E: std::error::Error>(
     let (mut together, mut lowest) = (SWEEPS.0, f64::INFINITY);
     let mut seen = vec![backend.values().map_err(Error::Backend)?];
     loop {
-        let ended = some(backend, stop, together, allowance, session)?;
+        let ended = sweep_up_to(backend, stop, together, allowance, session)?;
         if ended != Ended::Limit {
             return Ok(ended);
         }
@@ -42,7 +42,7 @@ pub(super) fn sweep<E: std::error::Error>(
             return Ok(ended);
         }
         let mut mean = backend.values().map_err(Error::Backend)?;
-        let ended = some(backend, stop, 1, allowance, session)?;
+        let ended = sweep_up_to(backend, stop, 1, allowance, session)?;
         if ended != Ended::Limit {
             return Ok(ended);
         }
@@ -60,7 +60,7 @@ pub(super) fn sweep<E: std::error::Error>(
         let mut after = before;
         if let Some(values) = extrapolated(&seen) {
             backend.reset(Some(&values)).map_err(Error::Backend)?;
-            let ended = some(backend, stop, 1, allowance, session)?;
+            let ended = sweep_up_to(backend, stop, 1, allowance, session)?;
             if ended != Ended::Limit {
                 return Ok(ended);
             }
@@ -84,7 +84,7 @@ pub(super) fn sweep<E: std::error::Error>(
 }
 
 /// Runs `count` sweeps, or fewer if `stop` is met or the allowance ends.
-fn some<E: std::error::Error>(
+fn sweep_up_to<E: std::error::Error>(
     backend: &mut dyn GreedySweeps<Error = E>,
     stop: Stop,
     count: u64,

@@ -95,7 +95,7 @@ impl Average<'_> {
                 let operations = allowance.operations(entries);
                 let direct = self.eliminate(&gains.rows, asked, &mut numbers, operations, session)?;
                 if let Some(direct) = direct.filter(|direct| direct.status != Status::Stalled) {
-                    session.eliminated(numbers, &direct.lower, &direct.upper);
+                    session.record_elimination(numbers, &direct.lower, &direct.upper);
                     return Ok(direct);
                 }
                 allowance.double();
@@ -103,8 +103,8 @@ impl Average<'_> {
             }
             attempt += 1;
             let found = match self.single {
-                true => self.of_one(&gains),
-                false => self.of_all(&gains, session)?,
+                true => self.with_one_gain(&gains),
+                false => self.with_component_gains(&gains, session)?,
             };
             let status = match found.unsettled(&asked).next() {
                 None if found.status == Status::Stalled => Status::Solved,
@@ -119,7 +119,7 @@ impl Average<'_> {
                 let direct = self.eliminate(&gains.rows, asked, &mut numbers, OPERATIONS, session)?;
                 let better = |direct: &Bounded| direct.status != status || direct.error() <= found.error();
                 let Some(direct) = direct.filter(better) else { return Ok(Bounded { status, ..found }) };
-                session.eliminated(numbers, &direct.lower, &direct.upper);
+                session.record_elimination(numbers, &direct.lower, &direct.upper);
                 return Ok(direct);
             };
             let closer = if asked.relative { asked.epsilon * smallest / 4.0 } else { asked.epsilon / 4.0 };
@@ -130,7 +130,7 @@ impl Average<'_> {
     }
 
     /// The solution if all states have the same gain.
-    fn of_one(&self, gains: &Gains) -> Bounded {
+    fn with_one_gain(&self, gains: &Gains) -> Bounded {
         let mdp = self.graph.mdp();
         let states = mdp.states() as usize;
         let (lower, upper) = (vec![gains.lower[0]; states], vec![gains.upper[0]; states]);
@@ -142,7 +142,11 @@ impl Average<'_> {
     }
 
     /// The solution if gains differ: the total reward of staying in components.
-    fn of_all<E: std::error::Error>(&self, gains: &Gains, session: &mut Session<E>) -> Result<Bounded, Error<E>> {
+    fn with_component_gains<E: std::error::Error>(
+        &self,
+        gains: &Gains,
+        session: &mut Session<E>,
+    ) -> Result<Bounded, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
         let states = mdp.states() as usize;
         let bounds = || gains.lower.iter().zip(&gains.upper);
@@ -224,10 +228,10 @@ impl Average<'_> {
         });
         let quotient = if self.single { None } else { Some(self.quotient(&vec![0.0; count])?) };
         let mut rows = rows.to_vec();
-        let mut stop = || session.asks_to_stop();
+        let mut stop = || session.stop_requested();
         let mut work = Work::new(operations, &mut stop);
         let Deepened { found, interrupted } = direct::deepen(mdp, &asked, numbers, &mut work, |numbers, work| {
-            self.exactly(&members, quotient.as_ref(), &mut rows, numbers, work)
+            self.solve_exactly(&members, quotient.as_ref(), &mut rows, numbers, work)
         });
         let found = found.map(|(settled, (policy, bias))| {
             let status = settled.status();
@@ -249,7 +253,7 @@ impl Average<'_> {
 
     /// Bounds of all maximised gains in the precision of `numbers`, with a policy, and the bias if all states have the
     /// same gain.
-    fn exactly(
+    fn solve_exactly(
         &self,
         members: &[Vec<usize>],
         quotient: Option<&Quotient>,
@@ -439,22 +443,22 @@ impl Parts {
             at_most = (2 * at_most).min(SWEEPS.end);
             let mut values = backend.values().map_err(Error::Backend)?;
 
-            let seen = self.look(mdp, &values);
-            (gains.lower, gains.upper) = (seen.lower, seen.upper);
+            let found = self.bounds(mdp, &values);
+            (gains.lower, gains.upper) = (found.lower, found.upper);
             self.shift(&mut values);
             for (own, &state) in self.state.iter().enumerate() {
                 gains.bias[state] = values[own];
-                gains.rows[state] = self.origin[seen.rows[own]];
+                gains.rows[state] = self.origin[found.rows[own]];
             }
-            let interrupted = session.push(done.sweeps, done.residual()).is_break();
-            session.look(&gains.lower, &gains.upper);
+            let interrupted = session.record_round(done.sweeps, done.residual()).is_break();
+            session.record_bounds(&gains.lower, &gains.upper);
             let bounds = || gains.lower.iter().zip(&gains.upper);
             let widest = bounds().map(|(lower, upper)| upper - lower).fold(0.0, f64::max);
             let ended = if bounds().all(|(&lower, &upper)| options.is_met(lower, upper)) {
                 Some(Ended::Met)
             } else if interrupted {
                 Some(Ended::Interrupted)
-            } else if widest <= 4.0 * seen.error {
+            } else if widest <= 4.0 * found.error {
                 // Rounding errors make up half of the width or more.
                 Some(Ended::Stalled)
             } else {
@@ -472,10 +476,10 @@ impl Parts {
     }
 
     /// Bounds of the gains, and rows that attain the lower bounds.
-    fn look(&self, mdp: &Mdp, values: &[f64]) -> Seen {
+    fn bounds(&self, mdp: &Mdp, values: &[f64]) -> GainBounds {
         let of_state = |state: usize| {
             let (v, mut best) =
-                (values[state], Best { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
+                (values[state], StateBounds { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
             for row in mdp.choices().rows(state) {
                 let (cols, probs) = mdp.transitions().row(row);
                 let reward = mdp.action_reward(row);
@@ -497,26 +501,26 @@ impl Parts {
             best
         };
         let states = (0..values.len()).into_par_iter().with_min_len(CHUNK / 4);
-        let best: Vec<Best> = states.map(of_state).collect();
-        let mut seen = Seen {
+        let best: Vec<StateBounds> = states.map(of_state).collect();
+        let mut found = GainBounds {
             lower: vec![f64::INFINITY; self.count],
             upper: vec![f64::NEG_INFINITY; self.count],
             rows: best.iter().map(|best| best.row).collect(),
             error: best.iter().map(|best| best.error).fold(0.0, f64::max) / TAU,
         };
         for (best, &part) in best.iter().zip(&self.part) {
-            let (lower, upper) = (&mut seen.lower[part as usize], &mut seen.upper[part as usize]);
+            let (lower, upper) = (&mut found.lower[part as usize], &mut found.upper[part as usize]);
             *lower = if best.low.is_nan() { f64::NEG_INFINITY } else { lower.min(best.low) };
             *upper = upper.max(best.high);
         }
-        seen.lower.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_down());
-        seen.upper.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_up());
+        found.lower.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_down());
+        found.upper.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_up());
         for (part, &reward) in self.constant.iter().enumerate() {
             if let Some(reward) = reward {
-                (seen.lower[part], seen.upper[part]) = (reward, reward);
+                (found.lower[part], found.upper[part]) = (reward, reward);
             }
         }
-        seen
+        found
     }
 
     /// Shifts h so that it is 0 in the first state of each part.
@@ -529,7 +533,7 @@ impl Parts {
 }
 
 /// Bounds of Th − h in a state, and the row that attains the lower bound.
-struct Best {
+struct StateBounds {
     low: f64,
     high: f64,
     row: usize,
@@ -537,7 +541,7 @@ struct Best {
 }
 
 /// Bounds of the gains of parts.
-struct Seen {
+struct GainBounds {
     lower: Vec<f64>,
     upper: Vec<f64>,
     /// The row of each state of the transformed model.

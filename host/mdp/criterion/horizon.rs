@@ -4,7 +4,7 @@
 //! of values of magnitude at most B has an error of at most e = 2k·(u·(R + 2B) + m), in the notation of the
 //! [certificate](crate::mdp::certificate). Each further sweep multiplies the error by at most γ.
 
-use super::{Bounded, Ended, Error, Make, Observe, Options, Session, own, signed};
+use super::{Bounded, Ended, Error, Make, Observe, Options, Session, signed, signed_value};
 use crate::mdp::backend::Stop;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
@@ -98,9 +98,9 @@ fn stages<E: std::error::Error>(
             policy = greedy(&model, &values);
             values = backend.values().map_err(Error::Backend)?;
             if keep {
-                stages.push((values.iter().map(|&v| own(mdp.objective(), v)).collect(), policy.clone()));
+                stages.push((values.iter().map(|&v| signed_value(mdp.objective(), v)).collect(), policy.clone()));
             }
-            if session.push(done.sweeps, done.residual()).is_break() && budget > 0 {
+            if session.record_round(done.sweeps, done.residual()).is_break() && budget > 0 {
                 status = Status::Interrupted;
             }
         }

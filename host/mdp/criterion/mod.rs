@@ -392,7 +392,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
             let at_most = self.chunk.min(u32::try_from(*budget).unwrap_or(u32::MAX));
             let done = backend.backup(stop, at_most).map_err(Error::Backend)?;
             *budget -= u64::from(done.sweeps).min(*budget);
-            if self.push(done.sweeps, done.residual()).is_break() {
+            if self.record_round(done.sweeps, done.residual()).is_break() {
                 return Ok(Ended::Interrupted);
             }
             if stop.is_met(done.least, done.greatest) {
@@ -406,7 +406,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     }
 
     /// Records the error of these bounds.
-    fn look(&mut self, lower: &[f64], upper: &[f64]) {
+    fn record_bounds(&mut self, lower: &[f64], upper: &[f64]) {
         self.looks.push(Look { sweeps: sweeps(&self.rounds), error: widest(lower, upper) });
     }
 
@@ -417,20 +417,20 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     }
 
     /// Records bounds found by elimination.
-    fn eliminated(&mut self, numbers: direct::Numbers, lower: &[f64], upper: &[f64]) {
+    fn record_elimination(&mut self, numbers: direct::Numbers, lower: &[f64], upper: &[f64]) {
         self.bits = Some(numbers.bits as u32);
-        self.look(lower, upper);
+        self.record_bounds(lower, upper);
     }
 
     /// Calls the observer between sweeps. Returns whether it asks to stop.
-    fn asks_to_stop(&mut self) -> bool {
+    fn stop_requested(&mut self) -> bool {
         let none = Round { round: 0, sweeps: 0, residual: f64::INFINITY, changed: None, seconds: 0.0 };
         let last = self.rounds.last().copied().unwrap_or(none);
         (self.observe)(&Round { sweeps: 0, seconds: self.start.elapsed().as_secs_f64(), ..last }).is_break()
     }
 
     /// Records a round of sweeps and calls the observer.
-    fn push(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
+    fn record_round(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
         let round = self.rounds.len() as u32 + 1;
         let round = Round { round, sweeps, residual, changed: None, seconds: self.start.elapsed().as_secs_f64() };
         self.rounds.push(round);
@@ -466,7 +466,7 @@ fn sweeps(rounds: &[Round]) -> u64 {
 
 /// Bounds with the sign of the model's rewards, from bounds of the maximised quantity.
 fn signed(objective: Objective, lower: Vec<f64>, upper: Vec<f64>) -> (Vec<f64>, Vec<f64>) {
-    let negated = |values: Vec<f64>| values.into_iter().map(|x| own(objective, x)).collect();
+    let negated = |values: Vec<f64>| values.into_iter().map(|x| signed_value(objective, x)).collect();
     match objective {
         Objective::Maximize => (lower, upper),
         Objective::Minimize => (negated(upper), negated(lower)),
@@ -474,7 +474,7 @@ fn signed(objective: Objective, lower: Vec<f64>, upper: Vec<f64>) -> (Vec<f64>, 
 }
 
 /// A value with the sign of the model's rewards.
-fn own(objective: Objective, x: f64) -> f64 {
+fn signed_value(objective: Objective, x: f64) -> f64 {
     match objective {
         Objective::Maximize => x,
         // 0 − x instead of −x, so that 0 does not become −0.

@@ -92,14 +92,14 @@ pub(super) fn solve<E: std::error::Error>(
         // The weights of the previous round often suffice.
         let mut found = weights.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights));
         if !found.as_ref().is_some_and(|found| found.bounds.is_within(session)) {
-            let (steps, last) = steps(mdp, &values, epsilon, policies, &mut allowance, session)?;
+            let (fresh, last) = find_weights(mdp, &values, epsilon, policies, &mut allowance, session)?;
             ended = if ended == Ended::Met { last } else { ended };
-            found = steps.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
-            weights = steps.or(weights);
+            found = fresh.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
+            weights = fresh.or(weights);
         }
         let unknown = || Proof { bounds: Proper::unknown(mdp), slack: f64::MIN_POSITIVE };
         let Proof { bounds: mut found, slack } = found.unwrap_or_else(unknown);
-        session.look(&found.lower, &found.upper);
+        session.record_bounds(&found.lower, &found.upper);
         if found.is_within(session) {
             return Ok(found);
         }
@@ -118,7 +118,7 @@ pub(super) fn solve<E: std::error::Error>(
             // If sweeps may still come closer, they continue.
             let better = |direct: &Proper| ended == Ended::Stalled && direct.error() <= found.error();
             if let Some(direct) = direct.filter(|direct| direct.status != Status::Stalled || better(direct)) {
-                session.eliminated(attempt.numbers, &direct.lower, &direct.upper);
+                session.record_elimination(attempt.numbers, &direct.lower, &direct.upper);
                 return Ok(direct);
             }
         }
@@ -164,7 +164,7 @@ fn eliminate<E: std::error::Error>(
     let mdp = quotient.mdp.as_ref().filter(|mdp| mdp.transitions().nnz() <= direct::ENTRIES)?;
     let Attempt { numbers, rows } = attempt;
     let options = session.options;
-    let mut stop = || session.asks_to_stop();
+    let mut stop = || session.stop_requested();
     let mut work = Work::new(operations, &mut stop);
     let Deepened { found, interrupted } =
         direct::deepen(source.graph.mdp(), &options, numbers, &mut work, |numbers, work| {
@@ -208,7 +208,7 @@ impl Proper {
 
 /// Weights: the maximum expected number of steps to the end over rows within `eta` of the best, with w − max Σ P w > ½
 /// on these rows. `None` if such rows need not end. Also returns how the sweeps ended.
-fn steps<E: std::error::Error>(
+fn find_weights<E: std::error::Error>(
     mdp: &Mdp,
     values: &[f64],
     mut eta: f64,

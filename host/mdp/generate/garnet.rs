@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn has_the_shape_asked_for() {
+    fn has_the_requested_shape() {
         let mdp = Garnet::default().generate().unwrap();
         assert_eq!((mdp.rows(), mdp.transitions().nnz(), mdp.rewards().nnz()), (4000, 20_000, 0));
         assert!(mdp.action_rewards().iter().all(|r| (0.0..1.0).contains(r)));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn is_as_irregular_as_asked_for() {
+    fn has_the_requested_irregularity() {
         let garnet =
             Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, branching: 400, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();

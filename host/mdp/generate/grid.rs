@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_probability_is_no_entry() {
+    fn zero_probabilities_are_not_stored() {
         let sure = SlipGrid { width: 3, height: 3, slip: 0.0, ..SlipGrid::default() }.generate().unwrap();
         assert_eq!(sure.transitions().nnz(), 36);
         let sideways = SlipGrid { width: 1, height: 1, slip: 1.0, ..SlipGrid::default() }.generate().unwrap();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn demand_that_is_none_is_said() {
+    fn invalid_demand_is_an_error() {
         let message = |demand: &[f64]| {
             Inventory { demand: demand.to_vec(), ..Inventory::default() }.generate().err().unwrap().to_string()
         };

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn poisson_is_that_of_the_tables() {
+    fn poisson_matches_tables() {
         // e⁻³ 3ᵏ / k!
         let three = poisson(3.0, 60);
         let expected = [0.049787068367863944, 0.14936120510359185, 0.22404180765538775, 0.22404180765538775];

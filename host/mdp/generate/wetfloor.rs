@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_asked_for_lead_elsewhere() {
+    fn the_requested_fraction_is_redirected() {
         let grid = WetFloor::named("GW-256x256x1").unwrap();
         let local = grid.generate().unwrap();
         for redirected in [0.05, 0.5] {

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_long_arrays_have_their_places() {
+    fn errors_in_long_arrays_have_positions() {
         let mut random = ChaCha8Rng::seed_from_u64(7);
         for (found, what) in [
             ("\"x\"", "found string \"x\", expected a column index"),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_so() {
+    fn read_errors_are_reported() {
         let text = chain(STATES, &numbers(STATES).join(","));
         for end in [10, text.len() / 2, text.len() - 5] {
             let error = read(parts(&text[..end], true), "text".into()).err().unwrap();

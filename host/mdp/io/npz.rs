@@ -60,7 +60,7 @@ impl Archive {
             let [.., columns] = shape[..] else {
                 return Err(invalid(format!("{name} is a number, expected a matrix")));
             };
-            return Ok((sparse(&elements, columns), states(name, columns)?));
+            return Ok((nonzeros(&elements, columns), states(name, columns)?));
         }
         let [data, indices, indptr, shape] =
             ["data", "indices", "indptr", "shape"].map(|part| format!("{name}_{part}"));
@@ -69,7 +69,7 @@ impl Archive {
         let [rows, columns] = lengths[..] else {
             return Err(invalid(format!("{shape} has {} elements, expected 2", lengths.len())));
         };
-        let csr = summed(name, row_ptr.elements, col.elements, val.elements)?;
+        let csr = merged(name, row_ptr.elements, col.elements, val.elements)?;
         if csr.rows() as u64 != rows {
             return Err(invalid(format!(
                 "{indptr} has {} elements, expected one more than the {rows} rows",
@@ -91,17 +91,17 @@ impl Archive {
             let &[actions, rows, columns] = &shape[..] else {
                 return Err(invalid(format!("{name} is of shape {shape:?}, expected A×S×S")));
             };
-            square(name, rows, columns)?;
-            let stacked = sparse(&elements, columns);
+            check_square(name, rows, columns)?;
+            let stacked = nonzeros(&elements, columns);
             let (actions, columns) = (states(name, actions)?, states(name, columns)?);
             let rows = (0..columns as usize).flat_map(|s| (0..actions as usize).map(move |a| a * columns as usize + s));
-            return Ok(Some((picked(&stacked, rows), actions, columns)));
+            return Ok(Some((select_rows(&stacked, rows), actions, columns)));
         }
         let mut matrices = Vec::new();
         while self.has_matrix(&format!("{name}_{}", matrices.len())) {
             let name = format!("{name}_{}", matrices.len());
             let (matrix, columns) = self.matrix(&name)?;
-            square(&name, matrix.rows(), columns as usize)?;
+            check_square(&name, matrix.rows(), columns as usize)?;
             if let Some((_, first)) = matrices.first().filter(|(_, first)| *first != columns) {
                 return Err(invalid(format!("{name} has {columns} states, the first has {first}")));
             }
@@ -128,12 +128,12 @@ impl Archive {
         } else if self.has("P") || self.has_matrix("P_0") {
             self.toolbox()?
         } else {
-            self.ours()?
+            self.warpkov()?
         };
         Ok(MdpParts { gamma, ..mdp })
     }
 
-    fn ours(&mut self) -> io::Result<MdpParts> {
+    fn warpkov(&mut self) -> io::Result<MdpParts> {
         if !self.has("P_data") {
             return Err(invalid("found no transitions: expected arrays P_data …, P_0_data …, P, Q_data … or Q"));
         }
@@ -195,7 +195,7 @@ impl Archive {
         let s = states as usize;
         if !self.has("R") {
             let rewards = self.per_action("R")?.ok_or_else(|| invalid("found no rewards: expected R or R_0_data …"))?;
-            return same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp });
+            return check_same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp });
         }
         let Tensor { shape, elements } = self.array::<f64>("R")?;
         let a = actions as usize;
@@ -207,7 +207,7 @@ impl Archive {
             [rows, columns] if (rows, columns) == (s, a) => Ok(MdpParts { action_rewards: elements.into(), ..mdp }),
             [_, _, _] => {
                 let rewards = self.per_action("R")?.ok_or_else(|| invalid("array R is missing"))?;
-                same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp })
+                check_same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp })
             }
             _ => Err(invalid(format!("R is of shape {shape:?}, expected S, S×A or A×S×S, S = {s}, A = {a}"))),
         }
@@ -261,16 +261,16 @@ impl Archive {
         Ok(MdpParts {
             states,
             choices,
-            transitions: picked(&q, rows.iter().copied()),
+            transitions: select_rows(&q, rows.iter().copied()),
             action_rewards: rows.iter().map(|&row| r[row]).collect::<Vec<_>>().into(),
-            action_names: (!plain).then(|| numbered(rows.iter().map(|&row| keys[row].1))),
+            action_names: (!plain).then(|| numeric_names(rows.iter().map(|&row| keys[row].1))),
             ..MdpParts::default()
         })
     }
 }
 
 /// Action names that are the file's action numbers.
-fn numbered(actions: impl Iterator<Item = u32> + Clone) -> ActionNames {
+fn numeric_names(actions: impl Iterator<Item = u32> + Clone) -> ActionNames {
     let mut numbers: Vec<u32> = actions.clone().collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -287,19 +287,19 @@ fn actions(rows: usize, states: u32) -> io::Result<u32> {
     actions.ok_or_else(|| invalid(format!("found {rows} rows and {states} columns, expected S·A rows and S columns")))
 }
 
-fn square(name: &str, rows: usize, columns: usize) -> io::Result<()> {
+fn check_square(name: &str, rows: usize, columns: usize) -> io::Result<()> {
     let message = || invalid(format!("{name} has {rows} rows and {columns} columns, expected S×S"));
     (rows == columns).then_some(()).ok_or_else(message)
 }
 
-fn same_shape(rewards: &(Csr, u32, u32), actions: u32, states: u32) -> io::Result<()> {
+fn check_same_shape(rewards: &(Csr, u32, u32), actions: u32, states: u32) -> io::Result<()> {
     let (_, a, s) = rewards;
     let message = || invalid(format!("R has {a} actions and {s} states, P has {actions} and {states}"));
     ((*a, *s) == (actions, states)).then_some(()).ok_or_else(message)
 }
 
 /// The nonzeros of a dense row-major matrix.
-fn sparse(values: &[f64], columns: usize) -> Csr {
+fn nonzeros(values: &[f64], columns: usize) -> Csr {
     let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
     for row in values.chunks_exact(columns.max(1)) {
         for (column, &value) in (0..).zip(row) {
@@ -314,7 +314,7 @@ fn sparse(values: &[f64], columns: usize) -> Csr {
 }
 
 /// The matrix of the given rows of `csr`, in the given order.
-fn picked(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
+fn select_rows(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
     if rows.clone().eq(0..csr.rows()) {
         return csr.clone();
     }
@@ -329,7 +329,7 @@ fn picked(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
 }
 
 /// The CSR matrix of these arrays. Duplicate columns of a row become one entry, their sum.
-fn summed(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64>) -> io::Result<Csr> {
+fn merged(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64>) -> io::Result<Csr> {
     if row_ptr.first() != Some(&0) || !row_ptr.is_sorted() || row_ptr.last() != Some(&(col.len() as u64)) {
         return Err(invalid(format!("{name}_indptr: expected offsets that ascend from 0 to {}", col.len())));
     }

@@ -469,7 +469,7 @@ mod tests {
     }
 
     /// Reference: removes leaving rows and recomputes all components until none is left.
-    fn plainly(graph: &Graph, allowed: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<bool>) {
+    fn reference(graph: &Graph, allowed: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<bool>) {
         let mut rows: Vec<bool> = (0..graph.owner.len()).map(allowed).collect();
         loop {
             let next = |state: usize, cursor: &mut usize| {
@@ -517,13 +517,13 @@ mod tests {
     }
 
     #[test]
-    fn components_are_those_found_plainly() {
+    fn components_match_the_reference() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for case in 0..4000 {
             let mdp = random(&mut rng);
             let graph = Graph::new(&mdp);
             let mask: Vec<bool> = (0..mdp.rows()).map(|_| case % 2 == 0 || rng.next_u32() % 8 > 0).collect();
-            let (of_state, inside) = plainly(&graph, |row| mask[row]);
+            let (of_state, inside) = reference(&graph, |row| mask[row]);
             let found = graph.end_components(|row| mask[row]);
             assert_eq!(found.inside, inside, "case {case}");
             for s in 0..=graph.end() {
@@ -541,7 +541,7 @@ mod tests {
     /// The reference is the largest set from which the target is reachable without leaving the set. The witnesses must
     /// stay in the set and reach the target.
     #[test]
-    fn what_can_be_ensured_is() {
+    fn can_ensure_matches_the_reference() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         for case in 0..4000 {
             let mdp = random(&mut rng);

@@ -37,7 +37,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     let mut policy = policy.to_vec();
     let mut reference = None;
     for _ in 0..POLICIES {
-        let (gain, bias) = single(model, &mut policy, &mut reference, work)?;
+        let (gain, bias) = keep_best_class(model, &mut policy, &mut reference, work)?;
         work.spend(4 * model.entries(), numbers)?;
         // The advantage of each row over g, and its error.
         let (mut lower, mut upper) = (None, None);
@@ -78,7 +78,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
 /// Changes `policy` so that its best recurrent class is its only one, and returns its gain and bias. The class that
 /// contains `reference` counts as best unless another is better by more than rounding. Sets `reference` to a state of
 /// the best class.
-fn single(
+fn keep_best_class(
     model: &Model,
     policy: &mut [usize],
     reference: &mut Option<usize>,
@@ -88,7 +88,7 @@ fn single(
     let sizes = model.rows.iter().map(|row| &row.size / &row.sum);
     let margin = numbers.power(-(numbers.bits as isize) * 3 / 4) * sizes.fold(Big::ZERO, Big::max);
     loop {
-        let classes = classes(model, policy);
+        let classes = recurrent_classes(model, policy);
         let stops: Vec<usize> = classes
             .iter()
             .map(|class| match *reference {
@@ -129,7 +129,7 @@ fn single(
 }
 
 /// The recurrent classes of a policy.
-fn classes(model: &Model, policy: &[usize]) -> Vec<Vec<usize>> {
+fn recurrent_classes(model: &Model, policy: &[usize]) -> Vec<Vec<usize>> {
     let next = |state: usize, cursor: &mut usize| {
         let (next, _) = model.rows[policy[state]].to.get(*cursor)?;
         *cursor += 1;

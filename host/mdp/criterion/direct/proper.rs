@@ -35,7 +35,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     let found = match improve(model, &all, Aim::Values, &mut policy, work) {
         Err(Halt::Improper) => {
             model.lead(&mut policy, &mut vec![false; model.states()]);
-            improve(model, &all, Aim::Values, &mut policy, work).map_err(coarse)?
+            improve(model, &all, Aim::Values, &mut policy, work).map_err(as_coarse)?
         }
         found => found?,
     };
@@ -119,7 +119,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
 }
 
 /// Reports an improper policy as a lack of precision: it is improper only because of rounding.
-fn coarse(halt: Halt) -> Halt {
+fn as_coarse(halt: Halt) -> Halt {
     if halt == Halt::Improper { Halt::Coarse } else { halt }
 }
 
@@ -160,7 +160,7 @@ fn improve(
             return Ok(found);
         }
         // A better policy ends, too. One that does not seems better only because of rounding.
-        found = evaluate(&model.policy(&next), |_| false, numbers, work).map_err(coarse)?;
+        found = evaluate(&model.policy(&next), |_| false, numbers, work).map_err(as_coarse)?;
         *policy = next;
     }
     Err(Halt::Coarse)

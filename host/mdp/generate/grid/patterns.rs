@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certified_is_little_worse_than_with_the_model() {
+    fn the_certificate_is_close_to_that_of_the_model() {
         let grid = SlipGrid { width: 12, height: 10, wall_fraction: 0.1, ..SlipGrid::default() };
         let mdp = grid.generate().unwrap();
         let values = vec![3.0; 120];
