@@ -120,7 +120,7 @@ impl Order {
     /// The model has a different number of states.
     #[must_use]
     pub fn apply(&self, mdp: &Mdp) -> Mdp {
-        assert_eq!(self.old.len(), mdp.states() as usize, "an order of another number of states");
+        assert_eq!(self.old.len(), mdp.states() as usize, "the order and the model have different numbers of states");
         let states = self.old.par_iter().with_min_len(CHUNK);
         let rows: Vec<usize> = states.flat_map_iter(|&state| mdp.choices().rows(state as usize)).collect();
         let choices = match mdp.choices() {

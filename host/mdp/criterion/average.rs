@@ -7,10 +7,11 @@
 //! Decision Processes*, 1994, 8.5.3 and 8.5.4; the bounds are Odoni's, 1969). h is shifted from time to time so that it
 //! does not grow, and converges to the bias.
 //!
-//! All states of an end component have the same gain, because each can reach every other. A model of one component, and
-//! of states that every policy leaves for it, is therefore solved as a whole. In other models, all components are
-//! solved for their gains at once. The gain of the model is then a total reward: a process that stays in a component is
-//! paid its gain, once (de Alfaro 1997; Ashok et al., *Value Iteration for Long-Run Average Reward in MDPs*, 2017).
+//! All states of an end component have the same optimal gain, because each can reach every other. A model of one
+//! component, and of states that every policy leaves for it, is therefore solved as a whole. In other models, all
+//! components are solved for their gains at once. The gain of the model is then a total reward: a process that stays in
+//! a component is paid its gain, once (de Alfaro 1997; Ashok et al., *Value Iteration for Long-Run Average Reward in
+//! MDPs*, 2017).
 //!
 //! Gains of components can cancel, so a relative ε refers to the resulting values, not to the gains themselves. If the
 //! values are not close enough, the gains are computed again with a smaller ε.
@@ -292,7 +293,8 @@ impl Average<'_> {
         };
         let half = numbers.of(0.5);
         let pay: Vec<Big> = gains.iter().map(|gain| (&gain.lower + &gain.upper) * &half).collect();
-        // The width covers half of itself and the rounding error of the midpoint.
+        // The full width exceeds the distance of the midpoint from the gain. The second term bounds the rounding error
+        // of the midpoint.
         let width =
             |gain: &Gain| (&gain.upper - &gain.lower) + numbers.error(4) * (size(&gain.lower) + size(&gain.upper));
         let off = gains.iter().map(width).fold(Big::ZERO, Big::max);
@@ -540,7 +542,7 @@ struct StateBounds {
     error: f64,
 }
 
-/// Bounds of the gains of parts.
+/// Bounds of the gains of all parts.
 struct GainBounds {
     lower: Vec<f64>,
     upper: Vec<f64>,

@@ -11,9 +11,9 @@
 //! point. So sweeps only propose values. The bounds are then proven from the model in `f64`, with all rounding errors
 //! accounted for, whichever backend proposed the values.
 //!
-//! If sweeps take too long or `f64` is too short, `direct` takes over: it improves policies by Howard's method and
-//! evaluates them by elimination, in as many bits as necessary. V* always refers to the model whose rows are divided by
-//! their sums.
+//! If sweeps take too long or `f64` is not precise enough, `direct` takes over: it improves policies by Howard's method
+//! and evaluates them by elimination, in as many bits as necessary. V* always refers to the model whose rows are
+//! divided by their sums.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -84,8 +84,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the midpoint of these bounds is within ε of all numbers between them. With relative ε, bounds that
-    /// enclose 0 and other numbers never are.
+    /// Whether the midpoint of these bounds is within ε of all numbers between them. Bounds that enclose 0 and other
+    /// numbers never meet a relative ε.
     #[must_use]
     pub fn is_met(&self, lower: f64, upper: f64) -> bool {
         let least = if lower <= 0.0 && upper >= 0.0 { 0.0 } else { lower.abs().min(upper.abs()) };
@@ -160,7 +160,7 @@ impl Bounded {
     }
 }
 
-/// Why there is no solution.
+/// Why a solve fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E: std::error::Error> {
     /// The backend failed.
@@ -182,7 +182,7 @@ pub enum Error<E: std::error::Error> {
          expected rewards of one sign, or a goal that every policy reaches"
     )]
     Missed {
-        /// The first such state.
+        /// The first state from which some policy misses the goal.
         state: usize,
     },
     /// The total reward is undefined: a process can earn rewards for ever, and rewards have both signs.
@@ -191,7 +191,7 @@ pub enum Error<E: std::error::Error> {
          rewards for ever; expected rewards of one sign, a goal, or the criterion average"
     )]
     Recurrent {
-        /// The first such state.
+        /// The first state from which a process can do so.
         state: usize,
     },
     /// A model derived from this one is invalid because rewards overflow.
@@ -343,7 +343,7 @@ impl Allowance {
     }
 }
 
-/// Budget of operations for elimination if `f64` is too short: a few seconds.
+/// Budget of operations for elimination if `f64` is not precise enough: a few seconds.
 const OPERATIONS: f64 = 33_554_432.0;
 
 impl Ended {
@@ -385,7 +385,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         stop: Stop,
         budget: &mut u64,
     ) -> Result<Ended, Error<E>> {
-        /// Target seconds between two calls of the observer; `chunk` doubles until half of it passes.
+        /// Target seconds between two calls of the observer; `chunk` doubles while a call takes less than half of this.
         const PATIENCE: f64 = 0.1;
         while *budget > 0 {
             let begun = Instant::now();
@@ -410,7 +410,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         self.looks.push(Look { sweeps: sweeps(&self.rounds), error: widest(lower, upper) });
     }
 
-    /// The solution with the history of the session, which it takes.
+    /// Returns the solution and moves the history of the session into it.
     fn bounded(&mut self, lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
         let (rounds, looks) = (std::mem::take(&mut self.rounds), std::mem::take(&mut self.looks));
         Bounded { lower, upper, policy, bias: None, status, bits: self.bits, rounds, looks }
@@ -443,8 +443,8 @@ fn middle(lower: f64, upper: f64) -> f64 {
     if lower == upper { lower } else { lower + (upper - lower) / 2.0 }
 }
 
-/// Maximum distance of the midpoint from a number between the bounds, rounded up. Infinite if the bounds are NaN or
-/// infinite on opposite sides.
+/// Maximum distance of the midpoint from a number between the bounds, rounded up. Infinite if the bounds are NaN or are
+/// infinite with opposite signs.
 fn radius(lower: f64, upper: f64) -> f64 {
     let middle = middle(lower, upper);
     match lower == upper {

@@ -153,7 +153,7 @@ impl Format {
 /// Number of leading bytes from which [`Format::of_content`] identifies a format.
 const SNIFFED: usize = 512;
 
-/// How to read a model.
+/// Options of [`read_with`].
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// The format. Without it, the file name extension decides, then the content.

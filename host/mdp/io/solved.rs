@@ -46,23 +46,23 @@ pub enum ReadError {
     /// The file cannot be read, or is not UTF-8.
     #[error("{file}: cannot read the file")]
     Io {
-        /// The file's name.
+        /// The file name.
         file: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file begins with `{` but is not a JSON object with `values` and `policy`.
     #[error("{file}: not a solution in JSON")]
     Json {
-        /// The file's name.
+        /// The file name.
         file: String,
-        /// Where and why.
+        /// The cause and its position.
         source: serde_json::Error,
     },
     /// A required line is missing.
     #[error("{file}: no line starts with '{line}'; expected a solution file")]
     Missing {
-        /// The file's name.
+        /// The file name.
         file: String,
         /// Start of the line.
         line: &'static str,
@@ -70,7 +70,7 @@ pub enum ReadError {
     /// An entry of a line is not an action or a number.
     #[error("{file}, line {line}, entry {entry}: '{found}' is not {expected}{hint}")]
     Entry {
-        /// The file's name.
+        /// The file name.
         file: String,
         /// Line number, from 1.
         line: usize,
@@ -86,7 +86,7 @@ pub enum ReadError {
     /// Policy and value function have different lengths.
     #[error("{file}: the policy has {policy} states, the value function {values}")]
     Lengths {
-        /// The file's name.
+        /// The file name.
         file: String,
         /// States of the policy.
         policy: usize,
@@ -96,7 +96,7 @@ pub enum ReadError {
     /// The solution has no states.
     #[error("{file}: no states")]
     Empty {
-        /// The file's name.
+        /// The file name.
         file: String,
     },
 }

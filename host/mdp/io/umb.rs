@@ -49,7 +49,7 @@ pub fn sniff(start: &[u8]) -> bool {
     start.get(TAR) == Some(b"ustar")
 }
 
-/// Reads a model without validation, with the reward structure of this name or alias, or the first in the index.
+/// Reads a model without validation, with the reward structure of this name or alias, or the first by name.
 pub fn read(reader: impl Read, name: String, reward: Option<&str>) -> Result<MdpParts, Error> {
     Archive::read(reader, reward).and_then(|archive| archive.model(reward)).map_err(of_file(name))
 }
@@ -196,8 +196,8 @@ impl Archive {
         Ok((0..states).filter(|&state| bytes[state as usize / 8] >> (state % 8) & 1 == 1).collect())
     }
 
-    /// Name and description of the reward structure `wanted`, looked up by name, then by alias; the first one by
-    /// default.
+    /// Name and description of the reward structure `wanted`, looked up by name, then by alias; by default the first by
+    /// name.
     fn reward(&self, wanted: Option<&str>) -> io::Result<Option<(&str, &Value)>> {
         let mut all = self.annotations("rewards");
         let Some(wanted) = wanted else { return Ok(all.next()) };

@@ -225,7 +225,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         }
     }
 
-    /// Takes a vertex out of its part.
+    /// Removes a vertex from its part.
     fn leave(&mut self, vertex: usize) {
         let part = std::mem::replace(&mut self.part[vertex], NO_COMPONENT);
         if vertex < self.graph.end() && part != NO_COMPONENT {
