@@ -13,7 +13,7 @@
 //! steps. Once the searches have taken as many steps as the part has entries, Tarjan's algorithm takes over. With m
 //! entries the total is O(m √m log m) in the worst case, and nearly O(m) where a component loses its states one by one.
 //!
-//! This file is one piece because the decomposition, two fifths of it tests, is a single algorithm.
+//! This file is one piece because the decomposition is a single algorithm; two fifths of the file are tests.
 
 use std::collections::HashSet;
 
