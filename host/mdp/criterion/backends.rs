@@ -1,4 +1,4 @@
-//! The places where models are swept: CPU, GPU, emulator.
+//! Backends for the criteria: CPU, GPU and emulator.
 
 use warpkov_device::launch::Device;
 
@@ -13,7 +13,7 @@ use crate::mdp::options::Storage;
 use crate::runtime;
 use crate::runtime::choose::{DeviceChoice, Place};
 
-/// All CPU cores.
+/// Backends on all CPU cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
@@ -25,7 +25,7 @@ impl Make for Cpu {
     }
 }
 
-/// A GPU, or the emulator.
+/// Backends on a GPU or the emulator.
 pub struct OnDevice<D>(pub D);
 
 impl<D: Device> Make for OnDevice<D>
@@ -35,29 +35,29 @@ where
     type Error = SolveError;
 
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
-        let plan = SweepLayout::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
-        Ok(match plan.is_wide() {
-            false => Box::new(Unified(ValueIteration::<f64, u32, D>::new(&self.0, &plan)?)),
-            true => Box::new(Unified(ValueIteration::<f64, u64, D>::new(&self.0, &plan)?)),
+        let layout = SweepLayout::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
+        Ok(match layout.is_wide() {
+            false => Box::new(Unified(ValueIteration::<f64, u32, D>::new(&self.0, &layout)?)),
+            true => Box::new(Unified(ValueIteration::<f64, u64, D>::new(&self.0, &layout)?)),
         })
     }
 }
 
-/// A solution, and where it was found.
+/// A solution and the device that computed it.
 #[derive(Clone, Debug)]
 pub struct Solved {
     /// The solution.
     pub bounded: Bounded,
-    /// The device, in words.
+    /// The name of the device.
     pub device: String,
-    /// What was chosen on the user's behalf, and why.
+    /// Automatic choices and their reasons.
     pub notes: Vec<String>,
 }
 
-/// [`solve`](super::solve) on a device.
+/// Runs [`solve`](super::solve) on a device.
 ///
 /// # Errors
-/// As there, and that there is no such device.
+/// The errors of [`solve`](super::solve), and an unavailable device.
 pub fn solve_on(
     device: DeviceChoice,
     mdp: &Mdp,
@@ -71,10 +71,10 @@ pub fn solve_on(
     Ok(Solved { bounded, device, notes })
 }
 
-/// [`backward`](super::backward) on a device: the solution without the stages that it is made of, and these.
+/// Runs [`backward`](super::backward) on a device. Returns the solution and, if `keep`, all steps.
 ///
 /// # Errors
-/// As there, and that there is no such device.
+/// The errors of [`backward`](super::backward), and an unavailable device.
 pub fn backward_on(
     device: DeviceChoice,
     mdp: &Mdp,
@@ -89,10 +89,10 @@ pub fn backward_on(
     Ok((Solved { bounded, device, notes }, steps))
 }
 
-/// A place, opened.
+/// An open device.
 struct Opened {
     make: Box<dyn Make<Error = SolveError>>,
-    /// In words.
+    /// The name of the device.
     device: String,
     notes: Vec<String>,
 }
