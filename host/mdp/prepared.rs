@@ -1,4 +1,4 @@
-//! A model, laid out for a method that runs on a device: how much memory that takes, and the backend that comes of it.
+//! Device layouts of a model: construction, memory requirement, and the backend built from them.
 
 use warpkov_device::device::Offset;
 use warpkov_device::emulator::Emulator;
@@ -17,7 +17,7 @@ use super::refine::Refined;
 use crate::runtime::Precise;
 use crate::runtime::gpu::{CudaError, size};
 
-/// A model, laid out for a method that runs on a device.
+/// A model in the layout of a method that runs on a device.
 pub struct Prepared<'m> {
     mdp: &'m Mdp,
     method: Method,
@@ -33,10 +33,10 @@ enum Layout<'m> {
 }
 
 impl<'m> Prepared<'m> {
-    /// Lays a model out for the method that is asked for, value iteration if none is.
+    /// Lays the model out for the requested method, or for value iteration.
     ///
     /// # Errors
-    /// If it has no such layout.
+    /// [`SolveError`] if the model does not fit the requested layout.
     pub fn new(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
         let method = options.method.unwrap_or(Method::Values);
         let layout = match method {
@@ -58,12 +58,12 @@ impl<'m> Prepared<'m> {
         Ok(Self { mdp, method, layout })
     }
 
-    /// The same in `free` bytes of device memory: streamed through them if it takes more.
+    /// Fits the layout into `free` of `total` bytes of device memory; streams the model in parts if it is larger.
     ///
     /// # Errors
-    /// If there is not enough memory for any part.
+    /// If not even single parts fit.
     pub fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
-        /// With the number of its parts, and of those at a time.
+        /// The streaming layout, its number of parts, and the number of parts on the device at a time.
         fn stream<T: Precise>(plan: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
             let streaming = Streaming::within::<T>(plan, room)?;
             let parts = streaming.parts::<T>();
@@ -85,7 +85,7 @@ impl<'m> Prepared<'m> {
             }
             _ => Some(plan),
         };
-        // Not all of it: the driver rounds what it is asked for up.
+        // Keep 1/32 free, because the driver rounds allocations up.
         let room = free - free / 32;
         let streaming = plan.and_then(|plan| match options.precision {
             Precision::F32 => stream::<f32>(plan, room),
@@ -99,7 +99,7 @@ impl<'m> Prepared<'m> {
         Ok(Self { layout: Layout::Streamed { streaming, why }, ..self })
     }
 
-    /// What was chosen.
+    /// The note on the chosen layout for the user.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let (prefix, storage, skips) = match &self.layout {
@@ -108,12 +108,12 @@ impl<'m> Prepared<'m> {
             Layout::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
             Layout::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
         };
-        let skipping = if skips { ", passing over states that cannot have changed" } else { "" };
+        let skipping = if skips { ", skipping states that cannot change" } else { "" };
         Some(format!("{prefix} stored as {storage}{skipping}"))
     }
 
-    /// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
-    /// before they compare it with the end, and that must not wrap around.
+    /// Whether offsets into the model or into P^π need 64 bits. Kernels add a few rows of a slice to an offset before
+    /// they compare it with the end, and that sum must not overflow.
     fn is_wide(&self) -> bool {
         match &self.layout {
             Layout::Values(plan) => plan.is_wide(),
@@ -127,7 +127,7 @@ impl<'m> Prepared<'m> {
         }
     }
 
-    /// Bytes of device memory that it takes.
+    /// Bytes of device memory for the layout.
     #[must_use]
     pub fn bytes(&self, precision: Precision) -> u64 {
         fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
@@ -150,7 +150,7 @@ impl<'m> Prepared<'m> {
             Precision::F64 => f64s,
             Precision::Mixed | Precision::Refined => match self.layout {
                 Layout::Values(_) if precision == Precision::Refined => f32s,
-                // What one launch cannot convert is uploaded twice.
+                // A launch converts at most 2³² − 1 elements, so wide models are uploaded in both precisions.
                 Layout::Values(_) if self.is_wide() => f32s + f64s,
                 Layout::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
                 _ => f64s,
@@ -158,16 +158,16 @@ impl<'m> Prepared<'m> {
         }
     }
 
-    /// Whether value iteration on it may be in several types: it is on the device as a whole.
+    /// Whether the whole model is on the device for value iteration, as mixed and refined precision require.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         matches!(self.layout, Layout::Values(_))
     }
 
-    /// Brings it to a device.
+    /// Uploads the model and builds the backend.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn open<'d, D: Device>(&'d self, device: &'d D, precision: Precision) -> Result<Dynamic<'d>, SolveError>
     where
         SolveError: From<D::Error>,
@@ -211,7 +211,7 @@ impl<'m> Prepared<'m> {
     {
         match &self.layout {
             Layout::Values(plan) => Ok(Dynamic::values(Mixed::<O, D>::new(device, plan)?)),
-            // All else is in one precision.
+            // Other methods run in f64.
             _ => self.typed::<f64, O, D>(device),
         }
     }

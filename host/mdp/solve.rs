@@ -1,10 +1,11 @@
-//! The loops, written once for every backend.
+//! The solver loops, written once for all backends.
 //!
-//! [`policy_iteration`] evaluates a policy by synchronous Jacobi sweeps until ‖Vₖ₊₁ − Vₖ‖∞ < θ, improves it greedily, and
-//! stops when no state changes its action. [`value_iteration`] does greedy sweeps V ← TV until the changes of a sweep tell
-//! that V is close enough to V*.
+//! [`policy_iteration`] evaluates a policy by Jacobi sweeps until ‖Vₖ₊₁ − Vₖ‖∞ < θ, improves it greedily, and stops
+//! when no state changes its action. [`value_iteration`] runs greedy sweeps V ← TV until ‖ΔV‖∞ or the span of ΔV proves
+//! V close enough to V*. [`modified_policy_iteration`] alternates greedy sweeps with a few evaluation sweeps.
 //!
-//! Backends maximise. They own their copy of the model, V and π, and start at V = 0 and the first action of every state.
+//! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
+//! every state.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -24,13 +25,13 @@ use super::solution::{Phases, Round, Run, Solution, Status};
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::gpu::Gpu;
 
-/// Called after each round; breaks to stop the run.
+/// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
-/// Solves a model, and certifies the result. `initial`, one value per state, is where to start, if not at V = 0.
+/// Solves a model and certifies the result. Starts at V = `initial`, one value per state, or at V = 0.
 ///
 /// # Errors
-/// [`SolveError`]; that a run meets a limit is no error but its [`Status`].
+/// [`SolveError`]. A run that reaches a limit is not an error; its [`Status`] says so.
 pub fn solve_from(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -67,8 +68,8 @@ pub fn solve_from(
     Ok(solution)
 }
 
-/// [`solve_from`], in the model's order of states and by one method; as a `trial`, in no more sweeps of value iteration than
-/// are worth it.
+/// [`solve_from`] in the model's own state order and with a single method. A `trial` limits value iteration to
+/// [`auto::trial`] sweeps.
 fn solve_as_is(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -101,7 +102,7 @@ fn solve_as_is(
     Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup, phases })
 }
 
-/// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
+/// Whether `auto` may switch the method: on the CPU, in `f64`, if value iteration may need many sweeps.
 fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     let on_cpu = || match options.device {
         DeviceChoice::Cpu => true,
@@ -113,7 +114,8 @@ fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     exact && epsilon && features.needs_trial() && options.limits.max_sweeps > LONGEST_TRIAL && on_cpu()
 }
 
-/// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
+/// Runs a limited number of value iteration sweeps, then Krylov policy iteration from the V reached if these did not
+/// converge.
 fn with_trial(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -134,7 +136,7 @@ fn with_trial(
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
     let mut solution = solve_as_is(mdp, Some(&trial.values), &krylov, None, false, observe)?;
     let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma());
-    let note = format!("auto chose krylov: {sweeps} sweeps of value iteration were not enough, gamma is {gamma}");
+    let note = format!("auto chose krylov: value iteration did not converge in {sweeps} sweeps, gamma is {gamma}");
     solution.notes.insert(0, note);
     trial.run.append(solution.run);
     let (before, after) = (trial.phases, solution.phases);
@@ -147,13 +149,13 @@ fn with_trial(
     Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, phases, ..solution })
 }
 
-/// Another order in which to solve a model, if there is to be one, and what there is to say of it.
+/// The state order to solve in, with a note for the user; `None` for the model's own order.
 fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
     match options.reorder {
         Reorder::None => None,
         Reorder::Rcm => Some((Order::rcm(mdp), "states are in reverse Cuthill–McKee order".to_owned())),
         Reorder::Auto => {
-            // Baselines take models as they are.
+            // The baseline methods keep the model's own order.
             let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Krylov];
             if options.method.is_some_and(|method| !methods.contains(&method)) {
                 return None;
@@ -161,47 +163,47 @@ fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
             let sweeps = || Features::of(mdp, options.limits.target).sweeps;
             let (order, [before, after]) = Order::worthwhile(mdp, sweeps)?;
             let note = format!(
-                "auto chose reverse Cuthill–McKee order: successors are {after:.0} states away on average, not {before:.0}"
+                "auto chose reverse Cuthill–McKee order: mean distance of successors {after:.0} states, was {before:.0}"
             );
             Some((order, note))
         }
     }
 }
 
-/// [`solve_from`] V = 0.
+/// [`solve_from`] with V = 0.
 ///
 /// # Errors
-/// As there.
+/// As for [`solve_from`].
 pub fn solve_with(mdp: &Mdp, options: &SolveOptions, observe: Observer) -> Result<Solution, SolveError> {
     solve_from(mdp, None, options, observe)
 }
 
-/// What a backend came to, and what is certain of it.
+/// Result of [`until_certified`].
 struct Certified {
     values: Vec<f64>,
     policy: Vec<u32>,
     run: Run,
     certificate: Certificate,
-    /// Time to certify.
+    /// Time spent on certificates.
     certify: Duration,
 }
 
-/// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
-/// sweep shows.
+/// Smallest fraction of the theoretical bound to try for ε; each attempt divides the bound by 4. Attempts below the
+/// full bound are necessary because the certificate includes rounding errors, which sweeps do not show.
 pub(super) const CLOSEST: f64 = 1.0 / 256.0;
 
-/// What a sweep may change at most for ε: a little less than theory asks for.
+/// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
 fn change(gamma: f64, epsilon: f64) -> f64 {
     0.9 * epsilon * (1.0 - gamma)
 }
 
-/// The span of changes in a sweep that V may have for ε, in a model that never ends: twice as large, as V will be shifted
-/// to the middle of it.
+/// The span of ΔV that guarantees ε in a model that never ends. It is twice as large as [`change`] because V is shifted
+/// to the middle of the span.
 pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
     Stop::Span(2.0 * change(gamma, epsilon))
 }
 
-/// When greedy sweeps end, `closer` than theory asks for.
+/// The stopping rule for greedy sweeps, with ε multiplied by `closer` ≤ 1.
 pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
@@ -210,7 +212,7 @@ pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
     }
 }
 
-/// To what change policies are evaluated, `closer` than theory asks for.
+/// The θ for policy evaluations, with ε multiplied by `closer` ≤ 1.
 fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
     match target {
         Target::Theta(theta) => theta,
@@ -218,7 +220,7 @@ fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
     }
 }
 
-/// Runs the loop of the backend's method once: to `stop`, or each policy evaluated to `theta`.
+/// Runs the loop of the backend's method once: greedy sweeps until `stop`, or evaluations of each policy to `theta`.
 pub(super) fn run(
     backend: &mut Dynamic,
     stop: Stop,
@@ -233,8 +235,8 @@ pub(super) fn run(
     }
 }
 
-/// From V = `initial`, or 0: runs the loop, certifies what it came to, and runs on, closer than before, until ‖V − V\*‖∞ ≤ ε is certain, or
-/// the loop has met a limit.
+/// Starts at V = `initial` or 0, runs the loop and certifies V. Repeats with a tighter stopping rule until the
+/// certificate proves ‖V − V\*‖∞ ≤ ε or the loop reaches a limit.
 fn until_certified(
     backend: &mut Dynamic,
     mdp: &Mdp,
@@ -273,8 +275,8 @@ fn until_certified(
     }
 }
 
-/// Runs policy iteration on `backend`, each policy evaluated to `theta`, until the policy is stable, a limit is met, or
-/// `observe` breaks.
+/// Runs policy iteration on `backend`, evaluating each policy to `theta`, until the policy is stable, a limit is
+/// reached, or `observe` breaks.
 ///
 /// # Errors
 /// Those of the backend.
@@ -285,13 +287,13 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let mut run = Timed::start();
-    // The residual of this policy when it was last evaluated.
+    // Residual of the last evaluation if the policy has not changed since.
     let mut last = f64::INFINITY;
     for _ in 0..limits.max_policies {
         let evaluation = backend.evaluate(theta, limits.max_sweeps)?;
         let changed = backend.improve(limits.tie)?;
         let round = run.push(evaluation.sweeps, evaluation.residual, Some(changed));
-        // A backend that stops before θ is asked again, unless it comes no closer.
+        // A backend may stop an evaluation before θ. Evaluate the same policy again while its residual falls.
         let (evaluated, spent) = (evaluation.residual < theta, evaluation.sweeps >= limits.max_sweeps);
         if changed == 0 && (evaluated || spent || evaluation.residual >= last) {
             return Ok(run.end(match (evaluated, spent) {
@@ -308,11 +310,11 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     Ok(run.end(Status::PolicyLimit))
 }
 
-/// Sweeps of value iteration between two looks at the outside world.
+/// Value iteration sweeps between two calls of the observer.
 const SWEEPS_PER_ROUND: u32 = 128;
 
-/// Runs value iteration on `backend` until `stop` is met, rounding errors keep it from that, a limit is met, or `observe`
-/// breaks.
+/// Runs value iteration on `backend` until `stop` is met, rounding errors prevent further progress, a limit is reached,
+/// or `observe` breaks.
 ///
 /// # Errors
 /// Those of the backend.
@@ -324,22 +326,23 @@ pub fn value_iteration<B: GreedySweeps + ?Sized>(
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
     let stuck = |backend: &mut B, waited: u32, size: f64| match backend.uneven() {
-        // T contracts: but for rounding errors changes always become smaller.
+        // T is a contraction: without rounding errors, ‖ΔV‖∞ falls in every sweep.
         None => Ok(waited == 2),
         Some(unit) => may_be_rounding(backend, unit, waited, size),
     };
     greedy_rounds(backend, stop, limits, stuck, observe, round)
 }
 
-/// Sweeps that evaluate each policy of modified policy iteration, unless one knows better.
+/// Evaluation sweeps per round of modified policy iteration.
 pub const PARTIAL_SWEEPS: u32 = 20;
 
-/// Runs modified policy iteration on `backend`: a greedy sweep V ← TV, which may meet `stop`, then `partial_sweeps` sweeps
-/// V ← T_π V of its greedy policy π, and again (Puterman and Shin, *Management Science* 24, 1978; Puterman, 6.5).
+/// Runs modified policy iteration on `backend`. Each round is a greedy sweep V ← TV, which may meet `stop`, followed by
+/// `partial_sweeps` sweeps V ← T_π V of its greedy policy π (Puterman and Shin, *Management Science* 24, 1978;
+/// Puterman, 6.5).
 ///
-/// It converges, but what a greedy sweep changes need not become smaller from round to round: while what is known of a far
-/// goal comes nearer by a few states in each, those that it has not reached fall behind by more and more. So it is for
-/// rounding errors only if changes are of their size that it gives up.
+/// The iteration converges, but ‖TV − V‖ may grow from round to round: while the value of a distant goal spreads by a
+/// few states per round, states it has not reached fall further behind. So the loop blames rounding errors for a lack
+/// of progress only if the changes are of that size.
 ///
 /// # Errors
 /// Those of the backend.
@@ -354,7 +357,7 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
         let backups = backend.backup(stop, 1)?;
         let partial = partial_sweeps.min(left.saturating_sub(backups.sweeps));
         let ends = stop.is_met(backups.least, backups.greatest) || partial == 0;
-        // No change is below 0: all of the sweeps are done.
+        // No residual is below 0, so all the sweeps are done.
         let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };
         Ok((backups, partial))
     };
@@ -365,13 +368,15 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
     greedy_rounds(backend, stop, limits, stuck, observe, round)
 }
 
-/// Rounds without smaller changes after which they may be rounding errors, where changes need not become smaller.
+/// Rounds without progress before changes are tested for rounding errors, on backends with [`GreedySweeps::uneven`]
+/// sweeps and in modified policy iteration.
 const PATIENCE: u32 = 32;
 
-/// Changes of this many unit roundoffs of the largest value may be rounding errors.
+/// Changes of up to this many unit roundoffs of ‖V‖∞ count as rounding errors.
 const NOISE: f64 = 1024.0;
 
-/// Whether changes of this `size`, the smallest for so many rounds, are of the size of rounding errors.
+/// Whether `size`, after `waited` rounds without progress, is of the magnitude of rounding errors. Tests every
+/// [`PATIENCE`] rounds.
 fn may_be_rounding<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     unit: f64,
@@ -385,9 +390,9 @@ fn may_be_rounding<B: GreedySweeps + ?Sized>(
     Ok(size <= NOISE * unit * largest)
 }
 
-/// Rounds of greedy sweeps, each with what follows them, until `stop` is met, `stuck` says that rounding errors keep it from
-/// that, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many followed the
-/// greedy ones; `stuck`, for how many rounds changes have not become smaller, and how large they are.
+/// Runs rounds of greedy sweeps until `stop` is met, `stuck` reports rounding errors, a limit is reached, or `observe`
+/// breaks. `round` takes the number of sweeps left and returns the greedy sweeps and the number of evaluation sweeps
+/// after them. `stuck` takes the number of rounds without progress and the size of the last changes.
 fn greedy_rounds<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
@@ -398,7 +403,7 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
 ) -> Result<Run, B::Error> {
     let mut run = Timed::start();
     let mut left = limits.max_sweeps;
-    // The smallest changes so far, and rounds since they were seen.
+    // Smallest change in this phase, and rounds since it was reached.
     let (mut smallest, mut waited, mut phase) = (f64::INFINITY, 0, backend.phase());
     while left > 0 {
         let (backups, followed) = round(backend, left)?;
@@ -417,7 +422,7 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
         let size = stop.size(backups.least, backups.greatest);
         waited = if size < smallest { 0 } else { waited + 1 };
         smallest = smallest.min(size);
-        // First, as what an interruption has cut short may look stuck.
+        // The observer comes first: a round cut short by an interrupt may look stuck.
         if observe(&round).is_break() {
             return Ok(run.end(Status::Interrupted));
         }
@@ -428,14 +433,14 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
     Ok(run.end(Status::SweepLimit))
 }
 
-/// A run, as it goes.
+/// A run and its clock.
 struct Timed {
     run: Run,
     start: Instant,
 }
 
 impl Timed {
-    /// A run that begins now.
+    /// Starts the clock.
     fn start() -> Self {
         Self { run: Run::default(), start: Instant::now() }
     }
