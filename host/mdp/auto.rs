@@ -50,27 +50,27 @@ const CORE_RATE: f64 = 3e9;
 const GPU_RATE: f64 = 4e11;
 
 /// Minimum and maximum number of value iteration sweeps before Krylov policy iteration takes over.
-const TRIALS: [f64; 2] = [128.0, LONGEST_TRIAL as f64];
+const TRIAL_SWEEPS: [f64; 2] = [128.0, LONGEST_TRIAL as f64];
 
 /// Maximum number of sweeps of a trial.
 pub const LONGEST_TRIAL: u32 = 4096;
 
 /// Value iteration runs without a trial if its sweep bound is at most this.
-const FEW: f64 = 2000.0;
+const TRIAL_THRESHOLD: f64 = 2000.0;
 
 /// Typical number of products with P^π in a Krylov policy iteration run, over all policies.
-const PRODUCTS: f64 = 200.0;
+const KRYLOV_PRODUCTS: f64 = 200.0;
 
 /// Bytes per nonzero of P^π for one product: six reads of 12 bytes, including the preconditioner.
-const PRODUCT: f64 = 6.0 * 12.0;
+const PRODUCT_BYTES: f64 = 6.0 * 12.0;
 
 /// Number of trial sweeps of value iteration on the CPU, each of which moves `sweep_bytes`. The trial takes about as
 /// long as Krylov policy iteration, so it at most doubles the total time.
 #[must_use]
 pub fn trial(mdp: &Mdp, sweep_bytes: u64) -> u32 {
     let per_row = mdp.transitions().nnz() as f64 / mdp.rows().max(1) as f64;
-    let krylov = PRODUCTS * PRODUCT * per_row * f64::from(mdp.states());
-    (krylov / sweep_bytes.max(1) as f64).clamp(TRIALS[0], TRIALS[1]) as u32
+    let krylov = KRYLOV_PRODUCTS * PRODUCT_BYTES * per_row * f64::from(mdp.states());
+    (krylov / sweep_bytes.max(1) as f64).clamp(TRIAL_SWEEPS[0], TRIAL_SWEEPS[1]) as u32
 }
 
 /// Model features that determine the choice.
@@ -139,7 +139,7 @@ impl Features {
     /// many.
     #[must_use]
     pub fn needs_trial(&self) -> bool {
-        self.sweeps > FEW
+        self.sweeps > TRIAL_THRESHOLD
     }
 
     /// The method to start with, and the note for the user.
@@ -196,7 +196,7 @@ mod tests {
 
     /// Rows of the table above.
     #[test]
-    fn what_takes_longer_than_a_gpu_to_start_goes_there() {
+    fn slow_models_go_to_the_gpu() {
         let grid = |side: f64, gamma: f64| Features {
             entries: (12.0 * side * side) as usize,
             actions: 4.0,

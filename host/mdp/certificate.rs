@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_certifies_is_greedy_too() {
+    fn certified_policy_is_greedy() {
         let garnet = Garnet { states: 500, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
         let grid = SlipGrid { width: 40, height: 30, ..SlipGrid::default() };
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_tight_where_every_value_is_off_alike() {
+    fn bounds_are_tight_for_a_uniform_error() {
         let found = certify(&loop_of(0.75, 1.0), &[3.5]);
         assert_eq!((found.bellman_residual, found.contraction), (0.125, 0.75));
         let bound = found.bound.unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_certified_where_nothing_can_be() {
+    fn no_bound_without_contraction_or_finite_values() {
         assert_eq!(certify(&loop_of(1.0 - 1e-7, 1.0), &[0.0]).bound.map(|bound| bound > 1e6), Some(true));
         let wide = loop_of(0.5, 1.0).with_gamma(1.0).unwrap();
         assert_eq!(certify(&wide, &[0.0]).bound, None);

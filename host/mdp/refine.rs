@@ -11,10 +11,11 @@ use super::certificate::{advantages, greedy};
 use super::model::Mdp;
 use crate::common::interrupt;
 
-/// A correction reduces the changes of a sweep at most to this factor divided by 1 − γ: a few roundoffs of `f32`.
+/// A correction ends when the changes of a sweep fall to this fraction of the initial ones, divided by 1 − γ. A few
+/// roundoffs of `f32`.
 const FINEST: f64 = 8.0 * f32::EPSILON as f64;
 
-/// Upper bound on that factor, for γ near 1.
+/// Maximum of that quotient, for γ near 1.
 const COARSEST: f64 = 0.25;
 
 /// A backend in `f32` whose V is the correction d, with V₀ on the host in `f64`.

@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_keep_the_first_and_the_last_round() {
+    fn thinned_tables_keep_the_first_and_last_round() {
         assert_eq!(thinned(0, 20).count(), 0);
         assert_eq!(thinned(1, 20).collect::<Vec<_>>(), [0]);
         assert_eq!(thinned(20, 20).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());

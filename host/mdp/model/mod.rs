@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn rewards_meet_the_transitions_they_belong_to() {
+    fn rewards_align_with_transitions() {
         let p = csr(&[0, 2, 3], &[1, 0, 1], &[0.25, 0.75, 1.0]);
         let r = csr(&[0, 1, 2], &[1, 0], &[8.0, 5.0]);
         let mdp = Mdp::new(2, 1, 0.5, p, r, None).unwrap();
@@ -736,7 +736,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_keep_their_rows_apart() {
+    fn chunked_sort_and_rewards_match_rows() {
         let states = 3 * CHUNK as u32 - 7;
         let row_ptr: Vec<u64> = (0..=u64::from(states)).map(|row| 2 * row).collect();
         let col: Vec<u32> = (0..states).flat_map(|s| if s % 5 == 0 { [1, 0] } else { [0, 1] }).collect();
