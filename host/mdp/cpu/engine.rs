@@ -1,4 +1,4 @@
-//! Greedy sweeps on all cores: value iteration, and modified policy iteration.
+//! Greedy and evaluation sweeps on all cores, for value iteration and modified policy iteration.
 
 use std::convert::Infallible;
 
@@ -10,37 +10,38 @@ use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, 
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
-/// Blocks that one task of a parallel loop sweeps, at least.
+/// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;
 
-/// In which order the states of a greedy sweep are backed up.
+/// Order of the backups in a greedy sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// All at once: every state sees the values before the sweep.
+    /// Every state sees the values before the sweep.
     #[default]
     Jacobi,
-    /// One after the other, forth and back in turns: the states of a block see the new values of those before them. Blocks
-    /// of this many states are swept at once, and see each other as they were: one block of all states is the classic
-    /// method, on one core.
+    /// States are backed up in place, in forward and backward order alternately. Within a block, later states see the
+    /// new values of earlier ones. All blocks run in parallel and see each other's values before the sweep. One block
+    /// of all states is the classic Gauss-Seidel method on one core.
     GaussSeidel {
-        /// States of a block, at least 1.
+        /// States per block, at least 1.
         block: usize,
     },
 }
 
 impl Order {
-    /// Gauss-Seidel on all cores. The result does not depend on how many there are.
+    /// Gauss-Seidel on all cores. The result does not depend on the number of cores.
     pub const BLOCKS: Self = Self::GaussSeidel { block: 16 * BLOCK };
 }
 
-/// How the engine works; the default is the fastest for most models.
+/// Options of the engine; the default is the fastest for most models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// How the model is stored.
+    /// Layout of the model.
     pub storage: Storage,
     /// The order of backups in a greedy sweep.
     pub order: Order,
-    /// Whether blocks are left out of which no successor changed, in any bit, in the sweep before: they cannot change.
+    /// Whether to skip blocks none of whose successors changed, in any bit, in the previous sweep; their values cannot
+    /// change.
     pub skip: bool,
 }
 
@@ -50,39 +51,40 @@ impl Default for EngineOptions {
     }
 }
 
-/// All cores, on a compact copy of the model.
+/// Sweeps on all cores over a compact copy of the model.
 pub struct Engine<'m, T: Precise> {
     model: &'m Mdp,
     order: Order,
     layout: Box<dyn Layout<T> + 'm>,
-    /// The model with the actions of the policy only, once asked for.
+    /// P^π and r^π of the current policy, built on demand.
     projected: Option<Box<dyn Layout<T>>>,
     values: Iterates<T>,
     policy: Vec<u32>,
-    /// Whether greedy sweeps have been done since `policy` was; it is that of the values before the last of them.
+    /// Whether `policy` is older than the last greedy sweep. The current policy is greedy with respect to the values
+    /// before that sweep.
     stale: bool,
-    /// Whether the next Gauss-Seidel sweep goes back.
+    /// Whether the next Gauss-Seidel sweep runs backward.
     backward: bool,
-    /// The span of changes at which V was last shifted.
+    /// The span of changes at the last shift of V.
     shifted: f64,
 }
 
-/// V before and after the last sweep, and what has changed in between.
+/// V before and after the last sweep, with the data for skipping.
 struct Iterates<T> {
     old: Vec<T>,
     new: Vec<T>,
-    /// Whether any bit of a block changed in the last sweep, for each block.
+    /// Per block, whether any bit of V changed in the last sweep.
     changed: Vec<bool>,
-    /// Whether `changed` says so of a sweep with the same operator.
+    /// Whether `changed` describes a sweep with the present operator.
     known: bool,
-    /// Whether some state of a block has actions.
+    /// Per block, whether any of its states has actions.
     acts: Vec<bool>,
-    /// The blocks that each depends on; `None` where it is all, and empty where nothing is to be skipped.
+    /// The blocks that each block depends on; `None` for all blocks. Empty if skipping is disabled.
     dependencies: Vec<Option<Box<[u32]>>>,
 }
 
 impl<T: Precise> Iterates<T> {
-    /// One sweep, after which the values are in `old`, and those before in `new`.
+    /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones.
     fn sweep(&mut self, layout: &dyn Layout<T>) -> Change {
         let Self { old, new, changed, known, acts, dependencies } = self;
         let some_changed = changed.iter().any(|&changed| changed);
@@ -98,7 +100,7 @@ impl<T: Precise> Iterates<T> {
             if !idle(block) {
                 return layout.backup(block * BLOCK, old, target);
             }
-            // `target` is one sweep behind.
+            // `target` holds the values before the previous sweep.
             if changed[block] {
                 target.copy_from_slice(&old[block * BLOCK..][..target.len()]);
             }
@@ -112,7 +114,7 @@ impl<T: Precise> Iterates<T> {
         changes.into_iter().fold(Change::NONE, Change::and)
     }
 
-    /// One sweep in which the states of each block of `size` see each other's new values.
+    /// Runs one Gauss-Seidel sweep in blocks of `size` states.
     fn sweep_in_place(&mut self, layout: &dyn Layout<T>, size: usize, backward: bool) -> Change {
         let Self { old, new, known, .. } = self;
         new.par_chunks_mut(BLOCK).zip(old.par_chunks(BLOCK)).for_each(|(new, old)| new.copy_from_slice(old));
@@ -126,7 +128,7 @@ impl<T: Precise> Iterates<T> {
 }
 
 impl<'m, T: Precise> Engine<'m, T> {
-    /// Stores the model, and starts at V = 0 and the first action of every state.
+    /// Converts the model to its layout; V = 0 and the first action of every state.
     #[must_use]
     pub fn new(model: &'m Mdp, options: EngineOptions) -> Self {
         let states = model.states() as usize;
@@ -153,10 +155,12 @@ impl<'m, T: Precise> Engine<'m, T> {
         }
     }
 
-    /// Adds what all values lack alike, where the changes of the last sweep, a Jacobi sweep, tell that it is a good part of
-    /// what they lack: Gauss-Seidel sweeps make that smaller by a factor of γ or so only. V* − V is γ/(1 − γ) times something
-    /// between these changes, and after that γ/(1 − γ) times half their span at most. It is done at spans that are each at
-    /// most half of the one before, so that sweeps converge whatever it does.
+    /// Shifts V by its estimated common error, from the changes of the last Jacobi sweep, if that error is large
+    /// compared to their span. Gauss-Seidel sweeps reduce a common error only by about γ each.
+    ///
+    /// Each component of V* − V is γ/(1 − γ) times a number within the range of the changes. After the shift it is at
+    /// most γ/(1 − γ) times half their span. Each shift requires a span of at most half the previous one, so shifts
+    /// cannot prevent convergence.
     fn shift(&mut self, least: f64, greatest: f64) {
         let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma());
         let shift = middle * gamma / (1.0 - gamma);
@@ -167,13 +171,13 @@ impl<'m, T: Precise> Engine<'m, T> {
         }
     }
 
-    /// Improves `policy` with respect to `v`.
+    /// Improves `policy` greedily with respect to `v`; returns the number of changed actions.
     fn improve_for(layout: &dyn Layout<T>, v: &[T], policy: &mut [u32], tie: f64) -> u64 {
         let blocks = policy.par_chunks_mut(BLOCK).enumerate();
         blocks.map(|(block, policy)| layout.improve(block * BLOCK, v, policy, tie)).sum()
     }
 
-    /// Brings the policy up to date after greedy sweeps.
+    /// Computes the policy of the last greedy sweep.
     fn refresh(&mut self) {
         if std::mem::take(&mut self.stale) {
             self.policy.fill(NO_ACTION);
@@ -187,12 +191,12 @@ impl<'m, T: Precise> Engine<'m, T> {
         self.values.old.len()
     }
 
-    /// Which states act.
+    /// Whether each state has actions.
     pub(super) fn acting(&self) -> Vec<bool> {
         (0..self.states()).into_par_iter().map(|state| self.model.choices().count(state) > 0).collect()
     }
 
-    /// P^π without its rewards, and r^π.
+    /// γP^π as a layout without rewards, and r^π.
     pub(super) fn system(&mut self) -> (Box<dyn Layout<T>>, Vec<T>) {
         self.refresh();
         let nothing = vec![T::ZERO; self.states()];
@@ -204,12 +208,12 @@ impl<'m, T: Precise> Engine<'m, T> {
         (self.layout.project(&self.policy, false), reward)
     }
 
-    /// V.
+    /// The current V.
     pub(super) fn present(&self) -> &[T] {
         &self.values.old
     }
 
-    /// Puts `values` in the place of V.
+    /// Replaces V.
     pub(super) fn replace(&mut self, values: &[T]) {
         self.refresh();
         self.values.old.copy_from_slice(values);
@@ -247,12 +251,12 @@ impl<T: Precise> State for Engine<'_, T> {
         Ok(self.policy.clone())
     }
 
-    /// After greedy sweeps the certificate's pass finds it on the way.
+    /// After greedy sweeps, the pass of the certificate computes the policy as well.
     fn policy_is_implicit(&self) -> bool {
         self.stale
     }
 
-    /// What is stored of the model, or of the policy where it was evaluated last; and V, read and written.
+    /// The stored model, or P^π after an evaluation; and V, read and written.
     fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
         let layout = if self.stale { None } else { self.projected.as_deref() };
         let model = layout.map_or_else(|| self.layout.bytes(), |layout| layout.bytes());
@@ -261,18 +265,19 @@ impl<T: Precise> State for Engine<'_, T> {
 }
 
 impl<T: Precise> GreedySweeps for Engine<'_, T> {
-    /// Gauss-Seidel ends with a Jacobi sweep, whose changes tell how far V is from V*; those of its own do not.
+    /// Gauss-Seidel sweeps end with a Jacobi sweep: its changes bound the distance to V*, those of Gauss-Seidel sweeps
+    /// do not.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
         let mut sweeps = 0;
         if !self.stale {
-            // What was evaluated last was another operator.
+            // `changed` describes an evaluation sweep.
             self.values.known = false;
         }
         self.stale = true;
         let bound = match stop {
             Stop::Change(bound) | Stop::Span(bound) => bound,
         };
-        // How small a Gauss-Seidel sweep's ‖ΔV‖∞ must be before the sweep that counts is tried.
+        // ‖ΔV‖∞ of a Gauss-Seidel sweep below which a Jacobi sweep tests the stop.
         let mut worth_trying = bound;
         loop {
             if let Order::GaussSeidel { block } = self.order {
@@ -289,7 +294,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
             }
             let change = self.values.sweep(&*self.layout);
             sweeps += 1;
-            // Where no state has actions nothing changes.
+            // No state has actions.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
             if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || interrupt::requested() {
                 if matches!((self.order, stop), (Order::GaussSeidel { .. }, Stop::Span(_)))
