@@ -28,9 +28,7 @@ pub enum SolveError {
         expected: u32,
     },
     /// γ = 1 under the discounted criterion.
-    #[error(
-        "gamma is 1, but discounted values need gamma < 1: set option gamma, or an undiscounted option criterion"
-    )]
+    #[error("gamma is 1, but discounted values need gamma < 1: set option gamma, or an undiscounted option criterion")]
     Undiscounted,
     /// The layout does not fit the model.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]

@@ -203,7 +203,9 @@ pub enum BadBlocks {
     #[error("an update constant of {0}, expected a finite number above 0")]
     UpdateConstant(f64),
     /// More places than can be numbered.
-    #[error("blocks of {width} × {height} states have {places} places for {states} states, at most {MOST_PLACES}")]
+    #[error(
+        "blocks of {width} × {height} states have {places} places for {states} states, expected at most {MOST_PLACES}"
+    )]
     Places {
         /// Columns of a block.
         width: u32,

@@ -79,9 +79,7 @@ pub enum Invalid {
     ChoicesLength { found: usize, expected: usize },
     #[error("choices[0] is {found}, expected 0")]
     ChoicesStart { found: u64 },
-    #[error(
-        "choices[{position}] is {found} after {previous}, expected a step of 0 to 2³² − 2 actions"
-    )]
+    #[error("choices[{position}] is {found} after {previous}, expected a step of 0 to 2³² − 2 actions")]
     ChoicesOrder { position: usize, found: u64, previous: u64 },
     #[error("no state has an action, expected at least one")]
     NoRows,
