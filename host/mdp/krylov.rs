@@ -106,7 +106,7 @@ impl<B: Linear> Krylov<B> {
     /// Allocates nine vectors.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// Errors of the backend.
     pub fn new(mut backend: B) -> Result<Self, B::Error> {
         let vectors = Vectors {
             x: backend.vector()?,

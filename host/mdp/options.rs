@@ -202,18 +202,18 @@ pub enum BadBlocks {
     /// The update constant is not finite and above 0.
     #[error("an update constant of {0}, expected a finite number above 0")]
     UpdateConstant(f64),
-    /// More places than can be numbered.
+    /// The blocks have more places than the kernels can index.
     #[error(
         "blocks of {width} × {height} states have {places} places for {states} states, expected at most {MOST_PLACES}"
     )]
     Places {
-        /// Columns of a block.
+        /// Columns of a block of states.
         width: u32,
-        /// Rows of a block.
+        /// Rows of a block of states.
         height: u32,
-        /// Places of all blocks.
+        /// Total number of places.
         places: u64,
-        /// States.
+        /// Number of states.
         states: u32,
     },
 }

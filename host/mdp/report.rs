@@ -299,7 +299,7 @@ impl Serialize for Numbers<'_> {
     }
 }
 
-/// Actions in JSON: `null` where there is none.
+/// A policy in JSON; `null` for states without actions.
 pub(super) struct Actions<'a>(pub &'a [u32]);
 
 impl Serialize for Actions<'_> {
@@ -308,7 +308,7 @@ impl Serialize for Actions<'_> {
     }
 }
 
-/// An action, or that there is none.
+/// An action as text; `-` for states without actions.
 struct Action(u32);
 
 impl Display for Action {
@@ -317,7 +317,7 @@ impl Display for Action {
     }
 }
 
-/// A value as the source prints it.
+/// A value with six decimals, as in the source.
 struct SixDecimals<'a>(&'a f64);
 
 impl Display for SixDecimals<'_> {
@@ -358,7 +358,7 @@ pub(super) fn write_rounds(out: &mut dyn Write, rounds: &[Round]) -> io::Result<
     Ok(())
 }
 
-/// At most `shown` of the indices `0..count`, evenly spaced, with the first and the last.
+/// At most `shown` evenly spaced indices of `0..count`, including the first and the last.
 fn thinned(count: usize, shown: usize) -> impl Iterator<Item = usize> {
     let rows = count.min(shown);
     (0..rows).map(move |row| if rows == count { row } else { row * (count - 1) / (rows - 1) })

@@ -279,7 +279,7 @@ fn until_certified(
 /// reached, or `observe` breaks.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn policy_iteration<B: Evaluate + ?Sized>(
     backend: &mut B,
     theta: f64,
@@ -317,7 +317,7 @@ const SWEEPS_PER_ROUND: u32 = 128;
 /// or `observe` breaks.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn value_iteration<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
@@ -345,7 +345,7 @@ pub const PARTIAL_SWEEPS: u32 = 20;
 /// of progress only if the changes are of that size.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn modified_policy_iteration<B: Modify + ?Sized>(
     backend: &mut B,
     stop: Stop,

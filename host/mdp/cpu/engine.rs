@@ -38,7 +38,8 @@ impl Order {
 pub struct EngineOptions {
     /// Layout of the model.
     pub storage: Storage,
-    /// The order of backups in a greedy sweep.
+    /// Order of the backups in a greedy sweep.
+    ///
     pub order: Order,
     /// Whether to skip blocks none of whose successors changed, in any bit, in the previous sweep; their values cannot
     /// change.

@@ -704,9 +704,9 @@ impl Mdp {
 /// The geometry of a grid world: state s is the cell in column s mod `width` and row s / `width`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Grid {
-    /// Cells in a row.
+    /// Number of columns.
     pub width: u32,
-    /// Cells in a column.
+    /// Number of rows.
     pub height: u32,
     /// State of the goal cell.
     pub goal: u32,

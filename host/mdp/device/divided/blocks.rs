@@ -1,4 +1,4 @@
-//! Block Divided Iteration.
+//! Block Divided Iteration: launches of several sweeps over blocks of states in shared memory, then full sweeps.
 
 use std::mem;
 

@@ -1,4 +1,4 @@
-//! Result Divided Iteration.
+//! Result Divided Iteration: three kernels per sweep, over the entries of P, the rows and the states.
 
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Shape};
