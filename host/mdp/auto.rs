@@ -50,10 +50,10 @@ const CORE_RATE: f64 = 3e9;
 const GPU_RATE: f64 = 4e11;
 
 /// Minimum and maximum number of value iteration sweeps before Krylov policy iteration takes over.
-const TRIAL_SWEEPS: [f64; 2] = [128.0, LONGEST_TRIAL as f64];
+const TRIAL_SWEEPS: [f64; 2] = [128.0, MAX_TRIAL_SWEEPS as f64];
 
 /// Maximum number of sweeps of a trial.
-pub const LONGEST_TRIAL: u32 = 4096;
+pub const MAX_TRIAL_SWEEPS: u32 = 4096;
 
 /// Value iteration runs without a trial if its sweep bound is at most this.
 const TRIAL_THRESHOLD: f64 = 2000.0;
@@ -89,7 +89,7 @@ pub struct Features {
 impl Features {
     /// The features, if `options` leave the method to `auto`.
     #[must_use]
-    pub fn wanted(mdp: &Mdp, options: &SolveOptions) -> Option<Self> {
+    pub fn if_auto(mdp: &Mdp, options: &SolveOptions) -> Option<Self> {
         options.method.is_none().then(|| Self::of(mdp, options.limits.target))
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let entries = grid.transitions().nnz() as u64;
         let (rows, patterns) = (trial(&grid, 12 * entries + 16 * 2500), trial(&grid, 16 * 2500));
         assert!((150..400).contains(&rows) && patterns > 4 * rows, "{rows}, {patterns}");
-        assert_eq!((trial(&grid, 0), trial(&grid, u64::MAX)), (LONGEST_TRIAL, 128));
+        assert_eq!((trial(&grid, 0), trial(&grid, u64::MAX)), (MAX_TRIAL_SWEEPS, 128));
     }
 
     /// Rows of the table above.

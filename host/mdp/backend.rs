@@ -51,7 +51,7 @@ pub trait GreedySweeps: State {
 
     /// For backends whose ‖ΔV‖∞ may grow between sweeps although V approaches V*, as in Gauss-Seidel sweeps: the unit
     /// roundoff of V's type. `None` if only rounding errors can make ‖ΔV‖∞ grow.
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         None
     }
 }

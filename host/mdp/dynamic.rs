@@ -103,8 +103,8 @@ where
         self.0.phase()
     }
 
-    fn uneven(&self) -> Option<f64> {
-        self.0.uneven()
+    fn non_monotone_unit(&self) -> Option<f64> {
+        self.0.non_monotone_unit()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Errors of a solve.
 
 use super::model::validate::Invalid;
-use super::options::{BadBlocks, Method, Storage};
+use super::options::{InvalidBlocks, Method, Storage};
 use crate::runtime;
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::error::from_devices;
@@ -41,7 +41,7 @@ pub enum SolveError {
     Invalid(#[from] Invalid),
     /// Invalid parameters of Block Divided Iteration.
     #[error(transparent)]
-    Blocks(#[from] BadBlocks),
+    Blocks(#[from] InvalidBlocks),
     /// The device failed or the run was stopped.
     ///
     #[error(transparent)]

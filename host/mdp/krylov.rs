@@ -131,7 +131,7 @@ impl<B: Linear> Krylov<B> {
         backend.copy(r, shadow)?;
         backend.copy(r, p)?;
         let (mut rho, first) = backend.dots(r, shadow, r)?;
-        let (mut least, mut waited, mut products) = (first, 0, 0);
+        let (mut least, mut idle_iterations, mut products) = (first, 0, 0);
         while products + 2 <= most && !interrupt::requested() {
             backend.precondition(p, y)?;
             backend.apply(y, v)?;
@@ -152,10 +152,10 @@ impl<B: Linear> Krylov<B> {
             backend.combine(1.0, r, -omega, t, 0.0, t)?;
             let (next_rho, norm) = backend.dots(r, shadow, r)?;
             let beta = next_rho / rho * (alpha / omega);
-            waited = if norm < least { 0 } else { waited + 1 };
+            idle_iterations = if norm < least { 0 } else { idle_iterations + 1 };
             least = least.min(norm);
-            let hopeless = waited > PATIENCE || norm > first / (REDUCTION * REDUCTION);
-            if norm <= reduction * reduction * first || hopeless || !beta.is_finite() || !norm.is_finite() {
+            let no_progress = idle_iterations > PATIENCE || norm > first / (REDUCTION * REDUCTION);
+            if norm <= reduction * reduction * first || no_progress || !beta.is_finite() || !norm.is_finite() {
                 break;
             }
             rho = next_rho;

@@ -180,11 +180,11 @@ impl Default for BlockDivided {
 
 /// Maximum number of places in all blocks. A successor outside shared memory has the index `resident + position`, with
 /// fewer than 2¹⁶ resident values, which must fit in `u32`.
-pub(super) const MOST_PLACES: u32 = u32::MAX - (1 << 16);
+pub(super) const MAX_PLACES: u32 = u32::MAX - (1 << 16);
 
 /// Invalid [`BlockDivided`] parameters.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum BadBlocks {
+pub enum InvalidBlocks {
     /// The block does not have 1 to 1024 threads.
     #[error("blocks of {width} × {height} threads, expected 1 to 1024 threads")]
     Threads {
@@ -204,7 +204,7 @@ pub enum BadBlocks {
     UpdateConstant(f64),
     /// The blocks have more places than the kernels can index.
     #[error(
-        "blocks of {width} × {height} states have {places} places for {states} states, expected at most {MOST_PLACES}"
+        "blocks of {width} × {height} states have {places} places for {states} states, expected at most {MAX_PLACES}"
     )]
     Places {
         /// Columns of a block of states.

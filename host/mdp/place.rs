@@ -38,7 +38,7 @@ pub struct Placement<'m> {
     pub phases: Phases,
     begun: Instant,
     /// Duration of the choice.
-    took: Duration,
+    choice_time: Duration,
 }
 
 /// The chosen device, with the model in its layout.
@@ -62,7 +62,7 @@ impl<'m> Placement<'m> {
     /// # Errors
     /// [`SolveError`].
     pub fn choose(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
-        Self::choose_by(mdp, Features::wanted(mdp, options).as_ref(), options)
+        Self::choose_by(mdp, Features::if_auto(mdp, options).as_ref(), options)
     }
 
     /// [`choose`](Self::choose) with known features; `None` if the options name a method.
@@ -72,7 +72,7 @@ impl<'m> Placement<'m> {
     pub fn choose_by(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Self, SolveError> {
         let begun = Instant::now();
         let Found { place: chosen, precision, mut notes, phases } = find(mdp, features, options)?;
-        let took = begun.elapsed();
+        let choice_time = begun.elapsed();
         let method = match features.map(Features::method) {
             Some((method, note)) => {
                 notes.push(note);
@@ -97,7 +97,7 @@ impl<'m> Placement<'m> {
                 "the emulator".to_owned()
             }
         };
-        Ok(Self { mdp, options: *options, chosen, method, precision, device, notes, phases, begun, took })
+        Ok(Self { mdp, options: *options, chosen, method, precision, device, notes, phases, begun, choice_time })
     }
 
     /// Transfers the model to the device. Returns the backend, the time since the start of the choice, and the time of
@@ -117,7 +117,7 @@ impl<'m> Placement<'m> {
             Chosen::Emulated(emulator, prepared) => prepared.open(emulator, *precision)?,
         };
         let setup = self.begun.elapsed();
-        Ok((backend, setup, setup.saturating_sub(self.took)))
+        Ok((backend, setup, setup.saturating_sub(self.choice_time)))
     }
 }
 

@@ -41,15 +41,15 @@ impl<'m> Prepared<'m> {
         let method = options.method.unwrap_or(Method::Values);
         let layout = match method {
             Method::Values => {
-                let plan = match (options.precision, options.storage) {
+                let layout = match (options.precision, options.storage) {
                     (Precision::Refined, None) => Some(SweepLayout::with_rewards(mdp)),
                     (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
                         return Err(SolveError::Shared(storage));
                     }
                     (_, storage) => SweepLayout::new(mdp, storage),
                 };
-                let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
-                Layout::Values(if options.skip { plan } else { plan.without_skipping() })
+                let layout = layout.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
+                Layout::Values(if options.skip { layout } else { layout.without_skipping() })
             }
             Method::ResultDivided => Layout::Results,
             Method::BlockDivided => Layout::Blocks(Division::new(mdp, options.blocks)?),
@@ -64,8 +64,8 @@ impl<'m> Prepared<'m> {
     /// If not even single parts fit.
     pub fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
         /// The streaming layout, its number of parts, and the number of parts on the device at a time.
-        fn stream<T: Precise>(plan: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
-            let streaming = Streaming::within::<T>(plan, room)?;
+        fn stream<T: Precise>(layout: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
+            let streaming = Streaming::within::<T>(layout, room)?;
             let parts = streaming.parts::<T>();
             Some((streaming, parts))
         }
@@ -74,22 +74,22 @@ impl<'m> Prepared<'m> {
             return Ok(self);
         }
         let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned() };
-        let Layout::Values(plan) = self.layout else { return Err(lacking().into()) };
-        let plan = match (plan.storage(), options.storage) {
+        let Layout::Values(layout) = self.layout else { return Err(lacking().into()) };
+        let layout = match (layout.storage(), options.storage) {
             (Storage::Rows | Storage::Patterns, None) => {
-                let skip = |plan: SweepLayout<'m>| if options.skip { plan } else { plan.without_skipping() };
+                let skip = |layout: SweepLayout<'m>| if options.skip { layout } else { layout.without_skipping() };
                 [Storage::Narrow, Storage::Slices]
                     .into_iter()
                     .find_map(|s| SweepLayout::new(self.mdp, Some(s)))
                     .map(skip)
             }
-            _ => Some(plan),
+            _ => Some(layout),
         };
         // Keep 1/32 free, because the driver rounds allocations up.
         let room = free - free / 32;
-        let streaming = plan.and_then(|plan| match options.precision {
-            Precision::F32 => stream::<f32>(plan, room),
-            Precision::F64 | Precision::Mixed | Precision::Refined => stream::<f64>(plan, room),
+        let streaming = layout.and_then(|layout| match options.precision {
+            Precision::F32 => stream::<f32>(layout, room),
+            Precision::F64 | Precision::Mixed | Precision::Refined => stream::<f64>(layout, room),
         });
         let (streaming, (parts, at_a_time)) = streaming.ok_or_else(lacking)?;
         let (needed, free) = (size(needed), size(free));
@@ -105,7 +105,7 @@ impl<'m> Prepared<'m> {
         let (prefix, storage, skips) = match &self.layout {
             Layout::Policies(_) | Layout::Results => return None,
             Layout::Blocks(division) => return division.note(),
-            Layout::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
+            Layout::Values(layout) => ("the model is".to_owned(), layout.storage(), layout.skips()),
             Layout::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
         };
         let skipping = if skips { ", skipping states that cannot change" } else { "" };
@@ -116,7 +116,7 @@ impl<'m> Prepared<'m> {
     /// they compare it with the end, and that sum must not overflow.
     fn is_wide(&self) -> bool {
         match &self.layout {
-            Layout::Values(plan) => plan.is_wide(),
+            Layout::Values(layout) => layout.is_wide(),
             Layout::Results => self.mdp.transitions().nnz().max(self.mdp.rows()) > u32::MAX as usize,
             Layout::Blocks(division) => division.is_wide(),
             Layout::Streamed { streaming, .. } => streaming.is_wide(),
@@ -132,7 +132,7 @@ impl<'m> Prepared<'m> {
     pub fn bytes(&self, precision: Precision) -> u64 {
         fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
             match (&prepared.layout, prepared.method) {
-                (Layout::Values(plan), _) => plan.bytes::<T, O>(),
+                (Layout::Values(layout), _) => layout.bytes::<T, O>(),
                 (Layout::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
                 (Layout::Blocks(division), _) => division.bytes::<T, O>(),
                 (Layout::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
@@ -152,7 +152,7 @@ impl<'m> Prepared<'m> {
                 Layout::Values(_) if precision == Precision::Refined => f32s,
                 // A launch converts at most 2³² − 1 elements, so wide models are uploaded in both precisions.
                 Layout::Values(_) if self.is_wide() => f32s + f64s,
-                Layout::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
+                Layout::Values(ref layout) => f32s + f64s - layout.shared_bytes::<u32>(),
                 _ => f64s,
             },
         }
@@ -190,7 +190,7 @@ impl<'m> Prepared<'m> {
     {
         let mdp = self.mdp;
         Ok(match (&self.layout, self.method) {
-            (Layout::Values(plan), _) => Dynamic::values(ValueIteration::<T, O, D>::new(device, plan)?),
+            (Layout::Values(layout), _) => Dynamic::values(ValueIteration::<T, O, D>::new(device, layout)?),
             (Layout::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O, D>::new(device, streaming)?),
             (Layout::Results, _) => Dynamic::values(ResultIteration::<T, O, D>::new(device, mdp)?),
             (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O, D>::new(device, mdp, division)?),
@@ -210,7 +210,7 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Layout::Values(plan) => Ok(Dynamic::values(Mixed::<O, D>::new(device, plan)?)),
+            Layout::Values(layout) => Ok(Dynamic::values(Mixed::<O, D>::new(device, layout)?)),
             // Other methods run in f64.
             _ => self.typed::<f64, O, D>(device),
         }
@@ -221,8 +221,8 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Layout::Values(plan) => {
-                Ok(Dynamic::values(Refined::new(ValueIteration::<f32, O, D>::new(device, plan)?, self.mdp)))
+            Layout::Values(layout) => {
+                Ok(Dynamic::values(Refined::new(ValueIteration::<f32, O, D>::new(device, layout)?, self.mdp)))
             }
             _ => self.typed::<f64, O, D>(device),
         }

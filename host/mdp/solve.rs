@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use super::analysis::reorder::Order;
-use super::auto::{self, Features, LONGEST_TRIAL};
+use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
 use super::dynamic::Dynamic;
@@ -57,7 +57,7 @@ pub fn solve_from(
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
         return Ok(Solution { values, policy, ..solution });
     }
-    let features = Features::wanted(mdp, options);
+    let features = Features::if_auto(mdp, options);
     if features.is_some_and(|features| needs_trial(&features, options)) {
         return with_trial(mdp, initial, options, observe);
     }
@@ -111,7 +111,7 @@ fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     };
     let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
     let epsilon = matches!(options.limits.target, Target::Epsilon(_));
-    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > LONGEST_TRIAL && on_cpu()
+    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > MAX_TRIAL_SWEEPS && on_cpu()
 }
 
 /// Runs a limited number of value iteration sweeps, then Krylov policy iteration from the V reached if these did not
@@ -190,33 +190,33 @@ struct Certified {
 
 /// Smallest fraction of the theoretical bound to try for ε; each attempt divides the bound by 4. Attempts below the
 /// full bound are necessary because the certificate includes rounding errors, which sweeps do not show.
-pub(super) const CLOSEST: f64 = 1.0 / 256.0;
+pub(super) const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
 
 /// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
-fn change(gamma: f64, epsilon: f64) -> f64 {
+fn change_bound(gamma: f64, epsilon: f64) -> f64 {
     0.9 * epsilon * (1.0 - gamma)
 }
 
-/// The span of ΔV that guarantees ε in a model that never ends. It is twice as large as [`change`] because V is shifted
+/// Stops at the span of ΔV that guarantees ε in a model that never ends: twice [`change_bound`], because V is shifted
 /// to the middle of the span.
-pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
-    Stop::Span(2.0 * change(gamma, epsilon))
+pub(super) fn span_stop(gamma: f64, epsilon: f64) -> Stop {
+    Stop::Span(2.0 * change_bound(gamma, epsilon))
 }
 
-/// The stopping rule for greedy sweeps, with ε multiplied by `closer` ≤ 1.
-pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
+/// The stopping rule for greedy sweeps, with ε multiplied by `epsilon_fraction` ≤ 1.
+pub(super) fn stop(mdp: &Mdp, target: Target, epsilon_fraction: f64) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
-        Target::Epsilon(epsilon) if mdp.never_terminates() => span(mdp.gamma(), closer * epsilon),
-        Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma(), closer * epsilon)),
+        Target::Epsilon(epsilon) if mdp.never_terminates() => span_stop(mdp.gamma(), epsilon_fraction * epsilon),
+        Target::Epsilon(epsilon) => Stop::Change(change_bound(mdp.gamma(), epsilon_fraction * epsilon)),
     }
 }
 
-/// The θ for policy evaluations, with ε multiplied by `closer` ≤ 1.
-fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
+/// The θ for policy evaluations, with ε multiplied by `epsilon_fraction` ≤ 1.
+fn theta(mdp: &Mdp, target: Target, epsilon_fraction: f64) -> f64 {
     match target {
         Target::Theta(theta) => theta,
-        Target::Epsilon(epsilon) => change(mdp.gamma(), closer * epsilon),
+        Target::Epsilon(epsilon) => change_bound(mdp.gamma(), epsilon_fraction * epsilon),
     }
 }
 
@@ -246,10 +246,10 @@ fn until_certified(
 ) -> Result<Certified, SolveError> {
     let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
     backend.state().reset(initial)?;
-    let mut closer = 1.0;
+    let mut epsilon_fraction = 1.0;
     let (mut all, mut certify) = (Run::default(), Duration::ZERO);
     loop {
-        let (stop, theta) = (stop(mdp, limits.target, closer), theta(mdp, limits.target, closer));
+        let (stop, theta) = (stop(mdp, limits.target, epsilon_fraction), theta(mdp, limits.target, epsilon_fraction));
         let last = run(backend, stop, theta, limits, &mut *observe)?;
         let ended = last.status != Status::Solved;
         all.append(last);
@@ -258,8 +258,13 @@ fn until_certified(
         let (certificate, greedy) = certify_greedy(mdp, &mut values, epsilon.is_some());
         certify += begun.elapsed();
         let certain = epsilon.is_some_and(|epsilon| certificate.bound.is_some_and(|bound| bound <= epsilon));
-        closer /= 4.0;
-        if ended || certain || epsilon.is_none() || certificate.bound.is_none() || closer <= CLOSEST {
+        epsilon_fraction /= 4.0;
+        if ended
+            || certain
+            || epsilon.is_none()
+            || certificate.bound.is_none()
+            || epsilon_fraction <= MIN_EPSILON_FRACTION
+        {
             let state = backend.state();
             let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
             all.status = match all.status {
@@ -325,12 +330,12 @@ pub fn value_iteration<B: GreedySweeps + ?Sized>(
     observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
-    let stuck = |backend: &mut B, waited: u32, size: f64| match backend.uneven() {
+    let stalled = |backend: &mut B, idle_rounds: u32, size: f64| match backend.non_monotone_unit() {
         // T is a contraction: without rounding errors, ‖ΔV‖∞ falls in every sweep.
-        None => Ok(waited == 2),
-        Some(unit) => may_be_rounding(backend, unit, waited, size),
+        None => Ok(idle_rounds == 2),
+        Some(unit) => may_be_rounding(backend, unit, idle_rounds, size),
     };
-    greedy_rounds(backend, stop, limits, stuck, observe, round)
+    greedy_rounds(backend, stop, limits, stalled, observe, round)
 }
 
 /// Evaluation sweeps per round of modified policy iteration.
@@ -361,58 +366,61 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
         let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };
         Ok((backups, partial))
     };
-    let stuck = |backend: &mut B, waited: u32, size: f64| {
+    let stalled = |backend: &mut B, idle_rounds: u32, size: f64| {
         let unit = backend.unit();
-        may_be_rounding(backend, unit, waited, size)
+        may_be_rounding(backend, unit, idle_rounds, size)
     };
-    greedy_rounds(backend, stop, limits, stuck, observe, round)
+    greedy_rounds(backend, stop, limits, stalled, observe, round)
 }
 
-/// Rounds without progress before changes are tested for rounding errors, on backends with [`GreedySweeps::uneven`]
-/// sweeps and in modified policy iteration.
+/// Period in rounds without progress after which changes are tested for rounding errors, where ‖ΔV‖∞ may grow without
+/// them.
 const PATIENCE: u32 = 32;
 
 /// Changes of up to this many unit roundoffs of ‖V‖∞ count as rounding errors.
 const NOISE: f64 = 1024.0;
 
-/// Whether `size`, after `waited` rounds without progress, is of the magnitude of rounding errors. Tests every
-/// [`PATIENCE`] rounds.
+/// Whether `size`, after `idle_rounds` rounds without progress, is of the magnitude of rounding errors. Tests only
+/// every [`PATIENCE`] rounds.
 fn may_be_rounding<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     unit: f64,
-    waited: u32,
+    idle_rounds: u32,
     size: f64,
 ) -> Result<bool, B::Error> {
-    if waited == 0 || !waited.is_multiple_of(PATIENCE) {
+    if idle_rounds == 0 || !idle_rounds.is_multiple_of(PATIENCE) {
         return Ok(false);
     }
     let largest = backend.values()?.into_iter().map(f64::abs).fold(0.0, f64::max);
     Ok(size <= NOISE * unit * largest)
 }
 
-/// Runs rounds of greedy sweeps until `stop` is met, `stuck` reports rounding errors, a limit is reached, or `observe`
-/// breaks. `round` takes the number of sweeps left and returns the greedy sweeps and the number of evaluation sweeps
-/// after them. `stuck` takes the number of rounds without progress and the size of the last changes.
+/// Runs rounds of greedy sweeps until `stop` is met, `stalled` reports rounding errors, a limit is reached, or
+/// `observe` breaks.
+///
+/// `round` takes the number of sweeps left. It returns the outcome of its greedy sweeps and the number of evaluation
+/// sweeps after them. `stalled` takes the number of rounds without progress and the size of the last changes.
+///
 fn greedy_rounds<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
-    mut stuck: impl FnMut(&mut B, u32, f64) -> Result<bool, B::Error>,
+    mut stalled: impl FnMut(&mut B, u32, f64) -> Result<bool, B::Error>,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
     mut round: impl FnMut(&mut B, u32) -> Result<(Backups, u32), B::Error>,
 ) -> Result<Run, B::Error> {
     let mut run = Timed::start();
     let mut left = limits.max_sweeps;
     // Smallest change in this phase, and rounds since it was reached.
-    let (mut smallest, mut waited, mut phase) = (f64::INFINITY, 0, backend.phase());
+    let (mut smallest, mut idle_rounds, mut phase) = (f64::INFINITY, 0, backend.phase());
     while left > 0 {
-        let (backups, followed) = round(backend, left)?;
+        let (backups, evaluation_sweeps) = round(backend, left)?;
         let now = backend.phase();
         if now != phase {
             (phase, smallest) = (now, f64::INFINITY);
         }
-        left = left.saturating_sub(backups.sweeps + followed);
-        let round = run.push(backups.sweeps + followed, backups.residual(), None);
+        left = left.saturating_sub(backups.sweeps + evaluation_sweeps);
+        let round = run.push(backups.sweeps + evaluation_sweeps, backups.residual(), None);
         if stop.is_met(backups.least, backups.greatest) {
             return Ok(run.end(Status::Solved));
         }
@@ -420,13 +428,13 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
             return Ok(run.end(Status::Stalled));
         }
         let size = stop.size(backups.least, backups.greatest);
-        waited = if size < smallest { 0 } else { waited + 1 };
+        idle_rounds = if size < smallest { 0 } else { idle_rounds + 1 };
         smallest = smallest.min(size);
-        // The observer comes first: a round cut short by an interrupt may look stuck.
+        // The observer comes first: a round cut short by an interrupt may look stalled.
         if observe(&round).is_break() {
             return Ok(run.end(Status::Interrupted));
         }
-        if stuck(backend, waited, size)? {
+        if stalled(backend, idle_rounds, size)? {
             return Ok(run.end(Status::Stalled));
         }
     }

@@ -17,7 +17,7 @@ use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Method, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::value_iteration;
-use crate::mdp::solve::{CLOSEST, span};
+use crate::mdp::solve::{MIN_EPSILON_FRACTION, span_stop};
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::gpu;
 
@@ -103,14 +103,14 @@ where
     SolveError: From<D::Error>,
 {
     let start = Instant::now();
-    let plan = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
-    let plan = if options.skip { plan } else { plan.without_skipping() };
-    let exact = plan.bytes::<f64, u32>();
-    let device_bytes = exact + if options.mixed { plan.bytes::<f32, u32>() } else { 0 };
+    let layout = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
+    let layout = if options.skip { layout } else { layout.without_skipping() };
+    let exact = layout.bytes::<f64, u32>();
+    let device_bytes = exact + if options.mixed { layout.bytes::<f32, u32>() } else { 0 };
     reserve(device_bytes)?;
     let solved = match options.mixed {
-        true => solve(device, start, Mixed::<u32, D>::new(device, &plan)?, grid, options),
-        false => solve(device, start, ValueIteration::<f64, u32, D>::new(device, &plan)?, grid, options),
+        true => solve(device, start, Mixed::<u32, D>::new(device, &layout)?, grid, options),
+        false => solve(device, start, ValueIteration::<f64, u32, D>::new(device, &layout)?, grid, options),
     };
     let Solved { generation_ms, solve_ms, run, certificate, shift } = solved?;
     Ok(Measured {
@@ -153,16 +153,16 @@ fn solve<D: Device, B: Certify<Error = D::Error>>(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (mut closer, mut all) = (1.0, Run::default());
+    let (mut epsilon_fraction, mut all) = (1.0, Run::default());
     loop {
-        let stop = Stop::Span(closer * span(gamma, epsilon).bound());
+        let stop = Stop::Span(epsilon_fraction * span_stop(gamma, epsilon).bound());
         let run = value_iteration(&mut backend, stop, &limits, |_| ControlFlow::Continue(()))?;
         let ended = run.status != Status::Solved;
         all.append(run);
         let Residual { range, largest } = backend.residual()?;
         let (certificate, shift) = grid.extremes(range, largest).centred(gamma);
-        closer /= 4.0;
-        if ended || closer <= CLOSEST || certificate.bound.is_none_or(|bound| bound <= epsilon) {
+        epsilon_fraction /= 4.0;
+        if ended || epsilon_fraction <= MIN_EPSILON_FRACTION || certificate.bound.is_none_or(|bound| bound <= epsilon) {
             let solve_ms = milliseconds(start.elapsed());
             return Ok(Solved { generation_ms, solve_ms, run: all, certificate, shift });
         }

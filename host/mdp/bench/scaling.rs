@@ -234,8 +234,8 @@ where
             ..Scaling::default()
         };
         let tiny = Family::Grid.model(12.0 * 16.0)?;
-        let plan = laid_out(&tiny, Some(Storage::Slices))?;
-        scaling.launch_us = self.point::<T>(Family::Grid, &tiny, &plan, false, runs)?.sweep_us;
+        let layout = sweep_layout(&tiny, Some(Storage::Slices))?;
+        scaling.launch_us = self.point::<T>(Family::Grid, &tiny, &layout, false, runs)?.sweep_us;
         (self.observe)(Event::Device(&scaling));
         for &family in families {
             for nnz in options.sizes() {
@@ -243,8 +243,8 @@ where
                 let mdp = family.model(nnz)?;
                 let before = scaling.points.len();
                 for &storage in family.storages() {
-                    let plan = laid_out(&mdp, storage)?;
-                    let bytes = if plan.is_wide() { plan.bytes::<T, u64>() } else { plan.bytes::<T, u32>() };
+                    let layout = sweep_layout(&mdp, storage)?;
+                    let bytes = if layout.is_wide() { layout.bytes::<T, u64>() } else { layout.bytes::<T, u32>() };
                     if let Err(error) = (self.reserve)(bytes) {
                         scaling.notes.push(format!(
                             "{} with {} nonzeros: {error}",
@@ -253,7 +253,7 @@ where
                         ));
                         continue;
                     }
-                    let point = self.point::<T>(family, &mdp, &plan, storage.is_some(), runs)?;
+                    let point = self.point::<T>(family, &mdp, &layout, storage.is_some(), runs)?;
                     (self.observe)(Event::Point(&point));
                     scaling.points.push(point);
                 }
@@ -292,28 +292,28 @@ where
         &self,
         family: Family,
         mdp: &Mdp,
-        plan: &SweepLayout,
+        layout: &SweepLayout,
         chosen: bool,
         runs: usize,
     ) -> Result<Point, SolveError> {
         let nnz = mdp.transitions().nnz();
         // Sweeps take a few µs for small models and some ms for large ones.
         let sweeps = (1_000_000_000 / nnz.max(1)).clamp(8, 128) as u32;
-        let (time, sweep_bytes) = if plan.is_wide() {
-            sweep_time(ValueIteration::<T, u64, D>::new(self.device, plan)?, sweeps, runs)?
+        let (time, sweep_bytes) = if layout.is_wide() {
+            sweep_time(ValueIteration::<T, u64, D>::new(self.device, layout)?, sweeps, runs)?
         } else {
-            sweep_time(ValueIteration::<T, u32, D>::new(self.device, plan)?, sweeps, runs)?
+            sweep_time(ValueIteration::<T, u32, D>::new(self.device, layout)?, sweeps, runs)?
         };
         let sweep_us = 1e3 * milliseconds(time) / f64::from(sweeps);
         let gbps = sweep_bytes as f64 / sweep_us / 1e3;
-        Ok(Point { family, storage: plan.storage(), chosen, states: mdp.states(), nnz, sweep_us, sweep_bytes, gbps })
+        Ok(Point { family, storage: layout.storage(), chosen, states: mdp.states(), nnz, sweep_us, sweep_bytes, gbps })
     }
 }
 
 /// The model in the requested layout, without skipping, so that every sweep reads all of it.
-fn laid_out(mdp: &Mdp, storage: Option<Storage>) -> Result<SweepLayout<'_>, SolveError> {
-    let plan = SweepLayout::new(mdp, storage).ok_or(SolveError::Storage(storage.unwrap_or(Storage::Rows)))?;
-    Ok(plan.without_skipping())
+fn sweep_layout(mdp: &Mdp, storage: Option<Storage>) -> Result<SweepLayout<'_>, SolveError> {
+    let layout = SweepLayout::new(mdp, storage).ok_or(SolveError::Storage(storage.unwrap_or(Storage::Rows)))?;
+    Ok(layout.without_skipping())
 }
 
 /// Median time of `sweeps` sweeps from V = 0 without the fixed costs of a batch, and the bytes of a sweep.

@@ -67,7 +67,7 @@ pub struct Engine<'m, T: Precise> {
     /// Whether the next Gauss-Seidel sweep runs backward.
     backward: bool,
     /// The span of changes at the last shift of V.
-    shifted: f64,
+    last_shift_span: f64,
 }
 
 /// V before and after the last sweep, with the data for skipping.
@@ -77,9 +77,9 @@ struct Iterates<T> {
     /// Per block, whether any bit of V changed in the last sweep.
     changed: Vec<bool>,
     /// Whether `changed` describes a sweep with the present operator.
-    known: bool,
+    changed_valid: bool,
     /// Per block, whether any of its states has actions.
-    acts: Vec<bool>,
+    has_actions: Vec<bool>,
     /// The blocks that each block depends on; `None` for all blocks. Empty if skipping is disabled.
     dependencies: Vec<Option<Box<[u32]>>>,
 }
@@ -87,10 +87,10 @@ struct Iterates<T> {
 impl<T: Precise> Iterates<T> {
     /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones.
     fn sweep(&mut self, layout: &dyn Layout<T>) -> Change {
-        let Self { old, new, changed, known, acts, dependencies } = self;
+        let Self { old, new, changed, changed_valid, has_actions, dependencies } = self;
         let some_changed = changed.iter().any(|&changed| changed);
-        let idle = |block: usize| {
-            *known
+        let skippable = |block: usize| {
+            *changed_valid
                 && match dependencies.get(block) {
                     Some(Some(blocks)) => !blocks.iter().any(|&block| changed[block as usize]),
                     Some(None) => !some_changed,
@@ -98,31 +98,31 @@ impl<T: Precise> Iterates<T> {
                 }
         };
         let of_block = |(block, target): (usize, &mut [T])| {
-            if !idle(block) {
+            if !skippable(block) {
                 return layout.backup(block * BLOCK, old, target);
             }
             // `target` holds the values before the previous sweep.
             if changed[block] {
                 target.copy_from_slice(&old[block * BLOCK..][..target.len()]);
             }
-            if acts[block] { Change::ZERO } else { Change::NONE }
+            if has_actions[block] { Change::ZERO } else { Change::NONE }
         };
         let blocks = new.par_chunks_mut(BLOCK).enumerate().with_min_len(BLOCKS_PER_TASK).map(of_block);
         let changes: Vec<Change> = blocks.collect();
         *changed = changes.iter().map(|change| change.any).collect();
-        *known = true;
+        *changed_valid = true;
         std::mem::swap(old, new);
         changes.into_iter().fold(Change::NONE, Change::and)
     }
 
     /// Runs one Gauss-Seidel sweep in blocks of `size` states.
     fn sweep_in_place(&mut self, layout: &dyn Layout<T>, size: usize, backward: bool) -> Change {
-        let Self { old, new, known, .. } = self;
+        let Self { old, new, changed_valid, .. } = self;
         new.par_chunks_mut(BLOCK).zip(old.par_chunks(BLOCK)).for_each(|(new, old)| new.copy_from_slice(old));
         let blocks = new.par_chunks_mut(size).enumerate();
         let change = blocks.map(|(block, target)| layout.backup_in_place(block * size, old, target, backward));
         let change = change.reduce(|| Change::NONE, Change::and);
-        *known = false;
+        *changed_valid = false;
         std::mem::swap(old, new);
         change
     }
@@ -134,13 +134,14 @@ impl<'m, T: Precise> Engine<'m, T> {
     pub fn new(model: &'m Mdp, options: EngineOptions) -> Self {
         let states = model.states() as usize;
         let layout = layout::store::<T>(model, options.storage);
-        let acts = (0..states).step_by(BLOCK).map(|first| layout.acts(first..states.min(first + BLOCK))).collect();
+        let has_actions =
+            (0..states).step_by(BLOCK).map(|first| layout.has_actions(first..states.min(first + BLOCK))).collect();
         let values = Iterates {
             old: vec![T::ZERO; states],
             new: vec![T::ZERO; states],
             changed: vec![true; states.div_ceil(BLOCK)],
-            known: false,
-            acts,
+            changed_valid: false,
+            has_actions,
             dependencies: if options.skip { layout.dependencies(states) } else { Vec::new() },
         };
         Self {
@@ -152,7 +153,7 @@ impl<'m, T: Precise> Engine<'m, T> {
             policy: model.first_policy(),
             stale: false,
             backward: false,
-            shifted: f64::INFINITY,
+            last_shift_span: f64::INFINITY,
         }
     }
 
@@ -165,10 +166,10 @@ impl<'m, T: Precise> Engine<'m, T> {
     fn shift(&mut self, least: f64, greatest: f64) {
         let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma());
         let shift = middle * gamma / (1.0 - gamma);
-        if middle.abs() > span / 8.0 && span <= self.shifted / 2.0 && shift.is_finite() {
-            self.shifted = span;
+        if middle.abs() > span / 8.0 && span <= self.last_shift_span / 2.0 && shift.is_finite() {
+            self.last_shift_span = span;
             self.values.old.par_iter_mut().for_each(|value| *value = T::from_f64(value.to_f64() + shift));
-            self.values.known = false;
+            self.values.changed_valid = false;
         }
     }
 
@@ -179,7 +180,7 @@ impl<'m, T: Precise> Engine<'m, T> {
     }
 
     /// Computes the policy of the last greedy sweep.
-    fn refresh(&mut self) {
+    fn update_policy(&mut self) {
         if std::mem::take(&mut self.stale) {
             self.policy.fill(NO_ACTION);
             Self::improve_for(&*self.layout, &self.values.new, &mut self.policy, 0.0);
@@ -193,13 +194,13 @@ impl<'m, T: Precise> Engine<'m, T> {
     }
 
     /// Whether each state has actions.
-    pub(super) fn acting(&self) -> Vec<bool> {
+    pub(super) fn has_actions(&self) -> Vec<bool> {
         (0..self.states()).into_par_iter().map(|state| self.model.choices().count(state) > 0).collect()
     }
 
     /// γP^π as a layout without rewards, and r^π.
     pub(super) fn system(&mut self) -> (Box<dyn Layout<T>>, Vec<T>) {
-        self.refresh();
+        self.update_policy();
         let nothing = vec![T::ZERO; self.states()];
         let mut reward = nothing.clone();
         let projected = self.layout.project(&self.policy, true);
@@ -210,15 +211,15 @@ impl<'m, T: Precise> Engine<'m, T> {
     }
 
     /// The current V.
-    pub(super) fn present(&self) -> &[T] {
+    pub(super) fn current_values(&self) -> &[T] {
         &self.values.old
     }
 
     /// Replaces V.
-    pub(super) fn replace(&mut self, values: &[T]) {
-        self.refresh();
+    pub(super) fn set_values(&mut self, values: &[T]) {
+        self.update_policy();
         self.values.old.copy_from_slice(values);
-        self.values.known = false;
+        self.values.changed_valid = false;
     }
 }
 
@@ -227,8 +228,8 @@ impl<T: Precise> State for Engine<'_, T> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
         self.policy = self.model.first_policy();
-        (self.stale, self.projected, self.values.known, self.backward) = (false, None, false, false);
-        self.shifted = f64::INFINITY;
+        (self.stale, self.projected, self.values.changed_valid, self.backward) = (false, None, false, false);
+        self.last_shift_span = f64::INFINITY;
         match initial {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
             None => self.values.old.fill(T::ZERO),
@@ -248,7 +249,7 @@ impl<T: Precise> State for Engine<'_, T> {
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
-        self.refresh();
+        self.update_policy();
         Ok(self.policy.clone())
     }
 
@@ -272,14 +273,14 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
         let mut sweeps = 0;
         if !self.stale {
             // `changed` describes an evaluation sweep.
-            self.values.known = false;
+            self.values.changed_valid = false;
         }
         self.stale = true;
         let bound = match stop {
             Stop::Change(bound) | Stop::Span(bound) => bound,
         };
         // ‖ΔV‖∞ of a Gauss-Seidel sweep below which a Jacobi sweep tests the stop.
-        let mut worth_trying = bound;
+        let mut trial_bound = bound;
         loop {
             if let Order::GaussSeidel { block } = self.order {
                 while sweeps + 1 < max_sweeps {
@@ -287,11 +288,11 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
                     let change = values.sweep_in_place(&**layout, block.max(1), self.backward);
                     self.backward = !self.backward;
                     sweeps += 1;
-                    if change.norm() < worth_trying || !change.any || interrupt::requested() {
+                    if change.norm() < trial_bound || !change.any || interrupt::requested() {
                         break;
                     }
                 }
-                worth_trying /= 4.0;
+                trial_bound /= 4.0;
             }
             let change = self.values.sweep(&*self.layout);
             sweeps += 1;
@@ -308,7 +309,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
         }
     }
 
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         (self.order != Order::Jacobi).then_some(T::UNIT)
     }
 }
@@ -321,17 +322,17 @@ impl<T: Precise> Modify for Engine<'_, T> {
 
 impl<T: Precise> Correct for Engine<'_, T> {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Infallible> {
-        self.refresh();
-        (self.projected, self.values.known) = (None, false);
+        self.update_policy();
+        (self.projected, self.values.changed_valid) = (None, false);
         Ok(self.layout.set_rewards(rewards))
     }
 }
 
 impl<T: Precise> Evaluate for Engine<'_, T> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
-        self.refresh();
+        self.update_policy();
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
-        self.values.known = false;
+        self.values.changed_valid = false;
         let projected = self.projected.get_or_insert_with(|| self.layout.project(&self.policy, true));
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
             let residual = self.values.sweep(&**projected).norm();
@@ -340,12 +341,12 @@ impl<T: Precise> Evaluate for Engine<'_, T> {
                 break;
             }
         }
-        self.values.known = false;
+        self.values.changed_valid = false;
         Ok(evaluation)
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
-        self.refresh();
+        self.update_policy();
         let changed = Self::improve_for(&*self.layout, &self.values.old, &mut self.policy, tie);
         if changed > 0 {
             self.projected = None;

@@ -48,7 +48,7 @@ struct Level {
     /// 1 / (number of members with actions) of each aggregate; 0 if none has actions. Empty on the last level.
     share: Vec<f64>,
     /// Whether each state or aggregate has actions.
-    acts: Vec<bool>,
+    has_actions: Vec<bool>,
     /// Right-hand side and solution of the next level.
     next: [Vec<f64>; 2],
     /// Residual after the next level, and its DILU correction.
@@ -115,10 +115,13 @@ impl Level {
 
     /// Allocates the vectors of the next coarser level and returns which of its aggregates have actions.
     fn coarsen(&mut self) -> Vec<bool> {
-        let members = self.acts.chunks(AGGREGATE).map(|members| members.iter().filter(|&&acts| acts).count());
+        let members = self
+            .has_actions
+            .chunks(AGGREGATE)
+            .map(|members| members.iter().filter(|&&has_actions| has_actions).count());
         self.share = members.map(|count| if count == 0 { 0.0 } else { 1.0 / count as f64 }).collect();
         self.next = [vec![0.0; self.share.len()], vec![0.0; self.share.len()]];
-        self.rest = [vec![0.0; self.acts.len()], vec![0.0; self.acts.len()]];
+        self.rest = [vec![0.0; self.has_actions.len()], vec![0.0; self.has_actions.len()]];
         self.share.iter().map(|&share| share > 0.0).collect()
     }
 
@@ -131,7 +134,7 @@ impl Level {
         x: &[f64],
         y: &mut [f64],
     ) {
-        let Self { weight, share, acts, next: [right, solution], rest: [rest, correction] } = self;
+        let Self { weight, share, has_actions, next: [right, solution], rest: [rest, correction] } = self;
         if share.is_empty() {
             return Self::smooth(matrix, weight, x, y);
         }
@@ -148,7 +151,7 @@ impl Level {
         }
         blocks(y, |first, y| {
             for (state, y) in (first..).zip(y) {
-                *y = if acts[state] { solution[state / AGGREGATE] } else { 0.0 };
+                *y = if has_actions[state] { solution[state / AGGREGATE] } else { 0.0 };
             }
         });
         let solved = &*y;
@@ -168,7 +171,7 @@ impl<'m> System<'m> {
     /// Builds the system on an engine.
     #[must_use]
     pub fn new(engine: Engine<'m, f64>) -> Self {
-        let finest = Level { acts: engine.acting(), ..Level::default() };
+        let finest = Level { has_actions: engine.has_actions(), ..Level::default() };
         Self { engine, matrix: None, reward: Vec::new(), finest, coarser: Vec::new(), dense: None }
     }
 
@@ -176,7 +179,7 @@ impl<'m> System<'m> {
     fn prepare_levels(&mut self, matrix: &dyn Layout<f64>) {
         let Self { finest, coarser, dense, .. } = self;
         let known = !finest.weight.is_empty();
-        finest.prepare(matrix, finest.acts.len());
+        finest.prepare(matrix, finest.has_actions.len());
         if known && finest.share.is_empty() {
             // The previous policy had no coarser levels either.
             return;
@@ -188,15 +191,15 @@ impl<'m> System<'m> {
                 Some((matrix, level)) => (&**matrix, level),
                 None => (matrix, &mut *finest),
             };
-            let states = level.acts.len();
+            let states = level.has_actions.len();
             let Some(next) = (states > DENSE).then(|| matrix.aggregated(states, AGGREGATE)).flatten() else { return };
-            let acts = level.coarsen();
-            let size = acts.len();
+            let has_actions = level.coarsen();
+            let size = has_actions.len();
             if size <= DENSE {
                 *dense = Some(Dense::of(&*next, size));
                 return;
             }
-            let mut level = Level { acts, ..Level::default() };
+            let mut level = Level { has_actions, ..Level::default() };
             level.prepare(&*next, size);
             coarser.push((next, level));
         }
@@ -271,12 +274,12 @@ impl Linear for System<'_> {
     }
 
     fn load(&mut self, x: &mut Vec<f64>) -> Result<(), Infallible> {
-        x.copy_from_slice(self.engine.present());
+        x.copy_from_slice(self.engine.current_values());
         Ok(())
     }
 
     fn store(&mut self, x: &Vec<f64>) -> Result<(), Infallible> {
-        self.engine.replace(x);
+        self.engine.set_values(x);
         Ok(())
     }
 

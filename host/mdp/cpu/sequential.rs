@@ -114,7 +114,7 @@ impl<T: Precise> GreedySweeps for Sequential<'_, T> {
         }
     }
 
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         Some(T::UNIT)
     }
 }

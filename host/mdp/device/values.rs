@@ -331,8 +331,8 @@ enum Narrow<D: Device> {
 }
 
 impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
-    fn upload(device: &D, plan: &SweepLayout) -> Result<Self, D::Error> {
-        let (mdp, reward, layout) = match &plan.model {
+    fn upload(device: &D, sweep_layout: &SweepLayout) -> Result<Self, D::Error> {
+        let (mdp, reward, layout) = match &sweep_layout.model {
             Model::Host { mdp, reward, layout } => (mdp, reward, layout),
             Model::Generated { grid, table } => return Self::generate(device, grid, table),
         };
@@ -541,25 +541,25 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, plan: &SweepLayout<'d>) -> Result<Self, D::Error> {
-        Self::with(device, plan, Stored::upload(device, plan)?)
+    pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
+        Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?)
     }
 
     /// Builds the backend for a model on the device. V starts at 0.
-    fn with(device: &'d D, plan: &SweepLayout<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
-        assert!(size_of::<O>() == 8 || !plan.is_wide(), "offsets of 32 bits are too small for the model");
-        let source = plan.source();
+    fn with(device: &'d D, sweep_layout: &SweepLayout<'d>, model: Stored<T, O, D>) -> Result<Self, D::Error> {
+        assert!(size_of::<O>() == 8 || !sweep_layout.is_wide(), "offsets of 32 bits are too small for the model");
+        let source = sweep_layout.source();
         let states = source.states() as usize;
         let mut values = Self {
             device,
             source,
             model,
-            slices: match &plan.model {
+            slices: match &sweep_layout.model {
                 Model::Host { layout: RowLayout::Slices(slices), .. } => Some(slices.clone()),
                 _ => None,
             },
-            model_bytes: plan.model_bytes::<T, O>(),
-            tiles: Dependencies::upload(device, plan.tiles.as_ref())?,
+            model_bytes: sweep_layout.model_bytes::<T, O>(),
+            tiles: Dependencies::upload(device, sweep_layout.tiles.as_ref())?,
             v_old: device.zeros(states)?,
             v_new: device.zeros(states)?,
             slots: device.zeros(SLOTS * MAX_BATCH)?,
@@ -874,11 +874,11 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, plan: &SweepLayout<'d>) -> Result<Self, D::Error> {
-        let exact = ValueIteration::new(device, plan)?;
+    pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
+        let exact = ValueIteration::new(device, sweep_layout)?;
         let fast = match Stored::shortened(device, &exact.model)? {
-            Some(model) => ValueIteration::with(device, plan, model)?,
-            None => ValueIteration::new(device, plan)?,
+            Some(model) => ValueIteration::with(device, sweep_layout, model)?,
+            None => ValueIteration::new(device, sweep_layout)?,
         };
         Ok(Self { fast, exact, in_f64: false, last: f64::INFINITY })
     }
@@ -970,10 +970,10 @@ mod tests {
         let mut kinds = 0;
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
-                let Some(plan) = SweepLayout::new(&mdp, Some(storage)) else { continue };
-                let exact = Stored::<f64, u32, Emulator>::upload(&device, &plan).unwrap();
+                let Some(sweep_layout) = SweepLayout::new(&mdp, Some(storage)) else { continue };
+                let exact = Stored::<f64, u32, Emulator>::upload(&device, &sweep_layout).unwrap();
                 let short = Stored::<f32, u32, Emulator>::shortened(&device, &exact).unwrap().unwrap();
-                let uploaded = Stored::<f32, u32, Emulator>::upload(&device, &plan).unwrap();
+                let uploaded = Stored::<f32, u32, Emulator>::upload(&device, &sweep_layout).unwrap();
                 assert_eq!(numbers(&short), numbers(&uploaded), "{storage}");
                 kinds += 1;
             }

@@ -159,7 +159,7 @@ impl<'a> Map<'a> {
                 }
                 let at = self.centre(canvas.scale(), column, row);
                 let color = contrasting(self.color(state as usize));
-                match towards(mdp, policy, state, width) {
+                match likeliest_direction(mdp, policy, state, width) {
                     Some(direction) => canvas.polygon(shifted(&arrow(direction, size), at), color)?,
                     None => canvas.polygon(shifted(&disc(0.09 * size), at), color)?,
                 }
@@ -215,7 +215,7 @@ fn covered(pixel: usize, pixels: usize, cells: usize) -> std::ops::Range<usize> 
 }
 
 /// The direction from `state` to its most likely successor; `None` if that is `state`.
-fn towards(mdp: &Mdp, policy: &[u32], state: u32, width: u32) -> Option<(f64, f64)> {
+fn likeliest_direction(mdp: &Mdp, policy: &[u32], state: u32, width: u32) -> Option<(f64, f64)> {
     let action = policy.get(state as usize).copied().filter(|&action| action != NO_ACTION)?;
     let row = mdp.choices().first(state as usize) + action as usize;
     let (columns, probabilities) = mdp.transitions().row(row);

@@ -181,7 +181,7 @@ pub(super) trait Layout<T: Precise>: Send + Sync {
     fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>>;
 
     /// Whether any state of the block has actions.
-    fn acts(&self, states: Range<usize>) -> bool;
+    fn has_actions(&self, states: Range<usize>) -> bool;
 
     /// Bytes of the model that a sweep reads.
     fn bytes(&self) -> u64;
@@ -309,7 +309,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
         Box::new(Stored(self.0.project(policy, rewards)))
     }
 
-    fn acts(&self, mut states: Range<usize>) -> bool {
+    fn has_actions(&self, mut states: Range<usize>) -> bool {
         states.any(|state| self.0.count(state) > 0)
     }
 

@@ -126,7 +126,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
         let Self { device, division, shape, blocks, v, v_new, change, extremes, .. } = self;
         let parameters = &division.parameters;
         let done =
-            extremes.until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
+            extremes.run_until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
                 let sweeps = per_launch.min(most - launch * per_launch);
                 let (v_old, v_new) = if launch % 2 == 0 { (&*v, &mut *v_new) } else { (&*v_new, &mut *v) };
                 // SAFETY: `Division::layout` built the arrays from an `Mdp`, whose columns are below |S|, so every
@@ -157,7 +157,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
     /// One sweep V ← TV over all states.
     fn sweep_once(&mut self) -> Result<Backups, D::Error> {
         let Self { device, division, shape, blocks, v, v_new, change, policy, extremes, .. } = self;
-        let done = extremes.until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
+        let done = extremes.run_until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
             // SAFETY: `Division::layout` built the arrays from an `Mdp`, whose columns are below |S|, so every place is
             // in bounds. V, V_new, `change` and `policy` have one element per place.
             unsafe {
@@ -233,7 +233,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for BlockIteration<'_, T, O,
         }
     }
 
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         Some(T::UNIT)
     }
 }

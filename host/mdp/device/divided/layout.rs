@@ -6,7 +6,7 @@ use warpkov_device::device::Offset;
 use super::EXTREMES;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::BlockDivided;
-use crate::mdp::options::{BadBlocks, MOST_PLACES};
+use crate::mdp::options::{InvalidBlocks, MAX_PLACES};
 use crate::runtime::Precise;
 
 /// Bytes of shared memory that every GPU provides per block without opt-in.
@@ -32,7 +32,7 @@ pub struct Division {
     /// Positions outside each block that it reads, ascending, truncated to the available shared memory.
     buffers: Vec<Vec<u32>>,
     /// Number of blocks with truncated buffers.
-    crowded: usize,
+    truncated: usize,
     /// Number of nonzeros of the model.
     entries: u64,
     /// Columns of the grid and number of tiles per tile row, if blocks are tiles of a grid.
@@ -50,19 +50,19 @@ impl Division {
     /// Divides the states into tiles of the grid, or into runs of consecutive states if the model has no grid.
     ///
     /// # Errors
-    /// [`BadBlocks`].
-    pub fn new(model: &Mdp, parameters: BlockDivided) -> Result<Self, BadBlocks> {
+    /// [`InvalidBlocks`].
+    pub fn new(model: &Mdp, parameters: BlockDivided) -> Result<Self, InvalidBlocks> {
         let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } = parameters;
         let threads = width.checked_mul(height).filter(|threads| (1..=1024).contains(threads));
-        let threads = threads.ok_or(BadBlocks::Threads { width, height })?;
+        let threads = threads.ok_or(InvalidBlocks::Threads { width, height })?;
         if sweeps_per_launch == 0 {
-            return Err(BadBlocks::Sweeps);
+            return Err(InvalidBlocks::Sweeps);
         }
         if !(1..=5).contains(&states_per_thread) {
-            return Err(BadBlocks::StatesPerThread(states_per_thread));
+            return Err(InvalidBlocks::StatesPerThread(states_per_thread));
         }
         if !(update_constant > 0.0 && update_constant.is_finite()) {
-            return Err(BadBlocks::UpdateConstant(update_constant));
+            return Err(InvalidBlocks::UpdateConstant(update_constant));
         }
         let cells = threads * states_per_thread;
         let rows = height * states_per_thread;
@@ -72,8 +72,8 @@ impl Division {
             None => u64::from(model.states().div_ceil(cells)),
         };
         let places = blocks * u64::from(cells);
-        if places > u64::from(MOST_PLACES) {
-            return Err(BadBlocks::Places { width, height: rows, places, states: model.states() });
+        if places > u64::from(MAX_PLACES) {
+            return Err(InvalidBlocks::Places { width, height: rows, places, states: model.states() });
         }
         let mut division = Self {
             parameters,
@@ -81,7 +81,7 @@ impl Division {
             blocks: blocks as u32,
             tiles: across.map(|(columns, across, _)| (columns, across)),
             buffers: vec![Vec::new(); blocks as usize],
-            crowded: 0,
+            truncated: 0,
             entries: model.transitions().nnz() as u64,
             states: vec![EMPTY; places as usize],
             row_starts: Vec::new(),
@@ -92,13 +92,13 @@ impl Division {
             let position = division.position(state);
             division.states[position as usize] = state;
         }
-        division.measure(model);
+        division.find_slice_starts(model);
         // Interleaved, a slice takes 32 times its longest row. If row lengths vary much, most of that is padding.
         let most = |full: usize| 2 * full as u64 + 4096;
         let (rows, entries) = division.stored();
         if rows > most(model.rows()) || entries > most(model.transitions().nnz()) {
             division.stride = 1;
-            division.measure(model);
+            division.find_slice_starts(model);
         }
         if parameters.buffering {
             division.fill_buffers(model);
@@ -140,7 +140,7 @@ impl Division {
     }
 
     /// Computes the start of each slice.
-    fn measure(&mut self, model: &Mdp) {
+    fn find_slice_starts(&mut self, model: &Mdp) {
         let extent = |&state: &u32| {
             let rows = if state == EMPTY { 0..0 } else { model.choices().rows(state as usize) };
             let entries = model.transitions().row_ptr()[rows.end] - model.transitions().row_ptr()[rows.start];
@@ -173,13 +173,13 @@ impl Division {
     /// The note on truncated buffers, if any.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        (self.crowded > 0).then(|| {
+        (self.truncated > 0).then(|| {
             format!(
                 "{} of {} blocks read more outside values than the {} that fit in shared memory; they load the rest \
                  from device memory",
-                self.crowded,
+                self.truncated,
                 self.blocks,
-                self.room()
+                self.buffer_capacity()
             )
         })
     }
@@ -191,7 +191,7 @@ impl Division {
 
     /// Outside values that fit in shared memory beside the block's own; in elements of 8 bytes, so that it is
     /// independent of T.
-    fn room(&self) -> usize {
+    fn buffer_capacity(&self) -> usize {
         (SHARED / 8).saturating_sub(self.own_elements())
     }
 
@@ -221,7 +221,8 @@ impl Division {
 
     /// Collects the outside positions that each block reads.
     fn fill_buffers(&mut self, model: &Mdp) {
-        let (cells, row_ptr, room) = (self.cells as usize, model.transitions().row_ptr(), self.room());
+        let (cells, row_ptr, buffer_capacity) =
+            (self.cells as usize, model.transitions().row_ptr(), self.buffer_capacity());
         let buffer_of = |(block, states): (usize, &[u32])| {
             let mut outside = Vec::new();
             for &state in states.iter().filter(|&&state| state != EMPTY) {
@@ -232,13 +233,13 @@ impl Division {
             }
             outside.sort_unstable();
             outside.dedup();
-            let crowded = outside.len() > room;
-            outside.truncate(room);
+            let truncated = outside.len() > buffer_capacity;
+            outside.truncate(buffer_capacity);
             outside.shrink_to_fit();
-            (outside, usize::from(crowded))
+            (outside, usize::from(truncated))
         };
         let buffers: Vec<_> = self.states.par_chunks(cells).enumerate().map(buffer_of).collect();
-        self.crowded = buffers.iter().map(|(_, crowded)| crowded).sum();
+        self.truncated = buffers.iter().map(|(_, truncated)| truncated).sum();
         self.buffers = buffers.into_iter().map(|(buffer, _)| buffer).collect();
     }
 

@@ -60,7 +60,7 @@ impl<D: Device> Extremes<D> {
     /// receives its number in the whole run.
     ///
     /// Returns the changes of the last turn; `sweeps` is the number of turns.
-    fn until(
+    fn run_until(
         &mut self,
         device: &D,
         stop: Stop,

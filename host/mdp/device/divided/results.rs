@@ -126,7 +126,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ResultIteration<'_, T, O
         let Self { device, states, rows, entries, gamma, actions, choices, row_ptr, col, prob, reward, .. } = self;
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
         let cover = |threads| Shape::cover(threads, THREADS);
-        let done = extremes.until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
+        let done = extremes.run_until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
             // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers; `new` allocated the buffers
             // with the sizes of this model.
             //
