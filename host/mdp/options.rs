@@ -52,10 +52,10 @@ impl Method {
         )
     }
 
-    /// The precision of the method if `asked` is requested: Krylov always uses `f64`.
+    /// The precision of the method for the `requested` precision: Krylov always uses `f64`.
     #[must_use]
-    pub fn precision(self, asked: Precision) -> Precision {
-        if self == Self::Krylov { Precision::F64 } else { asked }
+    pub fn precision(self, requested: Precision) -> Precision {
+        if self == Self::Krylov { Precision::F64 } else { requested }
     }
 
     /// The devices the method supports.
@@ -222,7 +222,7 @@ pub enum InvalidBlocks {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
-    /// ε: stop when the certificate proves ‖V − V*‖∞ ≤ ε.
+    /// ε > 0, in units of V: stop when the certificate proves ‖V − V*‖∞ ≤ ε.
     Epsilon(f64),
     /// θ: stop when a sweep has ‖ΔV‖∞ < θ, in each policy evaluation or in value iteration; the rule of the sources.
     Theta(f64),
@@ -237,7 +237,7 @@ pub struct Limits {
     pub max_sweeps: u32,
     /// Maximum number of policies.
     pub max_policies: u32,
-    /// Tie margin: how much larger an action's Q-factor must be to replace the current action.
+    /// Tie margin, in units of V: an action replaces the current one only if its Q-factor is larger by more than this.
     pub tie: f64,
 }
 

@@ -122,14 +122,14 @@ impl<'m> Placement<'m> {
 }
 
 impl Chosen<'_> {
-    /// The precision of `method` on this device if `asked` is requested.
-    fn precision(&self, method: Method, asked: Precision) -> Precision {
+    /// The precision of `method` on this device for the `requested` precision.
+    fn precision(&self, method: Method, requested: Precision) -> Precision {
         // Streamed models have one precision. The CPU supports refinement but not mixed precision.
         let (refines, mixes) = match self {
             Self::Cpu => (true, false),
             Self::Gpu(_, prepared) | Self::Emulated(_, prepared) => (prepared.is_whole(), prepared.is_whole()),
         };
-        match (method.precision(asked), method) {
+        match (method.precision(requested), method) {
             (Precision::Mixed, Method::Values) if mixes => Precision::Mixed,
             (Precision::Refined, Method::Values) if refines => Precision::Refined,
             (Precision::Mixed | Precision::Refined, _) => Precision::F64,

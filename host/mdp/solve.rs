@@ -28,10 +28,12 @@ use crate::runtime::gpu::Gpu;
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
-/// Solves a model and certifies the result. Starts at V = `initial`, one value per state, or at V = 0.
+/// Solves a discounted model (γ < 1) and certifies the result. Starts at V = `initial`, one value per state, or at
+/// V = 0.
 ///
 /// # Errors
-/// [`SolveError`]. A run that reaches a limit is not an error; its [`Status`] says so.
+/// [`SolveError::Initial`] if `initial` has the wrong length, [`SolveError::Undiscounted`] for γ = 1, and errors of the
+/// layout and the device. A run that reaches a limit is not an error; its [`Status`] says so.
 pub fn solve_from(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -188,8 +190,8 @@ struct Certified {
     certify: Duration,
 }
 
-/// Smallest fraction of the theoretical bound to try for ε; each attempt divides the bound by 4. Attempts below the
-/// full bound are necessary because the certificate includes rounding errors, which sweeps do not show.
+/// Smallest fraction of ε in the stopping rule. The first attempt uses ε, and each further attempt a quarter of the
+/// previous value: the certificate includes rounding errors, so a run that stops at ε may miss it.
 pub(super) const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
 
 /// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
@@ -280,8 +282,8 @@ fn until_certified(
     }
 }
 
-/// Runs policy iteration on `backend`, evaluating each policy to `theta`, until the policy is stable, a limit is
-/// reached, or `observe` breaks.
+/// Runs policy iteration on `backend` until the policy is stable, a limit is reached, or `observe` breaks (Howard 1960;
+/// Puterman, *Markov Decision Processes*, 6.4). Each policy is evaluated until ‖ΔV‖∞ < `theta`.
 ///
 /// # Errors
 /// Errors of the backend.
@@ -318,8 +320,8 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
 /// Value iteration sweeps between two calls of the observer.
 const SWEEPS_PER_ROUND: u32 = 128;
 
-/// Runs value iteration on `backend` until `stop` is met, rounding errors prevent further progress, a limit is reached,
-/// or `observe` breaks.
+/// Runs value iteration V ← TV on `backend` until `stop` is met, rounding errors prevent further progress, a limit is
+/// reached, or `observe` breaks (Puterman, *Markov Decision Processes*, 6.3).
 ///
 /// # Errors
 /// Errors of the backend.
