@@ -114,7 +114,7 @@ impl Features {
             entries: mdp.transitions().nnz(),
             actions: mdp.rows() as f64 / f64::from(mdp.states().max(1)),
             gamma,
-            // Without rewards the bound is −∞ or NaN; one sweep suffices.
+            // A target of 0 has no finite bound.
             sweeps: if sweeps.is_finite() { sweeps } else { 1.0 },
         }
     }

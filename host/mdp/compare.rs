@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_of_the_source() {
+    fn agreement_follows_the_rule_of_the_source() {
         let solved = |policy: Vec<u32>, value: f64| Solved { values: vec![value; policy.len()], policy };
         let first = solved(vec![0; 100], 1.0);
         let mut policy = vec![0; 100];

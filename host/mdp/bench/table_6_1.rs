@@ -230,7 +230,7 @@ mod tests {
 
     /// Section 6.4 of the source gives the means of Table 6.2, whose entries are rounded.
     #[test]
-    fn the_published_averages_are_those_of_the_text() {
+    fn published_rows_match_the_published_means() {
         let is_mean = |average: f64, of: fn(&Published) -> f64| {
             let mean = TABLE_6_2.iter().map(of).sum::<f64>() / 12.0;
             assert!((mean - average).abs() < 0.11, "{mean}, {average}");

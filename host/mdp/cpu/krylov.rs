@@ -161,7 +161,7 @@ impl Level {
                 *rest += x - y;
             }
         });
-        // `backup` leaves terminal states unchanged; their remainder has no effect.
+        // Terminal states keep a remainder of 0: `backup` leaves their entries unchanged, and x and y are 0 there.
         Self::smooth(matrix, weight, rest, correction);
         blocks(y, |first, y| y.iter_mut().zip(&correction[first..]).for_each(|(y, correction)| *y += correction));
     }

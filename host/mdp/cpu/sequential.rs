@@ -126,7 +126,7 @@ mod tests {
 
     /// State 0: reward 1 and a self-loop. State 1: moves to state 0, or a self-loop with reward 3/8.
     #[test]
-    fn later_states_see_what_earlier_ones_have_become() {
+    fn later_states_see_new_values() {
         let csr =
             |row_ptr: &[u64], col: &[u32], val: &[f64]| Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec()).unwrap();
         let p = csr(&[0, 1, 2, 3, 4], &[0, 0, 0, 1], &[1.0; 4]);

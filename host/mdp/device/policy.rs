@@ -354,7 +354,7 @@ pub enum PolicyLayout {
 
 impl PolicyLayout {
     /// Chooses the layout by the mean row length: slices if rows are short and padding at most doubles the size,
-    /// otherwise rows with about as many threads as entries.
+    /// otherwise rows with one thread per one to two entries.
     #[must_use]
     pub fn choose(model: &Mdp) -> Self {
         let mean = model.transitions().nnz() as f64 / model.rows() as f64;
@@ -393,7 +393,7 @@ impl PolicyLayout {
     }
 }
 
-/// Threads per row of `mean` entries, about two entries per thread.
+/// Threads per row of `mean` entries: 1 to 32, with one to two entries per thread if that suffices.
 pub(super) fn lanes_for(mean: f64) -> u32 {
     ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
 }

@@ -271,7 +271,7 @@ mod tests {
     use crate::mdp::generate::Garnet;
 
     #[test]
-    fn pieces_make_the_whole() {
+    fn uploads_in_pieces_equal_one_upload() {
         let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
         let slices = Slices::of(&mdp).unwrap();

@@ -954,7 +954,7 @@ mod tests {
 
     /// Conversion on the device and on the host gives the same bits.
     #[test]
-    fn models_in_32_bits_are_made_of_those_in_64() {
+    fn device_and_host_convert_to_the_same_bits() {
         let device = Emulator::default();
         let numbers = |stored: &Stored<f32, u32, Emulator>| {
             let (prob, reward) = match stored {

@@ -117,7 +117,7 @@ mod tests {
     /// 8 bytes per nonzero at 1000 GB/s and 2 µs per launch: both take the same time at 250,000 nonzeros.
     ///
     #[test]
-    fn regions_meet_where_both_limits_are_the_same() {
+    fn regions_meet_at_equal_limits() {
         let point = |nnz: usize, bytes: usize, chosen| Point {
             family: Family::Grid,
             storage: Storage::Slices,

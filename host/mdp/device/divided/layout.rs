@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_invalid_parameter() {
         let model = grid(4, 4);
         let message = |parameters| Division::new(&model, parameters).err().unwrap().to_string();
         let plain = BlockDivided::PLAIN;
