@@ -28,8 +28,8 @@ const EXTREMES: usize = 2 * MAX_BATCH as usize;
 /// Keys of the extremes of ΔV, two per turn of a batch, in device memory.
 struct Extremes<D: Device>(D::Buffer<u64>);
 
-/// A turn (a sweep or a launch of several sweeps) and its stopping rule: 1 for a bound on the span, the bound, and its
-/// number in the batch.
+/// A turn is a sweep or a launch of several sweeps. `span` is 1 if `bound` limits the span of ΔV, 0 if it limits ‖ΔV‖∞;
+/// `number` counts the turns of the batch.
 #[derive(Clone, Copy)]
 struct Turn {
     span: u32,
@@ -50,8 +50,7 @@ impl<D: Device> Extremes<D> {
     /// Reduces `change` to its extremes and stores them as the keys of the turn.
     fn take<T: Precise>(&mut self, device: &D, states: u32, change: &D::Buffer<T>, turn: Turn) -> Result<(), D::Error> {
         let shape = Shape::grid_stride(u64::from(states), THREADS);
-        // SAFETY: `change` has one element per state, and `turn.number` is below `MAX_BATCH`, so the keys are in
-        // bounds.
+        // SAFETY: callers pass a `change` of `states` elements. `turn.number` is below `MAX_BATCH`, so its keys are in bounds.
         unsafe { extremes_of_change(device, shape, states, change, self.args(turn)) }
     }
 
