@@ -442,8 +442,8 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&index)?);
         let shape = Shape::grid_stride(grid.states().into(), THREADS);
         let (width, height, walled) = (grid.grid.width, grid.grid.height, u32::from(!grid.kinds.is_empty()));
-        // SAFETY: `pattern` has one element per cell. `GridPatterns` guarantees that `kinds` is empty or has one element
-        // below 4 per cell, and that `index` has `PATTERNS` elements.
+        // SAFETY: `pattern` has one element per cell. `GridPatterns` guarantees that `kinds` is empty or has one
+        // element below 4 per cell, and that `index` has `PATTERNS` elements.
         unsafe { grid_patterns(device, shape, width, height, walled, &kinds, &index, &mut pattern)? };
         Self::patterns(device, pattern, table)
     }
