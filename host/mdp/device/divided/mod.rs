@@ -50,8 +50,8 @@ impl<D: Device> Extremes<D> {
     /// Reduces `change` to its extremes and stores them as the keys of the turn.
     fn take<T: Precise>(&mut self, device: &D, states: u32, change: &D::Buffer<T>, turn: Turn) -> Result<(), D::Error> {
         let shape = Shape::grid_stride(u64::from(states), THREADS);
-        // SAFETY: callers pass `states` elements of `change`. `turn.number` is below `MAX_BATCH`, so the keys of the turn
-        // are in bounds.
+        // SAFETY: callers pass `states` elements of `change`. `turn.number` is below `MAX_BATCH`, so the keys
+        // of the turn are in bounds.
         unsafe { extremes_of_change(device, shape, states, change, self.args(turn)) }
     }
 
