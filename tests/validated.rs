@@ -68,7 +68,7 @@ fn matrices() {
         message(&[0, u64::MAX], &[0], &[1.0]),
         format!("indptr ends at {}, expected the number of entries 1", u64::MAX)
     );
-    assert_eq!(message(&[0, 1], &[0], &[1.0; 2]), "indices has 1 elements, data has 2, expected as many");
+    assert_eq!(message(&[0, 1], &[0], &[1.0; 2]), "indices has 1 elements, data has 2, expected equal lengths");
     assert_eq!(message(&[], &[0], &[1.0]), "indptr ends at 0, expected the number of entries 1");
     let valid = csr(&[0, 1], &[7], &[1.0]).unwrap();
     assert!(valid.clone().with_values(vec![1.0; 2]).is_err() && valid.with_values(vec![2.0]).is_ok());
