@@ -219,7 +219,9 @@ impl<'r> Input<'r> {
         };
         if length.is_none() && text.len() as u64 > LARGEST {
             let unpacked = if self.compression.is_some() { " when decompressed" } else { "" };
-            return Err(invalid(format!("has more than {LARGEST} bytes{unpacked}, expected an uncompressed regular file")));
+            return Err(invalid(format!(
+                "has more than {LARGEST} bytes{unpacked}, expected an uncompressed regular file"
+            )));
         }
         Ok(text)
     }
