@@ -37,7 +37,7 @@ pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<
     };
     let mut reader = Counted { reader, bytes: 0 };
     let elements = binary::elements(&mut reader, encoding, count).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => cut(format!("it has {} of {count} numbers", reader.bytes / encoding.size)),
+        io::ErrorKind::UnexpectedEof => truncated(format!("it has {} of {count} numbers", reader.bytes / encoding.size)),
         _ => error,
     })?;
     let elements = if fortran && shape.len() > 1 { transposed(&shape, &elements) } else { elements };
@@ -51,8 +51,8 @@ pub fn is_float(mut start: &[u8]) -> bool {
 }
 
 /// The error of a file that ends too early.
-fn cut(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, format!("is cut: {message}"))
+fn truncated(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, format!("is truncated: {message}"))
 }
 
 /// A reader that counts its bytes.
@@ -83,7 +83,7 @@ pub fn read_texts(reader: &mut (impl Read + ?Sized)) -> io::Result<Vec<String>> 
         let used = codes.iter().rposition(|&code| code != 0).map_or(0, |last| last + 1);
         codes[..used].iter().map(|&code| char::from_u32(code)).collect::<Option<String>>()
     };
-    codes.chunks(length).map(text).collect::<Option<_>>().ok_or_else(|| invalid("holds codes of no characters"))
+    codes.chunks(length).map(text).collect::<Option<_>>().ok_or_else(|| invalid("contains invalid character codes"))
 }
 
 /// Converts an array from Fortran order (the first index varies fastest) to C order.
@@ -128,12 +128,12 @@ impl Header {
     fn read(reader: &mut (impl Read + ?Sized)) -> io::Result<Self> {
         let mut start = [0; 8];
         let begun = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => cut("it ends before its numbers begin".to_owned()),
+            io::ErrorKind::UnexpectedEof => truncated("it ends before its first number".to_owned()),
             _ => error,
         };
         reader.read_exact(&mut start).map_err(begun)?;
         if !start.starts_with(MAGIC) {
-            return Err(invalid("is no array of NumPy: it does not begin with \\x93NUMPY"));
+            return Err(invalid("is not a NumPy array: it does not start with \\x93NUMPY"));
         }
         let mut length = [0; 4];
         match start[6] {
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_fault() {
-        assert!(message::<f64>(b"PK\x03\x04....").contains("no array of NumPy"));
+        assert!(message::<f64>(b"PK\x03\x04....").contains("not a NumPy array"));
         assert!(message::<f64>(b"\x93NUMPY\x09\x00..").contains("version 9"));
         assert!(message::<f64>(&numpy("|O", "False", "(2,)", &[])).contains("Python objects"));
         assert!(message::<f64>(&numpy("<c16", "False", "(2,)", &[])).contains("'<c16'"));
@@ -280,11 +280,11 @@ mod tests {
         assert!(message::<f64>(&huge).contains("has the header"));
         let long = read::<f64>(&mut &numpy("<f8", "False", "(9000000000000000,)", &[0; 16])[..]).unwrap_err();
         assert_eq!(long.kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(long.to_string(), "is cut: it has 2 of 9000000000000000 numbers");
+        assert_eq!(long.to_string(), "is truncated: it has 2 of 9000000000000000 numbers");
         let whole = numpy("<f8", "False", "(2,)", &[0; 16]);
-        assert_eq!(message::<f64>(&whole[..140]), "is cut: it has 1 of 2 numbers");
+        assert_eq!(message::<f64>(&whole[..140]), "is truncated: it has 1 of 2 numbers");
         for length in [0, 5, 9, 100] {
-            assert_eq!(message::<f64>(&whole[..length]), "is cut: it ends before its numbers begin");
+            assert_eq!(message::<f64>(&whole[..length]), "is truncated: it ends before its first number");
         }
         assert!(is_float(&whole) && !is_float(&numpy("<i8", "False", "(2,)", &[])) && !is_float(b""));
     }

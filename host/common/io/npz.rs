@@ -79,6 +79,6 @@ impl<W: Write> Members<W> {
 fn archive_error(error: zip::result::ZipError) -> io::Error {
     match error {
         zip::result::ZipError::Io(error) => error,
-        error => invalid(format!("no archive of arrays: {error}")),
+        error => invalid(format!("not an archive of arrays: {error}")),
     }
 }
