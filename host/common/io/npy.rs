@@ -37,7 +37,9 @@ pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<
     };
     let mut reader = Counted { reader, bytes: 0 };
     let elements = binary::elements(&mut reader, encoding, count).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => truncated(format!("it has {} of {count} numbers", reader.bytes / encoding.size)),
+        io::ErrorKind::UnexpectedEof => {
+            truncated(format!("it has {} of {count} numbers", reader.bytes / encoding.size))
+        }
         _ => error,
     })?;
     let elements = if fortran && shape.len() > 1 { transposed(&shape, &elements) } else { elements };
