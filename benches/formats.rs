@@ -1,7 +1,8 @@
-//! Read and write speed of the MDP formats: `cargo bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells (512).
+//! Read and write speed of the MDP formats: `cargo bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells
+//! (512).
 //!
-//! Each line is the median of five runs. The first line is a plain copy of the JSON file. The other lines print their ratio to this copy,
-//! because on a shared machine only ratios are reliable.
+//! Each line is the median of five runs. The first line is a plain copy of the JSON file. The other lines print their
+//! ratio to this copy, because on a shared machine only ratios are reliable.
 
 use std::error::Error;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! Times of the HMM recursions on the CPU, for `benches/peers/hmm.py`: prints one JSON object.
 //!
-//! Usage: `hmm MODEL SEQUENCES LENGTHS PRECISION REPETITIONS`. Times are in seconds, one per repetition. Each repetition recomputes the
-//! tables of the model, as in training.
+//! Usage: `hmm MODEL SEQUENCES LENGTHS PRECISION REPETITIONS`. Times are in seconds, one per repetition. Each
+//! repetition recomputes the tables of the model, as in training.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Read and write speed of the POMDP formats: `cargo bench --bench pomdp_formats [STATES]` (100000), on a generated model of
-//! six actions, five observations and up to six successors per state and action.
+//! Read and write speed of the POMDP formats: `cargo bench --bench pomdp_formats [STATES]` (100000), on a generated
+//! model of six actions, five observations and up to six successors per state and action.
 //!
 //! Each line is the median of five runs.
 

@@ -4,8 +4,8 @@
 //!
 //! # Markov decision processes
 //!
-//! A finite *Markov decision process* has states s, actions a, probabilities P(s'|s, a), rewards R(s, a, s') and a discount factor
-//! γ ∈ [0, 1). Its solution is the optimal value function
+//! A finite *Markov decision process* has states s, actions a, probabilities P(s'|s, a), rewards R(s, a, s') and a
+//! discount factor γ ∈ [0, 1). Its solution is the optimal value function
 //!
 //! > V\*(s) = maxₐ Σ P(s'|s, a) · (R(s, a, s') + γ V\*(s'))
 //!
@@ -17,8 +17,8 @@
 //!
 //! # Partially observable Markov decision processes
 //!
-//! In a *partially observable* model the agent sees observations instead of states. V\* is a function of the belief b. The solver
-//! computes a lower and an upper bound on V\* at the start belief.
+//! In a *partially observable* model the agent sees observations instead of states. V\* is a function of the belief b.
+//! The solver computes a lower and an upper bound on V\* at the start belief.
 //!
 //! ```
 #![doc = include_str!("../examples/02_pomdp.rs")]
@@ -26,8 +26,8 @@
 //!
 //! # Hidden Markov models
 //!
-//! A *hidden Markov model* has no actions. For sequences of observations the library computes likelihoods, the most probable path of
-//! states, and model parameters of higher likelihood.
+//! A *hidden Markov model* has no actions. For sequences of observations the library computes likelihoods, the most
+//! probable path of states, and model parameters of higher likelihood.
 //!
 //! ```
 #![doc = include_str!("../examples/03_hmm.rs")]

@@ -17,8 +17,8 @@ pub trait Choice: Copy + Send + Sync + 'static {
     }
 }
 
-/// Declares an enum with named variants, `Variant = "name"`, and implements [`Choice`] for it. The documentation of a variant becomes
-/// its description. `Display` and `Serialize` write the name.
+/// Declares an enum with named variants, `Variant = "name"`, and implements [`Choice`] for it. The documentation of a
+/// variant becomes its description. `Display` and `Serialize` write the name.
 macro_rules! choice {
     (
         $(#[$attribute:meta])*

@@ -1,9 +1,9 @@
-//! A process-wide stop request. A signal handler sets it with [`request`]. A program that continues to solve afterwards resets it
-//! with [`clear`].
+//! A process-wide stop request. A signal handler sets it with [`request`]. A program that continues to solve afterwards
+//! resets it with [`clear`].
 //!
-//! Solvers call their observer between rounds. A round may be long: the evaluation of a policy, a batch of sweeps, an E step.
-//! Loops inside a round therefore test [`requested`] once per sweep, launch or group of sequences, and return their partial result.
-//! The outer loop then calls its observer, which is expected to break.
+//! Solvers call their observer between rounds. A round may be long: the evaluation of a policy, a batch of sweeps, an E
+//! step. Loops inside a round therefore test [`requested`] once per sweep, launch or group of sequences, and return
+//! their partial result. The outer loop then calls its observer, which is expected to break.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,14 +27,14 @@ pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Resets the request, so that solvers can run again. Programs that outlive a stop, such as notebooks, need this function. The
-/// `warpkov` binary exits instead.
+/// Resets the request, so that solvers can run again. Programs that outlive a stop, such as notebooks, need this
+/// function. The `warpkov` binary exits instead.
 pub fn clear() {
     REQUESTED.store(false, Ordering::Relaxed);
 }
 
-/// Returns a function for repeated polling. It returns true once a request has been pending for 200 ms after the first poll that saw
-/// it. The caller then cancels its current step if it can.
+/// Returns a function for repeated polling. It returns true once a request has been pending for 200 ms after the first
+/// poll that saw it. The caller then cancels its current step if it can.
 pub fn overdue() -> impl FnMut() -> bool + Send + 'static {
     let mut since = None;
     move || {

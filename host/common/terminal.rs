@@ -8,8 +8,8 @@ const QUOTED: usize = 60;
 /// Characters that `escape_debug` escapes although every terminal prints them unchanged.
 const PRINTABLE: [char; 3] = ['"', '\'', '\\'];
 
-/// `text` with escapes such as `\n` or `\u{1b}` in place of characters that a terminal interprets or hides: control characters,
-/// direction marks, and invisible characters.
+/// `text` with escapes such as `\n` or `\u{1b}` in place of characters that a terminal interprets or hides: control
+/// characters, direction marks, and invisible characters.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

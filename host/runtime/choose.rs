@@ -1,7 +1,7 @@
 //! The choice of the device, and the rule of `auto`.
 //!
-//! All model classes share one rule. A model class estimates the [cost](Cost) of a run on all cores and on a GPU. `auto` takes the
-//! cheaper device and returns a note with both estimates. If no GPU is usable, `auto` takes the CPU.
+//! All model classes share one rule. A model class estimates the [cost](Cost) of a run on all cores and on a GPU.
+//! `auto` takes the cheaper device and returns a note with both estimates. If no GPU is usable, `auto` takes the CPU.
 
 use std::fmt;
 use std::str::FromStr;

@@ -10,7 +10,8 @@ pub fn scratch_len(n: usize) -> usize {
     n.div_ceil(TILE).max(1) + 1
 }
 
-/// Computes `output`ᵢ = `input`₀ + … + `input`ᵢ₋₁ for i = 0 … n, for example row pointers from row lengths. Sums must fit into `O`.
+/// Computes `output`ᵢ = `input`₀ + … + `input`ᵢ₋₁ for i = 0 … n, for example row pointers from row lengths. Sums must
+/// fit into `O`.
 ///
 /// # Errors
 /// The errors of the device.
@@ -27,7 +28,8 @@ pub fn exclusive_scan<O: Offset, D: Device>(
     use warpkov_device::launch::Buffer;
     assert!(input.len() >= n && output.len() > n && scratch.len() >= scratch_len(n));
     let tiles = n.div_ceil(TILE).max(1) as u32;
-    // SAFETY: the assertion above checks the lengths that the kernels require: n, n + 1, and one sum per tile with the total.
+    // SAFETY: the assertion above checks the lengths that the kernels require: n, n + 1, and one sum per tile with the
+    // total.
     unsafe {
         scan_tiles(device, Shape::new(tiles, THREADS), n as u64, input, output, scratch)?;
         scan_totals(device, Shape::new(1, THREADS), u64::from(tiles), scratch)?;

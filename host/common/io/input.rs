@@ -1,9 +1,10 @@
 //! Input text from files, pipes and the standard input, plain or compressed by gzip, xz or zstd.
 //!
-//! The first bytes determine the compression; the file name does not. Decompression is streamed and uses bounded memory. A UTF-8
-//! byte-order mark is removed.
+//! The first bytes determine the compression; the file name does not. Decompression is streamed and uses bounded
+//! memory. A UTF-8 byte-order mark is removed.
 //!
-//! The file is one piece because all decompressors share the reading of the first bytes and the error messages; half of it is tests.
+//! The file is one piece because all decompressors share the reading of the first bytes and the error messages; half of
+//! it is tests.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};
@@ -112,7 +113,8 @@ pub struct Input<'r> {
 }
 
 impl Input<'static> {
-    /// Opens a file, a pipe or a device. Compressed data is decompressed on a separate thread, a few blocks ahead of the reader.
+    /// Opens a file, a pipe or a device. Compressed data is decompressed on a separate thread, a few blocks ahead of
+    /// the reader.
     ///
     /// # Errors
     /// If the file cannot be opened or read, is in UTF-16, or has damaged compressed data at its start.

@@ -71,7 +71,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Moves the unread bytes to the front of the buffer and reads more bytes behind them. Returns the number of new bytes.
+    /// Moves the unread bytes to the front of the buffer and reads more bytes behind them. Returns the number of new
+    /// bytes.
     fn fill(&mut self) -> Result<usize, Error> {
         self.buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
@@ -128,7 +129,8 @@ impl<'a> Line<'a> {
         word
     }
 
-    /// Takes the text up to `delimiter`, trimmed, and skips the delimiter. Without a delimiter, takes the rest of the line.
+    /// Takes the text up to `delimiter`, trimmed, and skips the delimiter. Without a delimiter, takes the rest of the
+    /// line.
     #[inline]
     pub fn field(&mut self, delimiter: u8) -> &'a [u8] {
         let length = self.text.iter().position(|&byte| byte == delimiter).unwrap_or(self.text.len());
@@ -214,8 +216,8 @@ fn decimal(text: &[u8]) -> Option<f64> {
     short(text).or_else(|| str::from_utf8(text).ok()?.parse().ok())
 }
 
-/// Fast path of [`decimal`]: at most 15 digits and at most one point. Both the digits and the power of ten are exact in f64, so their
-/// quotient is correctly rounded (Clinger, *How to Read Floating Point Numbers Accurately*, 1990).
+/// Fast path of [`decimal`]: at most 15 digits and at most one point. Both the digits and the power of ten are exact in
+/// f64, so their quotient is correctly rounded (Clinger, *How to Read Floating Point Numbers Accurately*, 1990).
 #[inline]
 fn short(text: &[u8]) -> Option<f64> {
     const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];

@@ -46,7 +46,8 @@ pub enum Error {
         column: u64,
         /// What was found, and what was expected.
         message: String,
-        /// The line and a caret under the column: two lines, each after a line feed. Empty if the text is not available.
+        /// The line and a caret under the column: two lines, each after a line feed. Empty if the text is not
+        /// available.
         excerpt: String,
     },
     /// A syntax error in a line.

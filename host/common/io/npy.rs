@@ -1,7 +1,7 @@
 //! NumPy's `.npy`: one array with its type and shape.
 //!
-//! The module reads versions 1 to 3 and writes version 1.0. Source: NumPy Enhancement Proposal 1, *A Simple File Format for NumPy
-//! Arrays*.
+//! The module reads versions 1 to 3 and writes version 1.0. Source: NumPy Enhancement Proposal 1, *A Simple File Format
+//! for NumPy Arrays*.
 
 use std::io::{self, Read, Write};
 

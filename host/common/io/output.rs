@@ -1,6 +1,7 @@
 //! Atomic output files, and outputs to pipes, sockets, devices and descriptors.
 //!
-//! The file is one piece because the check of a path and the write to it must resolve the path in the same way; half of it is tests.
+//! The file is one piece because the check of a path and the write to it must resolve the path in the same way; half of
+//! it is tests.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};
@@ -11,21 +12,23 @@ const LINKS: usize = 40;
 
 /// Writes to `path`.
 ///
-/// - *Regular files* are replaced atomically: a reader sees the complete old file or the complete new file. The function follows
-///   symbolic links, also a link whose target does not exist yet. The new file gets the owner, the permissions and the extended
-///   attributes of the old file. If the system denies this (a file of another user, a mount point), the function overwrites the old file
-///   after the new content is complete.
+/// - *Regular files* are replaced atomically: a reader sees the complete old file or the complete new file. The
+///   function follows symbolic links, also a link whose target does not exist yet. The new file gets the owner, the
+///   permissions and the extended attributes of the old file. If the system denies this (a file of another user, a
+///   mount point), the function overwrites the old file after the new content is complete.
 /// - *Devices, pipes, sockets and open descriptors* (`/dev/stdout`, `/dev/fd/3`) are opened and written.
 ///
-/// The function does not fill the disk. If the content exceeds half of the free space, the function calls `write` a second time to
-/// measure the length, and a third time to write, if everything fits. `write` must produce the same bytes each time.
+/// The function does not fill the disk. If the content exceeds half of the free space, the function calls `write` a
+/// second time to measure the length, and a third time to write, if everything fits. `write` must produce the same
+/// bytes each time.
 ///
-/// On Linux the new file has no name until it is complete, if the file system supports `O_TMPFILE` and /proc is mounted. On other systems
-/// it has a temporary name in the same folder, and a killed process may leave that file behind.
+/// On Linux the new file has no name until it is complete, if the file system supports `O_TMPFILE` and /proc is
+/// mounted. On other systems it has a temporary name in the same folder, and a killed process may leave that file
+/// behind.
 ///
 /// # Errors
-/// The errors of `write` and of the file system, for example a missing folder or a missing permission; [`ErrorKind::StorageFull`] if
-/// the content does not fit.
+/// The errors of `write` and of the file system, for example a missing folder or a missing permission;
+/// [`ErrorKind::StorageFull`] if the content does not fit.
 pub fn atomic_write(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     match resolve(path)? {
         Target::File { path, old } => {
@@ -43,7 +46,8 @@ pub fn atomic_write(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Re
 /// Checks whether [`atomic_write`] can write to `path`, without changing anything.
 ///
 /// # Errors
-/// If `path` is a folder, is not writable, is a loop of symbolic links, or is in a folder that does not exist or is not writable.
+/// If `path` is a folder, is not writable, is a loop of symbolic links, or is in a folder that does not exist or is not
+/// writable.
 pub fn check(path: &Path) -> io::Result<()> {
     match resolve(path)? {
         Target::File { path, old } => {
@@ -59,8 +63,8 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks whether a new regular file at `path` can have at least `bytes` bytes. Succeeds for other targets, and if the free space is
-/// unknown.
+/// Checks whether a new regular file at `path` can have at least `bytes` bytes. Succeeds for other targets, and if the
+/// free space is unknown.
 ///
 /// # Errors
 /// [`ErrorKind::StorageFull`] if the file system has fewer bytes free, and the errors of [`check`].
@@ -98,7 +102,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of the file or pipe at `path`; `None` for devices, sockets and open descriptors, which can be shared.
+    /// The identity of the file or pipe at `path`; `None` for devices, sockets and open descriptors, which can be
+    /// shared.
     ///
     /// # Errors
     /// If `path` cannot be resolved.
@@ -495,7 +500,8 @@ mod descriptor {
 
     use super::folder;
 
-    /// `None` if `path` is not a descriptor; `Some(None)` for a descriptor of another process; else its number in this process.
+    /// `None` if `path` is not a descriptor; `Some(None)` for a descriptor of another process; else its number in this
+    /// process.
     pub fn named(path: &Path) -> Option<Option<i32>> {
         let number: i32 = path.file_name()?.to_str()?.parse().ok()?;
         let folder = fs::canonicalize(folder(path)).ok()?;
@@ -514,8 +520,8 @@ mod descriptor {
             1 => io::stdout().as_fd().try_clone_to_owned()?,
             2 => io::stderr().as_fd().try_clone_to_owned()?,
             _ => {
-                // SAFETY: `borrow_raw` needs an open descriptor. `resolve` has found its entry in /dev/fd or /proc/self/fd, and this
-                // program never closes descriptors that it inherited.
+                // SAFETY: `borrow_raw` needs an open descriptor. `resolve` has found its entry in /dev/fd or
+                // /proc/self/fd, and this program never closes descriptors that it inherited.
                 let open = unsafe { BorrowedFd::borrow_raw(number) };
                 open.try_clone_to_owned()?
             }
@@ -554,7 +560,8 @@ mod nameless {
         }
     }
 
-    /// Links the file to `path`. A link cannot replace another file, so an existing `path` is replaced by renaming from a temporary link.
+    /// Links the file to `path`. A link cannot replace another file, so an existing `path` is replaced by renaming from
+    /// a temporary link.
     pub fn publish(file: &File, folder: &Path, path: &Path) -> io::Result<()> {
         let link = |name: &Path| {
             let source = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -1,7 +1,7 @@
 //! A fast scanner of JSON numbers, eight digits at a time.
 //!
-//! The scanner returns `None` for invalid numbers and for rare ones, such as integers of twenty digits. The caller then uses serde_json,
-//! which handles every number and reports errors.
+//! The scanner returns `None` for invalid numbers and for rare ones, such as integers of twenty digits. The caller then
+//! uses serde_json, which handles every number and reports errors.
 
 /// The element type of an array of numbers.
 pub trait Scan: Copy + Send {
@@ -25,8 +25,9 @@ impl Scan for u32 {
 }
 
 impl Scan for f64 {
-    /// The result is correctly rounded. A significand below 2⁵³ and a power of ten below 10²³ are exact, so one operation rounds
-    /// once (Clinger, *How to Read Floating Point Numbers Accurately*, 1990). The standard library parses all other numbers.
+    /// The result is correctly rounded. A significand below 2⁵³ and a power of ten below 10²³ are exact, so one
+    /// operation rounds once (Clinger, *How to Read Floating Point Numbers Accurately*, 1990). The standard library
+    /// parses all other numbers.
     #[inline]
     fn scan(text: &[u8]) -> Option<(Self, usize)> {
         let sign = usize::from(text.first() == Some(&b'-'));
@@ -105,7 +106,8 @@ fn decimals(mut number: u64, text: &[u8]) -> (u64, usize) {
 
 const INTEGER_POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// The value and the count of the digits at the start of `text`. One 64-bit word holds all eight bytes, the first in its lowest byte.
+/// The value and the count of the digits at the start of `text`. One 64-bit word holds all eight bytes, the first in
+/// its lowest byte.
 #[inline]
 fn eight_decimals(text: [u8; 8]) -> (u64, usize) {
     // Digits become bytes 0 to 9. Other bytes have their high bit set, either already or by the addition of 0x76.

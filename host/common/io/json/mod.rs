@@ -49,7 +49,8 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-/// The document and the reader's present key and index, for errors. After a failure they stay at the place of the error.
+/// The document and the reader's present key and index, for errors. After a failure they stay at the place of the
+/// error.
 pub(crate) struct Path<'r> {
     source: Source<'r>,
     keys: RefCell<Vec<&'static str>>,

@@ -1,10 +1,10 @@
-//! A document with two readers: serde_json reads it byte by byte, and [`Source::numbers`] reads the elements of long arrays in bulk
-//! and in parallel.
+//! A document with two readers: serde_json reads it byte by byte, and [`Source::numbers`] reads the elements of long
+//! arrays in bulk and in parallel.
 //!
 //! serde_json reads single bytes. After a number it has consumed exactly one delimiter. If this delimiter is a comma,
-//! [`Source::numbers`] may remove any number of following elements, each with the comma after it: serde_json then finds another element,
-//! as it expects. serde_json alone reads everything except numbers followed by commas, so all errors are its own.
-//! [`Source::place`] converts serde_json's positions, which do not count the removed elements.
+//! [`Source::numbers`] may remove any number of following elements, each with the comma after it: serde_json then finds
+//! another element, as it expects. serde_json alone reads everything except numbers followed by commas, so all errors
+//! are its own. [`Source::place`] converts serde_json's positions, which do not count the removed elements.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -88,8 +88,9 @@ impl<'r> Source<'r> {
         }
     }
 
-    /// Bulk read: if serde_json has just consumed a comma, moves the next elements and their commas to `array`. Stops before the last
-    /// element of the JSON array, which has no comma, and before the first number that [`Scan`] refuses.
+    /// Bulk read: if serde_json has just consumed a comma, moves the next elements and their commas to `array`. Stops
+    /// before the last element of the JSON array, which has no comma, and before the first number that [`Scan`]
+    /// refuses.
     pub fn numbers<T: Scan>(&self, array: &mut Vec<T>) {
         let mut inner = self.0.borrow_mut();
         if inner.last == b',' {
@@ -194,8 +195,9 @@ fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
             break;
         }
     }
-    // SAFETY: `reserve` has allocated one element per comma. `scan` writes the first `extent.elements` of its slice. All chunks before
-    // the last one in `sum` are complete, so that the first `sum.elements` of the spare capacity are contiguous and written.
+    // SAFETY: `reserve` has allocated one element per comma. `scan` writes the first `extent.elements` of its slice.
+    // All chunks before the last one in `sum` are complete, so that the first `sum.elements` of the spare capacity are
+    // contiguous and written.
     unsafe { array.set_len(array.len() + sum.elements) };
     sum
 }
@@ -212,7 +214,8 @@ fn chunks(mut text: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-/// Scans at most `target.len()` elements, one per comma in `text`. Initialises exactly the first `elements` of the returned extent.
+/// Scans at most `target.len()` elements, one per comma in `text`. Initialises exactly the first `elements` of the
+/// returned extent.
 fn scan<T: Scan>(text: &[u8], target: &mut [MaybeUninit<T>]) -> Extent {
     let (mut bytes, mut elements) = (0, 0);
     for element in target {
