@@ -547,6 +547,6 @@ fn samples_that_cannot_be_written_are_not_drawn() {
         }
     }
     let message = fails(folder.path(), &format!("sample many.json {endless} --out x.csv"), 2);
-    assert!(message.contains("x.csv") && message.contains("are needed"), "{message}");
+    assert!(message.contains("x.csv") && message.contains("needs at least"), "{message}");
     assert!(!folder.path().join("x.csv").exists() && !folder.path().join("x").exists());
 }

@@ -213,7 +213,7 @@ fn what_are_no_sequences_is_named() {
     assert_eq!(said(&dna, Csv, ""), "d:1: the table is empty");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 5\n"), "d: sequence 1, position 2: found symbol 4, expected one below 4");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 0\n"), "d:2: found \"0\", expected the number of a symbol, from 1");
-    assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is no array of NumPy"));
+    assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is not a NumPy array"));
 }
 
 /// A model of `dimensions` numbers.
@@ -501,8 +501,8 @@ fn arrays_of_floats_hold_symbols_if_they_are_whole() {
     assert_eq!(error([0.0, 1.5]), "d: [1] is 1.5, expected the number of a symbol");
     assert_eq!(error([-1.0, 1.0]), "d: [0] is -1, expected the number of a symbol");
     assert_eq!(error([0.0, 4.0]), "d: sequence 1, position 2: found symbol 4, expected one below 4");
-    assert_eq!(read("<f8", &doubles[..20], 3).unwrap_err(), "d: is cut: it has 2 of 3 numbers");
-    assert_eq!(read("<i4", &[], 3).unwrap_err(), "d: is cut: it has 0 of 3 numbers");
+    assert_eq!(read("<f8", &doubles[..20], 3).unwrap_err(), "d: is truncated: it has 2 of 3 numbers");
+    assert_eq!(read("<i4", &[], 3).unwrap_err(), "d: is truncated: it has 0 of 3 numbers");
 }
 
 #[test]

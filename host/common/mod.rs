@@ -1,15 +1,15 @@
-//! What all model classes share, and none of them owns.
+//! Code that all model classes share.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`io`] | texts and arrays in files, and what to say where one is wrong |
-//! | [`plot`] | pictures: the canvas, axes and lines |
-//! | `random` | random numbers that are the same on every machine |
-//! | [`choice`] | enums whose variants have names |
-//! | [`names`] | of states, actions and observations |
-//! | [`parameters`] | checks of what models are made from |
-//! | [`interrupt`] | the request to stop, as after Ctrl-C |
-//! | [`terminal`] | what files say, as a terminal may show it |
+//! | [`io`] | file formats that several model classes use, and file errors |
+//! | [`plot`] | plots: canvas, axes, lines |
+//! | `random` | reproducible random numbers |
+//! | [`choice`] | enums with named variants, for options |
+//! | [`names`] | names of states, actions and observations |
+//! | [`parameters`] | range checks of model parameters |
+//! | [`interrupt`] | the stop request (Ctrl-C) |
+//! | [`terminal`] | text that is safe to print on a terminal |
 
 pub mod choice;
 pub mod interrupt;

@@ -177,7 +177,7 @@ mod tests {
     fn says_what_is_wrong() {
         let message = |network: QueueNetwork| network.generate().err().unwrap().to_string();
         let large = QueueNetwork { queues: 8, capacity: 100, ..QueueNetwork::default() };
-        assert_eq!(message(large), "the model has more than 4294967295 states, which is all that can be numbered");
+        assert_eq!(message(large), "the model has more than 4294967295 states, the most that warpkov can number");
         let slow = QueueNetwork { fast_rate: 0.5, ..QueueNetwork::default() };
         assert_eq!(message(slow), "fast_rate is 0.5, expected a number, the slow rate or above");
         let none = QueueNetwork { queues: 0, ..QueueNetwork::default() };
