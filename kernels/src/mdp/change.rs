@@ -82,7 +82,7 @@ pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
 /// Extremes of a vector `change` over all states, into the keys of this sweep.
 ///
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
-/// - *Shared memory*: 64 words, static. *Barriers*: four. *Deterministic*: yes.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
 /// - *Valid result in*: keys 2k and 2k + 1 of sweep k, after the launch.
 ///
 /// *Safety*:
@@ -113,7 +113,7 @@ pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Ext
 /// Extremes of V_new − V_old over all states, into the first two keys.
 ///
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
-/// - *Shared memory*: 64 words, static. *Barriers*: four. *Deterministic*: yes.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
 /// - *Valid result in*: `extremes[0]` and `extremes[1]`, after the launch.
 ///
 /// *Safety*:

@@ -95,7 +95,7 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 /// A sweep over slices of compressed entries.
 ///
 /// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
-/// - *Shared memory*: 64 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
+/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
 /// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
 ///
 /// *Safety*:

@@ -83,7 +83,7 @@ pub struct Patterns<T> {
 /// A sweep over patterns of at most `D` different successors.
 ///
 /// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
-/// - *Shared memory*: `prob`, `reward` and `offset` if `shared_table`, dynamic; 64 words, static.
+/// - *Shared memory*: `prob`, `reward` and `offset` if `shared_table`, dynamic; 32 words, static.
 /// - *Barriers*: one if `shared_table`, and those of [`Sweep::tiles`]. *Deterministic*: yes.
 /// - *Valid result in*: `v.new` and the slots of `sweep`, after the launch.
 ///

@@ -11,7 +11,7 @@ use crate::mdp::model::{Iterates, Model};
 ///
 /// - *Thread mapping*: as [`improve`](crate::mdp::improve::improve): a block processes the rows of a tile in chunks,
 ///   `LANES` lanes per row; then one thread per state takes the maximum.
-/// - *Shared memory*: one f64 per row of a chunk, dynamic; 64 words, static.
+/// - *Shared memory*: one f64 per row of a chunk, dynamic; 32 words, static.
 /// - *Barriers*: two per chunk, and those of [`Sweep::tiles`]. *Deterministic*: yes.
 /// - *Valid result in*: `v.new` and the slots of `sweep`, after the launch.
 ///

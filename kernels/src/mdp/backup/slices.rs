@@ -146,7 +146,7 @@ impl<T: Real> Elements<T> for Columns<T> {
 ///
 /// - *Thread mapping*: a block per tile, in a grid-stride loop over tiles; a thread per state of the tile, in a
 ///   block-stride loop.
-/// - *Shared memory*: 64 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
+/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
 /// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
 ///
 /// *Safety*:
