@@ -34,12 +34,12 @@
 //! 2^[`ground`] if both factors are positive, else 0. Since 2^`ground` · 2^`entry` is a normal number, pₜ₊₁ = α̂ₜ A is
 //! 0 exactly where no path leads; so is P̂.
 //!
-//! *The added amounts are detected where they matter.* An element of α̂ is at most 2^`ground` too large, and a raised
-//! entry of A adds at most 2^(`top` + `entry`): together less than 2^(`sound` − 69) in f64 and 2^(`sound` − 33) in f32.
+//! *The added amounts are detected where they matter.* An element of α̂ is at most 2^[`ground`] too large, and a raised
+//! entry of A adds at most 2^(`top` + `entry`): together at most 2^(`sound` − 69) in f64 and 2^(`sound` − 33) in f32.
 //! If all positive pₜ₊₁(k) are at least 2^[`sound`], each has a relative error of at most N · 2⁻⁶⁸ or N · 2⁻³²,
 //! whatever was added before. An element may thus trail the largest by 880 or 82 binary orders of magnitude. A sequence
 //! with a pₜ(k) or P̂ in (0, 2^`sound`) is *in doubt*: its P̂ becomes NaN. The test is one comparison per element, off
-//! the critical path. A model whose A has no zeros and no tiny entries never raises doubt: every pₜ₊₁(k) contains a
+//! the critical path. A model whose A has neither zeros nor tiny entries never raises doubt: every pₜ₊₁(k) contains a
 //! share of the largest element.
 //!
 //! *No overflow.* γₜ(j) = pₜ(j) ûₜ(j) ≤ 1 bounds û by 2^−`sound`. A β̂ or û that underflows removes less than 2⁻⁴² of γ
