@@ -1,5 +1,5 @@
 //! Lessons: one small kernel per primitive of the device library. Each shows one primitive in use, and the test suite
-//! runs all of them on every device.
+//! runs all of them on every device. The first line of a kernel states its *mathematics*.
 
 use atomic::{AtomicInteger, AtomicNumber, Ordering, Scope};
 use warpkov_device::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};

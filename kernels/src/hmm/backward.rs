@@ -1,5 +1,7 @@
-//! The backward recursion: β̂_T = end / P̂, ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is positive, else 0, β̂ₜ₋₁ = A ûₜ, and
-//! γₜ = α̂ₜ ∘ β̂ₜ.
+//! The backward recursion.
+//!
+//! *Mathematics*: β̂_T = end / P̂; ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is positive, else 0; β̂ₜ₋₁ = A ûₜ; and γₜ = α̂ₜ ∘
+//! β̂ₜ. The expected counts are Σ γₜ and Σ ξₜ with ξₜ(i, j) = α̂ₜ(i) Aᵢⱼ ûₜ₊₁(j).
 //!
 //! A launch covers the steps `until − 1 … from`, after the forward recursion of the same window. Before the launch,
 //! `carry` holds û of step `until`; after it, û of step `from`.

@@ -27,9 +27,10 @@ pub const fn product_shared(wide: bool) -> u32 {
     STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
 }
 
-/// Xᵀ Y in parts: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of part s, in f64. With X = α̂ and Y = û of the
-/// succeeding step, the product times A, element by element, is Σ ξ.
+/// The matrix product Xᵀ Y in parts, in f64.
 ///
+/// - *Mathematics*: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of part s. With X = α̂ and Y = û of the succeeding
+///   step, the element-wise product with A is Σ ξ.
 /// - *Thread mapping*: grid x is the tile, y the model, z the part; a warp per 32 × 32 of the tile, on tensor cores.
 /// - *Shared memory*: [`product_shared`] bytes, dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes.
 /// - *Valid result in*: `parts`.
@@ -165,8 +166,9 @@ pub const fn sum_threads(parts: u32) -> u32 {
     if parts < 32 { 32 * parts } else { 1024 }
 }
 
-/// `sums[k]` = Σₚ `parts[p][k]` over `parts_count` parts of `len` elements per model.
+/// Sums `parts_count` parts of `len` elements, per model.
 ///
+/// - *Mathematics*: `sums[k]` = Σₚ `parts[p][k]`.
 /// - *Thread mapping*: a block per 32 elements, a lane per element; of W warps, warp w sums the parts w, w + W, ….
 ///   `block_idx_y` is the model.
 /// - *Shared memory*: 1024 words, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `sums`.
@@ -210,10 +212,11 @@ pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut
 /// Maximum number of rows per chunk of [`sum_rows`].
 pub const CHUNK: u32 = 64;
 
-/// Sums of rows by chunk: `sums[c][j]` = Σ γ(`order[k]`, j) over k in `chunk[c] … chunk[c + 1] − 1`.
+/// Sums the rows of each chunk.
 ///
 /// A chunk holds rows of one symbol, or the first rows of sequences, or the last rows.
 ///
+/// - *Mathematics*: `sums[c][j]` = Σ γ(`order[k]`, j) over k in `chunk[c] … chunk[c + 1] − 1`.
 /// - *Thread mapping*: grid x is the chunk, y the model; a thread per state.
 /// - *Shared memory*: [`CHUNK`] words, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `sums`.
 ///
@@ -271,9 +274,10 @@ pub fn sum_rows<T: Real>(
     }
 }
 
-/// Sums of chunks by list: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`, added to the present
-/// sums if `more` is not 0.
+/// Sums the chunks of each list.
 ///
+/// - *Mathematics*: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`, plus the present sum if
+///   `more` is not 0.
 /// - *Thread mapping*: grid x is the list, y the model; a thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `sums`.
 ///

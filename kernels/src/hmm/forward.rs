@@ -1,4 +1,6 @@
-//! The forward recursion: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, α̂₁ = π ∘ b(o₁) · 2^−e₁, and P̂ = Σⱼ α̂_T(j) endⱼ.
+//! The forward recursion.
+//!
+//! *Mathematics*: α̂₁ = π ∘ b(o₁) · 2^−e₁, α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, and P̂ = Σⱼ α̂_T(j) endⱼ.
 //! Positive elements get a small [floor](super); P̂ is NaN if the floor could affect it.
 //!
 //! A launch covers the steps `from … until − 1`. The next launch continues from `carry`, so that long sequences can be

@@ -1,9 +1,10 @@
 //! Normal emissions: the density of every observation in every state, and the moments of the observations weighted by
 //! γ.
 //!
-//! With Σⱼ = Lⱼ Lⱼᵀ, ln 𝒩(x; μⱼ, Σⱼ) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² and cⱼ = −½ D ln 2π − ln |Lⱼ|. The host supplies μ, L⁻¹
-//! and c, with consecutive states in consecutive elements. Each step has its own row of the emission table, divided by
-//! the row's largest density: the recursions then work on numbers near 1, and ln P(O) gains Σ ln of the divisors.
+//! *Mathematics*: with Σⱼ = Lⱼ Lⱼᵀ, ln 𝒩(x; μⱼ, Σⱼ) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² and cⱼ = −½ D ln 2π − ln |Lⱼ|. The host
+//! supplies μ, L⁻¹ and c, with consecutive states in consecutive elements. Each step has its own row of the emission
+//! table, divided by the row's largest density: the recursions then work on numbers near 1, and ln P(O) gains Σ ln of
+//! the divisors.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 
@@ -150,8 +151,9 @@ pub fn densities<T: Real>(
     }
 }
 
-/// Σₜ `shift[row]` of each sequence.
+/// Sum of the logarithms by which [`densities`] divided, per sequence.
 ///
+/// - *Mathematics*: Σₜ shiftₜ over the steps of a sequence.
 /// - *Thread mapping*: a warp per sequence, one warp per block, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none.
 /// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences. *Valid result in*: `sums`.
@@ -206,6 +208,7 @@ pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: 
 
 /// Moments in parts, divided by rows of a window as [`Split`] says: `parts[z][f][j]`.
 ///
+/// - *Mathematics*: Σₜ γₜ(j), Σₜ γₜ(j) (xₜ − μⱼ), and the diagonal or all of Σₜ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ.
 /// - *Thread mapping*: a thread per moment and state along grid x; grid y is the model, z the part.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `parts`.
 ///

@@ -1,11 +1,13 @@
 //! The M step of Baum and Welch: the model that maximises the likelihood of the expected counts, computed where the
 //! counts are.
 //!
-//! > πᵢ ∝ Σ γ₁(i) + c,  Aᵢⱼ ∝ Σ ξ(i, j) + c,  endᵢ ∝ Σ γ_T(i) + c beside Aᵢⱼ,  Bⱼᵥ ∝ Σ γ(j) over oₜ = v + c
+//! *Mathematics*:
 //!
-//! with pseudocounts c of a Dirichlet prior. A zero stays zero, pseudocounts or not; a row without counts stays
-//! unchanged; a positive entry [stays positive](super). The next E step reads the tables in place: nothing leaves the
-//! device.
+//! > πᵢ ∝ Σ γ₁(i) + c,  Aᵢⱼ ∝ Σ ξ(i, j) + c,  endᵢ ∝ Σ γ_T(i) + c,  Bⱼᵥ ∝ Σ over oₜ = v of γₜ(j), + c
+//!
+//! with pseudocounts c of a Dirichlet prior; row i of A and endᵢ are normalised together. A zero stays zero,
+//! pseudocounts or not; a row without counts stays unchanged; a positive entry [stays positive](super). The next E step
+//! reads the tables in place: nothing leaves the device.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, thread, warp};
 use warpkov_device::shared_array;

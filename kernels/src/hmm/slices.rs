@@ -9,8 +9,9 @@
 
 use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, thread};
 
-/// W = B_o ∘ C: `w[m][j]` = bⱼ(`observed[m]`) · `c[m][j]`, where B is N × V.
+/// W = B_o ∘ C, where B is N × V.
 ///
+/// - *Mathematics*: `w[m][j]` = bⱼ(`observed[m]`) · `c[m][j]`.
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `w`.
 /// - *Bytes*: 3·M·N elements.
@@ -44,8 +45,9 @@ pub fn emission_product<T: Real>(
     }
 }
 
-/// D = W × A: `d[m][j]` = Σᵢ `w[m][i]` Aᵢⱼ, summed in f64.
+/// D = W × A.
 ///
+/// - *Mathematics*: `d[m][j]` = Σᵢ `w[m][i]` Aᵢⱼ, summed in f64.
 /// - *Thread mapping*: one thread per element; neighbouring threads read neighbouring elements of A and the same
 ///   element of W.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `d`.
@@ -77,8 +79,9 @@ pub fn product<T: Real>(sequences: u32, states: u32, w: Global<T>, transitions: 
     }
 }
 
-/// Σⱼ `w[m][j]`: on the last slice, the likelihood of each sequence.
+/// Row sums of W: on the last slice, the likelihood of each sequence.
 ///
+/// - *Mathematics*: `sums[m]` = Σⱼ `w[m][j]`.
 /// - *Thread mapping*: a block per sequence; a thread per state, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes. *Valid result in*: `sums`.
 ///

@@ -257,6 +257,7 @@ fn place() -> (u32, u32, u32, u32) {
 /// The rows of α̂ of the previous step start at row `step.before` of `alpha`, those of this step at row `step.now`.
 /// `exponents[row]` becomes eₜ; `doubts[m]` becomes nonzero if sequence m is in doubt.
 ///
+/// - *Mathematics*: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, plus the [floor](super).
 /// - *Thread mapping*: a block per 32 rows and 64 columns, `block_idx_y` the model; a warp per quarter of the tile and
 ///   quarter of the states, then per quarter of the columns.
 /// - *Shared memory*: [`step_shared`] bytes, dynamic; 128 words, static. *Barriers*: one per 32 states, and two.
@@ -334,8 +335,9 @@ pub fn forward_step<T: Multiply>(
     });
 }
 
-/// α̂ of the first step: π ∘ b(o₁) · 2^−e₁. Also sets e₁ and clears `doubts`.
+/// α̂ of the first step. Also sets e₁ and clears `doubts`.
 ///
+/// - *Mathematics*: α̂₁ = π ∘ b(o₁) · 2^−e₁, plus the [floor](super).
 /// - *Thread mapping*: a block per sequence, `block_idx_y` the model; a thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
 /// - *Valid result in*: `alpha`, `exponents` and `doubts`.
@@ -381,6 +383,7 @@ pub fn forward_start<T: Real>(
 
 /// P̂, NaN in doubt, and Σ eₜ of the sequences whose last step is `last`: those from number `step.first` on.
 ///
+/// - *Mathematics*: P̂ = Σⱼ α̂_T(j) endⱼ.
 /// - *Thread mapping*: a block per sequence, `block_idx_y` the model; a thread per state, then per step.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `likelihoods`.
 ///
@@ -439,6 +442,7 @@ pub fn forward_end<T: Real>(
 /// The first `on` sequences have the succeeding step. `pairs` holds û of that step from row `step.before` on, and
 /// receives û of this step from row `step.now` on, all times [`LIFT`]. α̂ and γ of this step start at row `here`.
 ///
+/// - *Mathematics*: β̂ₜ = A ûₜ₊₁ or end / P̂, γₜ = α̂ₜ ∘ β̂ₜ, ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is positive, else 0.
 /// - *Thread mapping*: as [`forward_step`].
 /// - *Shared memory*: [`step_shared`] bytes, dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes.
 /// - *Valid result in*: `gamma` and `pairs`.
@@ -524,6 +528,7 @@ pub fn backward_step<T: Multiply>(
 
 /// δ of a step, from δ of the previous step: rows of `delta` from `step.first` on, and from `step.before` on.
 ///
+/// - *Mathematics*: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ); δ₁ = ln π + ln b(o₁).
 /// - *Thread mapping*: a block per 32 rows and 64 columns, `block_idx_y` the model; a thread per 4 × 4 of the tile and
 ///   quarter of the states, then per 4 columns.
 /// - *Shared memory*: [`step_shared`] bytes, dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes.
@@ -589,6 +594,7 @@ pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, d
 
 /// Subtracts the largest element from each row of δ, from row `first` on; consecutive models are `rows` rows apart.
 ///
+/// - *Mathematics*: δ(j) ← δ(j) − maxᵢ δ(i), unless all are −∞.
 /// - *Thread mapping*: a warp per row, one warp per block; `block_idx_y` is the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `delta`.
 ///
@@ -625,6 +631,7 @@ pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<
 /// Copies rows of `stride` elements, from row `from` on to row `to` on. Consecutive models are `source_window` and
 /// `target_window` rows apart.
 ///
+/// - *Mathematics*: `target[to + r]` = `source[from + r]`.
 /// - *Thread mapping*: a block per row, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `target`.
 ///

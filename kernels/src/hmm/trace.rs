@@ -1,5 +1,7 @@
-//! Traceback of the most probable path: qₜ₋₁ = argmaxᵢ (δₜ₋₁(i) + ln A(i, qₜ)), where the lowest state breaks ties; and
-//! ln P(path, O) along the path.
+//! Traceback of the most probable path.
+//!
+//! *Mathematics*: q_T = argmaxⱼ (δ_T(j) + ln endⱼ) and qₜ₋₁ = argmaxᵢ (δₜ₋₁(i) + ln A(i, qₜ)), where the lowest state
+//! breaks ties; ln P(path, O) = ln π(q₁) + Σ ln A(qₜ₋₁, qₜ) + Σ ln b(oₜ | qₜ) + ln end(q_T).
 //!
 //! *Bytes* per row: reads N elements of δ and N of ln Aᵀ.
 

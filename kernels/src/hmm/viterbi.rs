@@ -1,5 +1,7 @@
-//! The most probable path: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), δ₁ = ln π + ln b(o₁), and the path back from
-//! argmax δ_T + ln end.
+//! The most probable path (Viterbi's algorithm).
+//!
+//! *Mathematics*: δ₁ = ln π + ln b(o₁), δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), and the path back from argmaxⱼ
+//! δ_T(j) + ln endⱼ.
 //!
 //! Up to 32 states, the forward pass stores the predecessor of every maximum. For more states, [`trace`](super::trace)
 //! recomputes it for the states of the path alone. The lowest state breaks ties. After every 32nd step the largest δ is

@@ -81,6 +81,7 @@ pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
 
 /// Extremes of a vector `change` over all states, into the keys of this sweep.
 ///
+/// - *Mathematics*: maxₛ ΔV(s) and maxₛ −ΔV(s).
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
 /// - *Valid result in*: keys 2k and 2k + 1 of sweep k, after the launch.
@@ -112,6 +113,7 @@ pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Ext
 
 /// Extremes of V_new − V_old over all states, into the first two keys.
 ///
+/// - *Mathematics*: maxₛ ΔV(s) and maxₛ −ΔV(s), with ΔV = V_new − V_old.
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
 /// - *Valid result in*: `extremes[0]` and `extremes[1]`, after the launch.

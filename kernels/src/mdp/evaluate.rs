@@ -24,8 +24,8 @@ const UNROLL: usize = 4;
 
 /// Plain version, as in the original program: one block per state, with a reduction in shared memory.
 ///
-/// - *Mathematics*: the head's; `model.reward` holds the action's own reward and `entry_reward` the reward of each
-///   successor.
+/// - *Mathematics*: as in the head of the file; `model.reward` holds the action's own reward, `entry_reward` the reward
+///   of each successor.
 /// - *Thread mapping*: block b has state b; thread t adds the entries t, t + B, … of the row of π(b), for B threads.
 ///   [`max_change`](super::residual::max_change) computes the residual afterwards.
 /// - *Shared memory*: one f64 per thread, dynamic. *Barriers*: 1 + log₂ B. *Deterministic*: yes.

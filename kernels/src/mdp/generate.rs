@@ -38,11 +38,12 @@ pub fn kind_without_walls(width: u32, height: u32, cell: u32) -> u8 {
     if cell == width * height - 1 { GOAL } else { FREE }
 }
 
-/// Pattern index of every cell of a grid of `width` × `height` cells, `index[pattern number]`; few of the pattern
-/// numbers occur.
+/// Pattern index of every cell of a grid of `width` × `height` cells. Few of the pattern numbers occur, so `index` maps
+/// them to a dense range.
 ///
 /// If `walled` is not 0, `kinds` holds the kind of each cell. Otherwise the grid is empty but for the goal.
 ///
+/// - *Mathematics*: `pattern[c]` = `index[Σ kindᵢ · 4ⁱ]` over cell c and its four neighbours.
 /// - *Thread mapping*: a grid-stride loop over cells.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `pattern`.
 ///

@@ -54,8 +54,9 @@ fn record(slots: GlobalMut<u64>, slot: u32, change: f64) {
     }
 }
 
-/// ‖V_new − V_old‖∞ into this sweep's slot, for evaluation kernels that do not record it themselves.
+/// The residual ‖V_new − V_old‖∞ into this sweep's slot, for evaluation kernels that do not record it themselves.
 ///
+/// - *Mathematics*: maxₛ |V_new(s) − V_old(s)|.
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
 /// - *Valid result in*: `residuals.slots[residuals.sweep]`, after the launch.
@@ -84,8 +85,9 @@ pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, resi
     residuals.record(change);
 }
 
-/// ‖V‖∞ into slot 0; ∞ if any value is NaN.
+/// The norm ‖V‖∞ into slot 0.
 ///
+/// - *Mathematics*: maxₛ |V(s)|; ∞ if any V(s) is NaN.
 /// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
 /// - *Valid result in*: `slots[0]`, after the launch.

@@ -110,6 +110,7 @@ pub struct Start {
 /// becomes [`ANEW`], its state is drawn from the initial belief, and its history becomes 0. Each walk has its own seed,
 /// derived from `seed`, and step `step` uses its random numbers from 4·`step` on.
 ///
+/// - *Mathematics*: a ~ the guide, s' ~ T(s, a, ·), o ~ O(a, s', ·), by inversion.
 /// - *Thread mapping*: one thread per walk.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `walks`.
 ///
@@ -172,6 +173,7 @@ pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guid
 
 /// Beliefs after the step of [`act`]; for each, its number of states and the sum of their `ways`.
 ///
+/// - *Mathematics*: b'(s') = O(a, s', o) Σₛ T(s, a, s') b(s) / p(o | b, a).
 /// - *Thread mapping*: one block per walk, a thread per state.
 /// - *Shared memory*: 33 words, static. *Barriers*: seven. *Deterministic*: yes.
 /// - *Valid result in*: `after` and `sizes`.
@@ -260,6 +262,7 @@ pub fn advance<T: Real>(
 
 /// Beliefs of selected walks, as compressed rows.
 ///
+/// - *Mathematics*: the entries (s, b(s)) with b(s) > 0, s ascending.
 /// - *Thread mapping*: one block per belief; a thread per state, in chunks of [`WALK_THREADS`] states.
 /// - *Shared memory*: 32 words, static. *Barriers*: two per chunk. *Deterministic*: yes.
 /// - *Valid result in*: `state` and `prob`.

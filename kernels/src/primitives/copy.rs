@@ -5,8 +5,9 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 /// Quads in flight per thread.
 const STEP: usize = 4;
 
-/// y = x, four elements per access.
+/// Copies a vector, four elements per access.
 ///
+/// - *Mathematics*: yᵢ = xᵢ.
 /// - *Thread mapping*: a grid-stride loop over quads; a thread moves four quads per iteration.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
 ///

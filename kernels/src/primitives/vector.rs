@@ -13,8 +13,9 @@ pub const THREADS: u32 = 256;
 /// Maximum number of blocks of [`dots`].
 pub const MAX_BLOCKS: u32 = 1024;
 
-/// yᵢ ← a·yᵢ + b·xᵢ + c·zᵢ. If a is 0, the kernel does not read y.
+/// Linear combination of three vectors. If a is 0, the kernel does not read y.
 ///
+/// - *Mathematics*: yᵢ ← a·yᵢ + b·xᵢ + c·zᵢ.
 /// - *Thread mapping*: a grid-stride loop over elements.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
 ///
@@ -38,8 +39,9 @@ pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64
     }
 }
 
-/// Partial sums of x·y and x·z: two numbers per block.
+/// Partial sums of two inner products, two numbers per block.
 ///
+/// - *Mathematics*: per block b, Σ xᵢyᵢ and Σ xᵢzᵢ over the elements i of the block's threads.
 /// - *Thread mapping*: a grid-stride loop over elements, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes, for a fixed grid.
 /// - *Valid result in*: `parts`: elements 2b and 2b + 1 belong to block b.
@@ -67,8 +69,9 @@ pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: Globa
     write_sums(first, second, thread::block_idx_x() as usize, parts);
 }
 
-/// x·y and x·z from the partial sums of [`dots`].
+/// Adds the partial sums of [`dots`].
 ///
+/// - *Mathematics*: x·y and x·z as sums over the blocks.
 /// - *Thread mapping*: thread t adds the partial sums t, t + B, … of B threads, then a block reduction.
 /// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `sums`.
 ///

@@ -16,6 +16,8 @@ pub const fn maxima_shared(states: usize, element: usize) -> u32 {
 
 /// Q in (max, +) of each chunk that another one follows: each row as numbers and a summand.
 ///
+/// - *Mathematics*: Q(i, j) = max over paths from state i of the chunk's first step to state j behind the chunk, of the
+///   sum of logarithms.
 /// - *Thread mapping*: a block per chunk, `block_idx_y` the model; a thread has one column of ln A in registers and
 ///   computes every fourth row.
 /// - *Shared memory*: [`maxima_shared`] bytes, dynamic. *Barriers*: one per step, and one.
@@ -119,6 +121,7 @@ pub fn chunk_maxima<T: Real, const STATES: usize>(
 
 /// p in (max, +) of each chunk, up to a summand.
 ///
+/// - *Mathematics*: p₁ = ln π, p_{c+1}(j) = maxᵢ (p_c(i) + Q_c(i, j)).
 /// - *Thread mapping*: as [`chunk_starts`](super::sums::chunk_starts).
 /// - *Shared memory*: 352 words, static: 320, and 32 of reductions. *Barriers*: four per chunk.
 /// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences.
@@ -220,6 +223,7 @@ fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn
 /// the end behind the last chunk: `lasts[j]` is the state in which the chunk ends, `firsts[j]` the state in which it
 /// begins. The lowest state breaks ties, as in [`trace`](super::super::trace).
 ///
+/// - *Mathematics*: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), starting from p + ln b(o₁).
 /// - *Thread mapping*: a thread per state, with its column of ln A in registers; a block per chunk, or per 32 /
 ///   `STATES` chunks; `block_idx_y` is the model.
 /// - *Shared memory*: 256 words, static. *Barriers*: one per step. *Deterministic*: yes.
@@ -321,6 +325,7 @@ pub fn chunk_paths<T: Real, const STATES: usize>(
 /// chunk, or [`NO_STATE`] for the first chunk; `bounds[2m + 1]` is the last state of chunk m. All are [`NO_STATE`] if
 /// the sequence is impossible.
 ///
+/// - *Mathematics*: q_c = lasts_c(first state of chunk c + 1), and first state of chunk c = firsts_c(the same).
 /// - *Thread mapping*: a thread per sequence, one per block, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `bounds`.
 ///
@@ -367,6 +372,7 @@ pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Glob
 /// π and end of each chunk, given its neighbouring states: `starts` is ln A of the preceding state, or ln π; `ends`
 /// admits the last state only, with ln end if the sequence ends there.
 ///
+/// - *Mathematics*: starts(j) = ln A(q_{c−1}, j) or ln π(j); ends(j) = 0 or ln end(j) for j = q_c, else −∞.
 /// - *Thread mapping*: a warp per chunk, one warp per block, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `starts` and `ends`.
 ///

@@ -50,6 +50,7 @@ fn times_power(x: f64, k: i32) -> f64 {
 /// Q of each chunk: each row as numbers, scaled as α̂ · 2^−[`top`], and an exponent of two; the exponent is ∞ if the
 /// row is in doubt.
 ///
+/// - *Mathematics*: Q_c = diag(b(o₁)) A diag(b(o₂)) A … diag(b(o_L)) A.
 /// - *Thread mapping*: a warp per 16 rows, on tensor cores; the rows may belong to two chunks; `block_idx_y` is the
 ///   model. In a tile of D, lane 4g + t holds columns 2t and 2t + 1, which serve as columns t and t + 4 of the next A:
 ///   input and output have the same layout.
@@ -188,6 +189,7 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
 /// [`forward_warp`](super::super::forward::forward_warp). A sequence is in doubt if p has a share in a row in doubt, or
 /// if an element of p is too small.
 ///
+/// - *Mathematics*: p₁ = π, p_{c+1} = p_c Q_c, P(O) = p_C Q_C end.
 /// - *Thread mapping*: a block per sequence, `block_idx_y` the model; four threads per state, each with a quarter of a
 ///   column of the operator, and of the next operator, which is prefetched.
 /// - *Shared memory*: 368 words, static: 336, and 32 of reductions. *Barriers*: three per chunk, and two.
@@ -295,6 +297,7 @@ pub fn chunk_starts<T: Real, const STATES: usize>(
 
 /// v of the succeeding chunk, for each chunk that another one follows, scaled so that p · v = 1; 0 where p is 0.
 ///
+/// - *Mathematics*: v_C = Q_C end, v_c = Q_c v_{c+1}.
 /// - *Thread mapping*: a block per sequence, `block_idx_y` the model; four threads per state, each with a quarter of a
 ///   row of the operator, and of the next operator, which is prefetched.
 /// - *Shared memory*: 80 words, static. *Barriers*: three per chunk. *Deterministic*: yes.
@@ -394,6 +397,7 @@ pub fn chunk_ends<T: Real, const STATES: usize>(
 /// `likelihoods` are those of chunks by [`forward_warp`](super::super::forward::forward_warp), `totals` those of
 /// sequences by [`chunk_starts`].
 ///
+/// - *Mathematics*: doubt of a sequence = OR over its chunks and itself.
 /// - *Thread mapping*: a warp per sequence, one warp per block, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `likelihoods` and `totals`.
 ///
@@ -435,6 +439,7 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
 /// û of the step behind each chunk that another one follows, divided so that Σ γ = 1 in the scale of the chunk's α̂; 0
 /// in doubt.
 ///
+/// - *Mathematics*: û = v / (α̂ A · v), with α̂ of the chunk's last step and v of the succeeding chunk.
 /// - *Thread mapping*: a warp per chunk, one warp per block, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
 /// - *Valid result in*: `carry`, for chunks that another one follows.

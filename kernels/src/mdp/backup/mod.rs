@@ -1,5 +1,7 @@
-//! Greedy sweeps: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s') for every state s with actions; 0 for a terminal
-//! state.
+//! Greedy sweeps (value iteration).
+//!
+//! *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s') for every state s with actions; V_new(s) = 0 for a
+//! terminal state.
 //!
 //! *Layouts of the model*, from the most general to the most compact:
 //! 1. [`rows`]: compressed rows, several lanes per row; for long rows.
@@ -219,6 +221,7 @@ fn is_nan<T: Real>(x: T) -> bool {
 
 /// Converts V to another precision.
 ///
+/// - *Mathematics*: `target[s]` = `source[s]`, rounded to U.
 /// - *Thread mapping*: one thread per state.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `target`.
 ///

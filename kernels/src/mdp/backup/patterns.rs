@@ -82,6 +82,7 @@ pub struct Patterns<T> {
 
 /// A sweep over patterns of at most `D` different successors.
 ///
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
 /// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
 /// - *Shared memory*: `prob`, `reward` and `offset` if `shared_table`, dynamic; 32 words, static.
 /// - *Barriers*: one if `shared_table`, and those of [`Sweep::tiles`]. *Deterministic*: yes.

@@ -9,6 +9,7 @@ use crate::mdp::model::{Iterates, Model};
 
 /// A sweep over compressed rows. A tile holds at most as many states as a block has threads.
 ///
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
 /// - *Thread mapping*: as [`improve`](crate::mdp::improve::improve): a block processes the rows of a tile in chunks,
 ///   `LANES` lanes per row; then one thread per state takes the maximum.
 /// - *Shared memory*: one f64 per row of a chunk, dynamic; 32 words, static.

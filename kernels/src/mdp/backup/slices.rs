@@ -144,6 +144,7 @@ impl<T: Real> Elements<T> for Columns<T> {
 /// `slices.place` counts from the first element in device memory: if only a part of the model is on the device, from
 /// the first element of that part.
 ///
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
 /// - *Thread mapping*: a block per tile, in a grid-stride loop over tiles; a thread per state of the tile, in a
 ///   block-stride loop.
 /// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
