@@ -20,14 +20,16 @@
 //! - *Mathematics*: the formula that the kernel evaluates. Where all kernels of a file share it, it stands in the
 //!   file's head.
 //! - *Thread mapping*: the work of a thread, a warp and a block.
-//! - *Shared memory* and *Barriers*: per block; a word is 8 bytes. "Barriers" counts `__syncthreads` on the path of one
-//!   thread.
+//! - *Shared memory* and *Barriers*: per block. A word of static shared memory has 8 bytes; the barriers are those that
+//!   one thread passes.
 //! - *Deterministic*: whether equal launches give equal bits.
-//! - *Valid result in*: the buffers, or the lanes, that hold the result.
-//! - *Safety*: a table of the parameters with the shape and the range that the caller guarantees. A shape in brackets
-//!   names elements per model: model m's part follows that of model m − 1. The tables of structs stand at the structs.
-//! - *Launch*: grid, block and dynamic shared memory. "Any grid" means that the kernel loops over the rest (grid
-//!   stride).
+//! - *Valid result in*: the buffers that hold the result, after the launch.
+//! - *Safety*: a table of the parameters. The caller guarantees that each buffer has at least the stated shape, that
+//!   each value is in its range, and that every buffer starts at a multiple of 16 bytes, as device allocations do. A
+//!   buffer that a kernel writes overlaps no other buffer unless the table permits it. The tables of structs stand at
+//!   the structs. "models × …" means that the part of model m + 1 follows that of model m.
+//! - *Launch*: grid, block and dynamic shared memory. "Any grid" means that the kernel covers all elements with any
+//!   number of blocks (grid-stride loop).
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
 
 pub mod hmm;

@@ -54,7 +54,7 @@ pub struct Counted {
 ///
 /// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `ends` | scalar | 1 if sequences end in end probabilities, else 0 |
+/// | `ends` | 1 | 1 if the model has end probabilities, else 0 |
 /// | `start`, `end` | stride | probability |
 /// | `transitions`, `transposed` | stride × stride | probability |
 #[derive(Clone, Copy, Parameter)]

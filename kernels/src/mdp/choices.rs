@@ -35,7 +35,8 @@ impl<O: Offset> Choices<O> {
         if action == NO_ACTION { None } else { Some(self.first(state) + action as usize) }
     }
 
-    /// Entry range of that row; empty for [`NO_ACTION`]. `row_ptr` has one element per row plus one.
+    /// Entry range of the row of `action` in `state`; empty for [`NO_ACTION`]. `row_ptr` has one element per row plus
+    /// one.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn entries(&self, row_ptr: Global<O>, state: usize, action: u32) -> (usize, usize) {

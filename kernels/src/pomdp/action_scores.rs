@@ -10,7 +10,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 use super::dot;
 use super::model::Sizes;
 
-/// Ĝ_A^B from B and G_A^B.
+/// Ĝ_A^B from B and G_A^B: the score of each action's vector at its belief.
 ///
 /// - *Thread mapping*: one thread per element; it sums over states.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `scores`.

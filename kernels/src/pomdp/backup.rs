@@ -9,7 +9,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::model::Sizes;
 
-/// B_KP from Ĝ\*_A^B and G_A^B.
+/// B_KP from Ĝ\*_A^B and G_A^B: the vector of each belief's best action.
 ///
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `b_kp`.

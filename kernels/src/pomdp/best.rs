@@ -14,7 +14,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 use super::argmax;
 use super::model::Sizes;
 
-/// Ĝ\*_AO from Ĝ_AO.
+/// Ĝ\*_AO from Ĝ_AO: the best vector of each belief, action and observation.
 ///
 /// - *Thread mapping*: one thread per element; it compares n scores.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `winners`.

@@ -8,7 +8,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::argmax;
 
-/// Ĝ\*_A^B from Ĝ_A^B.
+/// Ĝ\*_A^B from Ĝ_A^B: the best action of each belief.
 ///
 /// - *Thread mapping*: one thread per belief.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `chosen`.

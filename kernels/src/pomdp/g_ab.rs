@@ -13,7 +13,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::model::Sizes;
 
-/// G_A^B from R, Ĝ\*_AO and G_AO.
+/// G_A^B from R, Ĝ\*_AO and G_AO: the vector of each action at each belief.
 ///
 /// - *Thread mapping*: one thread per element; it sums over observations.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `sums`.

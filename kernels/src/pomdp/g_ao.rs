@@ -35,7 +35,7 @@ impl Element {
     }
 }
 
-/// G_AO of a deterministic process.
+/// G_AO of a deterministic process: every vector, carried back through every action and observation.
 ///
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `g_ao`.
@@ -69,7 +69,7 @@ pub fn g_ao_deterministic<T: Real>(
     }
 }
 
-/// G_AO of any process.
+/// G_AO of any process: every vector, carried back through every action and observation.
 ///
 /// - *Thread mapping*: one thread per element; it sums over the entries of a row of T.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `g_ao`.

@@ -13,7 +13,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 use super::dot;
 use super::model::Sizes;
 
-/// Ĝ_AO from B and G_AO.
+/// Ĝ_AO from B and G_AO: the score of each vector at each belief.
 ///
 /// - *Thread mapping*: one thread per element; it sums over states.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `products`.
