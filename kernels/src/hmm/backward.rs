@@ -8,8 +8,8 @@
 //!
 //! *Bytes* per row: reads NS elements of α̂, and 8 for symbol and exponent; writes NS elements each of γ and û.
 //!
-//! The file holds both variants of the recursion, for a warp and for a block, with the layout of the counts that they
-//! and the host share.
+//! The file is one piece: it holds both variants of the recursion, one warp per 8 sequences and one block per sequence,
+//! and the sums that the first variant computes at the same time.
 
 use warpkov_device::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 

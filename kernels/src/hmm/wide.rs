@@ -1,8 +1,8 @@
 //! The recursions with unlimited exponent range, for sequences that are [in doubt](super) elsewhere.
 //!
-//! *Mathematics*: every number is m · 2ᵉ with 1 ≤ m < 2 and its own exponent: an integer stored as an f64, which
-//! neither overflows nor underflows even for densities of e^−10³⁰⁰. Zero is 0 · 2^−∞. In memory a number is the pair m,
-//! e. Nothing is scaled, hence
+//! *Mathematics*: every number is m · 2ᵉ with 1 ≤ m < 2. The exponent e is an integer stored as an f64, so that nothing
+//! overflows or underflows, not even a density of e^−10³⁰⁰. Zero is 0 · 2^−∞. In memory a number is the pair m, e.
+//! Nothing is scaled, hence
 //!
 //! > αₜ(j) = bⱼ(oₜ) Σᵢ αₜ₋₁(i) Aᵢⱼ,  wₜ(j) = bⱼ(oₜ) βₜ(j),  βₜ(i) = Σⱼ Aᵢⱼ wₜ₊₁(j),  P(O) = Σᵢ αₜ(i) βₜ(i) at any t
 //!
@@ -102,7 +102,7 @@ impl Number {
         }
     }
 
-    /// eˣ; 0 for NaN.
+    /// eˣ of a finite x; 0 for NaN and ±∞.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn exp(x: f64) -> Self {
         // ln 2 as a sum of two numbers, the first with 33 bits.

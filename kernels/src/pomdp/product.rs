@@ -9,7 +9,7 @@
 //!
 //! *Bytes*: the M·n products never reach device memory.
 //!
-//! This file holds both variants because they share the vectors, the order of scores and the winners.
+//! The file is one piece because both variants share the vectors, the order of scores and the winners.
 
 use warpkov_device::device::{DeviceCopy, Global, GlobalMut, Named, Parameter, Real, Shared};
 use warpkov_device::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};

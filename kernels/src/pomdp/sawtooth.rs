@@ -367,7 +367,7 @@ pub fn bound_beliefs<T: Real>(
 /// | field | shape | range or unit |
 /// | --- | --- | --- |
 /// | `picked` | new points | rows, each with at least one entry |
-/// | `starts` | new points | entries; ascending by the rows' lengths |
+/// | `starts` | new points | entries, consecutive: `starts[k + 1]` = `starts[k]` + length of row `picked[k]` |
 /// | `drops` | new points | d < 0, reward |
 /// | `uses` | new points | time of last use |
 #[derive(Clone, Copy, Parameter)]

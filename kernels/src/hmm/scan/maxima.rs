@@ -1,6 +1,4 @@
 //! Chunks in (max, +): their operators, their initial vectors, and the states of the most probable path between chunks.
-//!
-//! The file is one piece because its kernels are the steps of one scan and share the operators and the maps of chunks.
 
 use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, shared, thread, warp};
 
@@ -325,7 +323,8 @@ pub fn chunk_paths<T: Real, const STATES: usize>(
 /// chunk, or [`NO_STATE`] for the first chunk; `bounds[2m + 1]` is the last state of chunk m. All are [`NO_STATE`] if
 /// the sequence is impossible.
 ///
-/// - *Mathematics*: q_c = lasts_c(first state of chunk c + 1), and first state of chunk c = firsts_c(the same).
+/// - *Mathematics*: q_c = lasts_c(f_{c+1}) and f_c = firsts_c(f_{c+1}), where f_c is the first and q_c the last state
+///   of chunk c.
 /// - *Thread mapping*: a thread per sequence, one per block, `block_idx_y` the model.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `bounds`.
 ///

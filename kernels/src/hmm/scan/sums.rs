@@ -1,7 +1,4 @@
 //! Chunks in (+, ·): their operators, their initial vectors p and their final vectors v.
-//!
-//! The file is one piece because its six kernels are the steps of one scan and share the format of operators and
-//! exponents.
 
 use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 
