@@ -184,7 +184,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
                 let mut so_far = doubt;
                 for n in 0..TILES {
                     for c in 0..2 {
-                        // This order of evaluation lets no load of emissions wait for the product.
+                        // This order of evaluation does not wait for the emissions until the product has arrived.
                         let ground = ground_of::<T>(math::settled(high(y[n][c]).min(any)).min(high(b[n][c])));
                         let now = (y[n][c] * factor).fma(b[n][c], ground);
                         // Select instead of branch: a branch costs more than it saves.

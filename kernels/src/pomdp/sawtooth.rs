@@ -219,7 +219,7 @@ pub struct Successors<T> {
 /// - *Thread mapping*: a grid-stride loop over codes, a block per code; a thread per state, then a thread per point, or
 ///   a warp per point if points are long.
 /// - *Shared memory*: 66 words, static.
-/// - *Barriers*: per row: 10, and two per B states, for B threads; two at the end. *Deterministic*: yes.
+/// - *Barriers*: per row: 10, and two per chunk of states, one state per thread; two at the end. *Deterministic*: yes.
 /// - *Valid result in*: `scores` and `work`, after the launch.
 ///
 /// *Safety*:
