@@ -73,6 +73,9 @@ pub fn trial(mdp: &Mdp, sweep_bytes: u64) -> u32 {
     (krylov / sweep_bytes.max(1) as f64).clamp(TRIAL_SWEEPS[0], TRIAL_SWEEPS[1]) as u32
 }
 
+/// Bound on the number of sweeps where theory gives none: a target of 0, or γ = 1.
+const MAX_SWEEPS: f64 = 1e9;
+
 /// Sweeps that [`criterion_cost`] assumes for criteria without γ: their number depends on how fast the process mixes or is
 /// absorbed, which only sweeps show.
 const CRITERION_SWEEPS: f64 = 1000.0;
@@ -113,13 +116,18 @@ impl Features {
             Target::Epsilon(epsilon) => epsilon * (1.0 - gamma),
             Target::Theta(theta) => theta,
         };
-        let sweeps = if gamma > 0.0 { ((change / span).ln() / gamma.ln()).max(1.0) } else { 1.0 };
+        let sweeps = if span <= 0.0 || gamma <= 0.0 {
+            1.0
+        } else if change <= 0.0 || gamma >= 1.0 {
+            MAX_SWEEPS
+        } else {
+            ((change / span).ln() / gamma.ln()).clamp(1.0, MAX_SWEEPS)
+        };
         Self {
             entries: mdp.transitions().nnz(),
             actions: mdp.rows() as f64 / f64::from(mdp.states().max(1)),
             gamma,
-            // A target of 0 has no finite bound.
-            sweeps: if sweeps.is_finite() { sweeps } else { 1.0 },
+            sweeps,
         }
     }
 
@@ -204,10 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn a_gamma_near_one_needs_a_trial() {
+    fn a_gamma_near_one_and_a_target_of_zero_need_a_trial() {
         let queues = QueueNetwork { gamma: 0.999, ..QueueNetwork::default() }.generate().unwrap();
-        let features = Features::of(&queues, Target::Epsilon(1e-6));
-        assert!(features.needs_trial(), "{features:?}");
+        for target in [Target::Epsilon(1e-6), Target::Epsilon(0.0), Target::Theta(0.0)] {
+            let features = Features::of(&queues, target);
+            assert!(features.needs_trial(), "{features:?}");
+        }
     }
 
     /// A million steps are worth a GPU, ten are not.

@@ -6,9 +6,10 @@
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
+use warpkov_kernels::mdp::backup::slices::SLICE;
 use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
-use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};
+use warpkov_kernels::mdp::evaluate::{evaluate_block_per_state, evaluate_rows, evaluate_slices};
 use warpkov_kernels::mdp::improve::improve;
 use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};

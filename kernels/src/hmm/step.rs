@@ -30,8 +30,8 @@ const GROUPS: u32 = 4;
 const GROUP: u32 = 128;
 /// States per step of the product.
 const DEPTH: u32 = 8 * GROUPS;
-/// Stages of the pipeline: steps in flight or in use. f32 has four, which fit two blocks per multiprocessor; f64 has three, within
-/// the 99 KiB per block of the GPUs with the least shared memory.
+/// Stages of the pipeline: steps in flight or in use. f64 has three, which fit into the 99 KiB per block of the GPUs with
+/// the least shared memory.
 const fn stages(wide: bool) -> u32 {
     if wide { 3 } else { 4 }
 }

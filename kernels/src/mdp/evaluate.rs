@@ -12,12 +12,10 @@
 
 use warpkov_device::device::{Global, Offset, Real, kernel, math, shared, thread, warp};
 
+use super::backup::slices::SLICE;
 use super::model::{Iterates, Model};
 use super::residual::Residuals;
 use crate::primitives::rows::Rows;
-
-/// Rows per slice: the lanes of a warp.
-pub const SLICE: usize = 32;
 
 /// Entries in flight per thread.
 const UNROLL: usize = 4;

@@ -7,8 +7,8 @@
 
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, kernel, thread, warp};
 
+use super::backup::slices::SLICE;
 use super::choices::Choices;
-use super::evaluate::SLICE;
 use super::model::Model;
 
 /// P^π, in compressed rows or in SELL slices, and r^π.

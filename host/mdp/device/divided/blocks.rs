@@ -195,6 +195,8 @@ impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         self.policy = self.device.upload(&self.first_policy)?;
         let Some(values) = initial else { return self.device.clear(&mut self.v) };
+        assert_eq!(values.len(), self.states, "a value for each state");
+        // Empty places have no state.
         let value = |&state: &u32| values.get(state as usize).map_or(T::ZERO, |&value| T::from_f64(value));
         self.v = self.device.upload(&self.division.states.iter().map(value).collect::<Vec<_>>())?;
         Ok(())

@@ -89,7 +89,10 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         match initial {
-            Some(values) => self.v = self.device.upload(&T::of(values))?,
+            Some(values) => {
+                assert_eq!(values.len(), self.states as usize, "a value for each state");
+                self.device.write(&mut self.v, &T::of(values))?;
+            }
             None => self.device.clear(&mut self.v)?,
         }
         self.device.clear(&mut self.q)
