@@ -425,7 +425,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(message, "error: states is 0, expected 1 to 32768\n");
     run(folder.path(), "generate random --states 2 --symbols 2 --out r.json");
     let message = fails(folder.path(), "sample r.json", 2);
-    assert_eq!(message, "error: the model has no ends: expected a length, as in --length 100\n");
+    assert_eq!(message, "error: the model has no end probabilities: expected a length, as in --length 100\n");
     let message = fails(folder.path(), "score ice.json diary.txt --lengths l.npy", 2);
     assert!(message.starts_with("error: cannot read l.npy: "), "{message}");
     fs::write(folder.path().join("l.npy"), "").unwrap();
