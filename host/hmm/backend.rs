@@ -1,7 +1,7 @@
 //! The trait of all backends, [`Recursions`], and its results.
 //!
-//! The forward and backward recursions are scaled after Rabiner, *A Tutorial on Hidden Markov Models* (1989), with Rahimi's
-//! erratum (2000). With bⱼ(o) the probability or density of o in state j,
+//! The forward and backward recursions are scaled after Rabiner, *A Tutorial on Hidden Markov Models* (1989), with
+//! Rahimi's erratum (2000). With bⱼ(o) the probability or density of o in state j,
 //!
 //! > α̂₁(j) = πⱼ bⱼ(o₁) / c₁,  α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) / cₜ,  Σⱼ α̂ₜ(j) = 1,  ln P(O) = Σₜ ln cₜ
 //!
@@ -11,17 +11,17 @@
 //!
 //! With end probabilities, c_end = Σᵢ α̂_T(i) endᵢ is the last factor of P(O), and β̂_T(i) = endᵢ / c_end.
 //!
-//! *Underflow.* A scaled number may underflow to 0 although a later step depends on it. Backends detect the sequences for
-//! which they cannot exclude this. They recompute these with the [exact recursions](crate::hmm::cpu::Exact), which hold an
-//! `f64` mantissa and a separate exponent for each state. So ln P(O) is −∞ only where P(O) is 0, or where all densities of an
-//! observation are below e^−10³⁰⁸.
+//! *Underflow.* A scaled number may underflow to 0 although a later step depends on it. Backends detect the sequences
+//! for which they cannot exclude this. They recompute these with the [exact recursions](crate::hmm::cpu::Exact), which
+//! hold an `f64` mantissa and a separate exponent for each state. So ln P(O) is −∞ only where P(O) is 0, or where all
+//! densities of an observation are below e^−10³⁰⁸.
 //!
-//! *Impossible sequences.* A sequence with P(O) = 0 has ln P(O) = −∞, posteriors of 0 and no path. It adds nothing to the
-//! expected counts.
+//! *Impossible sequences.* A sequence with P(O) = 0 has ln P(O) = −∞, posteriors of 0 and no path. It adds nothing to
+//! the expected counts.
 //!
-//! *Reproducibility.* Equal inputs give equal bits. The results of a sequence do not depend on the other sequences, with one
-//! exception: a device may [cut](crate::hmm::device::Scan) long sequences into chunks, which reorders sums and changes the
-//! last digits. By default it decides this from the shape of the whole batch.
+//! *Reproducibility.* Equal inputs give equal bits. The results of a sequence do not depend on the other sequences,
+//! with one exception: a device may [cut](crate::hmm::device::Scan) long sequences into chunks, which reorders sums and
+//! changes the last digits. By default it decides this from the shape of the whole batch.
 
 use super::model::{Covariances, Emissions, Hmm};
 use super::options::Pseudocounts;
@@ -30,13 +30,14 @@ use super::sequences::Sequences;
 /// Placeholder for a state in the path of an impossible sequence.
 pub const NO_STATE: u32 = u32::MAX;
 
-/// The recursions over M sequences, for one or several models of equal shape (random restarts). Results have one element per
-/// model, in the order of [`set_models`](Self::set_models).
+/// The recursions over M sequences, for one or several models of equal shape (random restarts). Results have one
+/// element per model, in the order of [`set_models`](Self::set_models).
 pub trait Recursions {
     /// The error of the backend.
     type Error;
 
-    /// Replaces the models. They have equal shapes, and the sequences [fit](super::sequences::Sequences::check) each of them.
+    /// Replaces the models. They have equal shapes, and the sequences [fit](super::sequences::Sequences::check) each of
+    /// them.
     ///
     /// # Errors
     /// Those of the device.
@@ -77,8 +78,8 @@ pub trait Recursions {
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
-    /// [`e_step`](Self::e_step). `floor` is the least variance as a fraction of the variance of all observations. Without an
-    /// `e_step` since [`set_models`](Self::set_models), nothing changes.
+    /// [`e_step`](Self::e_step). `floor` is the least variance as a fraction of the variance of all observations.
+    /// Without an `e_step` since [`set_models`](Self::set_models), nothing changes.
     ///
     /// # Errors
     /// Those of the device.
@@ -91,13 +92,13 @@ pub trait Recursions {
     fn models(&mut self) -> Result<Vec<Hmm>, Self::Error>;
 }
 
-/// The most probable path of each sequence, argmax over q of P(O, q). Ties go to the path with the lowest last state, then
-/// to the lowest state before it, and so on back to the first.
+/// The most probable path of each sequence, argmax over q of P(O, q). Ties go to the path with the lowest last state,
+/// then to the lowest state before it, and so on back to the first.
 ///
-/// A tie is an equality of *computed* scores, which are sums of rounded logarithms. Paths with equal logarithms at equal steps
-/// always tie. Paths whose probabilities are equal only as real numbers, such as ½ · ⅓ and ⅙ · 1, may differ in the last bits.
-/// Rounding then decides between them, and another precision or a cut into chunks may choose differently. The score of the
-/// path found is within about T units in the last place of the maximum.
+/// A tie is an equality of *computed* scores, which are sums of rounded logarithms. Paths with equal logarithms at
+/// equal steps always tie. Paths whose probabilities are equal only as real numbers, such as ½ · ⅓ and ⅙ · 1, may
+/// differ in the last bits. Rounding then decides between them, and another precision or a cut into chunks may choose
+/// differently. The score of the path found is within about T units in the last place of the maximum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// The states of all paths, ΣT; [`NO_STATE`] at every observation of an impossible sequence.
@@ -106,8 +107,8 @@ pub struct Decoded {
     pub scores: Vec<f64>,
 }
 
-/// The most probable state of each observation, argmax γₜ(i); ties go to the lowest state. [`NO_STATE`] at the observations of
-/// an impossible sequence. `posteriors` is ΣT × N; `states` is N.
+/// The most probable state of each observation, argmax γₜ(i); ties go to the lowest state. [`NO_STATE`] at the
+/// observations of an impossible sequence. `posteriors` is ΣT × N; `states` is N.
 #[must_use]
 pub fn posterior_path(posteriors: &[f64], states: u32) -> Vec<u32> {
     let best = |row: &[f64]| {
@@ -192,14 +193,14 @@ pub enum Statistics {
         weights: Vec<f64>,
         /// Σ γₜ(j) (xₜ − μⱼ), N × D.
         sums: Vec<f64>,
-        /// Σ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ: the diagonals, N × D, for diagonal covariances; the matrices, N × D × D, for full
-        /// ones.
+        /// Σ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ: the diagonals, N × D, for diagonal covariances; the matrices, N × D × D, for
+        /// full ones.
         squares: Vec<f64>,
     },
 }
 
-/// Whether all models have the shape of the first, and the sequences fit them. Tables sized for the first model then hold any
-/// of them, and every observed symbol indexes a row of its emission table.
+/// Whether all models have the shape of the first, and the sequences fit them. Tables sized for the first model then
+/// hold any of them, and every observed symbol indexes a row of its emission table.
 pub(crate) fn fit(models: &[Hmm], sequences: &Sequences) -> bool {
     let shape = |model: &Hmm| match model.emissions() {
         Emissions::Categorical { symbols, .. } => (model.states(), 0, *symbols),

@@ -9,8 +9,9 @@
 //! | ln P(O) | equals that of the [exact recursions](crate::hmm::cpu::Exact) | [samples](sample) |
 //! | best path q | ln P(O, q) ≤ ln P(O) ≤ ln P(O, q) + T ln N, with ln P(O) from the exact recursions | [samples](sample) |
 //!
-//! In addition, the CPU backend checks Σᵢ αₜ(i) βₜ(i) = P(O) at every step of every sequence, and [training](super::train)
-//! checks that the objective does not decrease. All checks together cost a few per cent of the run time.
+//! In addition, the CPU backend checks Σᵢ αₜ(i) βₜ(i) = P(O) at every step of every sequence, and
+//! [training](super::train) checks that the objective does not decrease. All checks together cost a few per cent of the
+//! run time.
 
 use super::backend::{Decoded, Expected, NO_STATE, Statistics};
 use super::model::{Emissions, Hmm};
@@ -115,8 +116,8 @@ pub fn of_decoded(sequences: &Sequences, decoded: &Decoded) -> Result<(), Violat
     Ok(())
 }
 
-/// Indices of the sequences to recompute exactly: at most four, with at most 1/64 of all steps or 64 steps together. None for a
-/// model of more than 64 states with fewer than 4096 steps, where recomputation would be expensive.
+/// Indices of the sequences to recompute exactly: at most four, with at most 1/64 of all steps or 64 steps together.
+/// None for a model of more than 64 states with fewer than 4096 steps, where recomputation would be expensive.
 #[must_use]
 pub fn sample(model: &Hmm, sequences: &Sequences) -> Vec<u32> {
     let most = sequences.steps() / PART;

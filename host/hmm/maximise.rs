@@ -1,14 +1,16 @@
-//! The M step of the Baum-Welch algorithm: parameters that maximise the expected log-likelihood given the expected counts.
+//! The M step of the Baum-Welch algorithm: parameters that maximise the expected log-likelihood given the expected
+//! counts.
 //!
 //! πᵢ ∝ Σ γ₁(i); Aᵢⱼ ∝ Σₜ ξₜ(i, j) over t < T, normalised together with endᵢ ∝ Σ γ_T(i) where the model has end
-//! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a Dirichlet
-//! prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its parameters.
+//! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a
+//! Dirichlet prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its
+//! parameters.
 //!
-//! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor f(k) of
-//! dimension k is a fraction of the variance of all observations in that dimension. With F = diag(f), every eigenvalue of
-//! F⁻½ Σⱼ F⁻½ must be at least b = 1. If the previous Σⱼ has a smaller eigenvalue, b is that eigenvalue instead, so that the
-//! previous model satisfies the constraint and the likelihood never decreases. Raising the eigenvalues below b to b gives the
-//! constrained maximiser.
+//! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
+//! f(k) of dimension k is a fraction of the variance of all observations in that dimension. With F = diag(f), every
+//! eigenvalue of F⁻½ Σⱼ F⁻½ must be at least b = 1. If the previous Σⱼ has a smaller eigenvalue, b is that eigenvalue
+//! instead, so that the previous model satisfies the constraint and the likelihood never decreases. Raising the
+//! eigenvalues below b to b gives the constrained maximiser.
 
 use rayon::prelude::*;
 
@@ -56,9 +58,9 @@ impl Spread {
         Self { variances, largest }
     }
 
-    /// The variance floor of each dimension, D numbers: `fraction` times the variance of all observations, and at least the
-    /// variance that rounding the observations causes. Where all observations are equal, their square replaces the variance;
-    /// where all are 0, 1 replaces it.
+    /// The variance floor of each dimension, D numbers: `fraction` times the variance of all observations, and at least
+    /// the variance that rounding the observations causes. Where all observations are equal, their square replaces the
+    /// variance; where all are 0, 1 replaces it.
     #[must_use]
     pub fn floors(&self, fraction: f64) -> Vec<f64> {
         let floor = |(&variance, &largest): (&f64, &f64)| {
@@ -158,8 +160,8 @@ pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, pseudocounts: 
     }
 }
 
-/// The covariance matrix `found` with its eigenvalues raised to the floor. `before` is the previous covariance matrix; `shift`
-/// is the change of the mean.
+/// The covariance matrix `found` with its eigenvalues raised to the floor. `before` is the previous covariance matrix;
+/// `shift` is the change of the mean.
 fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec<f64> {
     let bounds = |part: f64| -> Vec<f64> {
         let bound = |(floor, shift): (&f64, &f64)| (part * floor).max(ROUNDING * shift * shift);
@@ -174,7 +176,8 @@ fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec
     Scaled::new(&found, &bounds(if part > 0.0 { part.min(1.0) } else { 1.0 })).raised()
 }
 
-/// Sets `probs`, and the end probability, in proportion to their counts. Zeros stay zeros. Without counts nothing changes.
+/// Sets `probs`, and the end probability, in proportion to their counts. Zeros stay zeros. Without counts nothing
+/// changes.
 fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: f64, end: Option<(&mut f64, f64)>) {
     let count = |prob: f64, count: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
     let last = end.as_ref().map_or(0.0, |(prob, ended)| count(**prob, *ended));

@@ -1,9 +1,9 @@
 //! The model: a hidden Markov chain over N states, each of which emits observations.
 //!
-//! The chain starts in state i with probability πᵢ. From state i it moves to state j with probability Aᵢⱼ. A model with end
-//! probabilities terminates after state i with probability endᵢ. State j emits a symbol o with probability Bⱼₒ, or a vector
-//! x with the normal density 𝒩(x; μⱼ, Σⱼ); bⱼ(o) denotes either. A path q and the observations O have the joint probability
-//! (or density)
+//! The chain starts in state i with probability πᵢ. From state i it moves to state j with probability Aᵢⱼ. A model with
+//! end probabilities terminates after state i with probability endᵢ. State j emits a symbol o with probability Bⱼₒ, or
+//! a vector x with the normal density 𝒩(x; μⱼ, Σⱼ); bⱼ(o) denotes either. A path q and the observations O have the
+//! joint probability (or density)
 //!
 //! > P(O, q) = π(q₁) b(q₁, o₁) · Πₜ A(qₜ₋₁, qₜ) b(qₜ, oₜ) · end(q_T)
 //!
@@ -181,8 +181,8 @@ pub enum Invalid {
 }
 
 impl Hmm {
-    /// A model from parts of valid shape, without validation. The caller guarantees distributions, except that rows of B may
-    /// sum to more than 1: a column may stand for a set of symbols.
+    /// A model from parts of valid shape, without validation. The caller guarantees distributions, except that rows of
+    /// B may sum to more than 1: a column may stand for a set of symbols.
     pub(crate) fn built(parts: HmmParts) -> Self {
         debug_assert!(parts.has_shape());
         Self(parts)
@@ -246,8 +246,8 @@ impl Hmm {
         &self.transitions()[state * self.start().len()..][..self.start().len()]
     }
 
-    /// Number of free parameters: the positive entries of each distribution less one, plus all means and the distinct entries
-    /// of all covariances.
+    /// Number of free parameters: the positive entries of each distribution less one, plus all means and the distinct
+    /// entries of all covariances.
     #[must_use]
     pub fn parameters(&self) -> usize {
         let n = self.start().len();
@@ -276,8 +276,8 @@ impl Hmm {
 impl HmmParts {
     /// Validates the invariants of [`Hmm`].
     ///
-    /// Entries of π, A, end and B lie in [0, 1], and each distribution sums to 1 within [`SUM_TOLERANCE`]. Distributions are
-    /// rescaled to sum to 1; zeros stay zeros.
+    /// Entries of π, A, end and B lie in [0, 1], and each distribution sums to 1 within [`SUM_TOLERANCE`].
+    /// Distributions are rescaled to sum to 1; zeros stay zeros.
     ///
     /// # Errors
     /// The first violation found; see [`Invalid`].
@@ -403,7 +403,8 @@ fn all(
     }
 }
 
-/// Validates that `probs` and `end` together form a distribution within [`SUM_TOLERANCE`], and rescales them to sum to 1.
+/// Validates that `probs` and `end` together form a distribution within [`SUM_TOLERANCE`], and rescales them to sum to
+/// 1.
 fn distribution(
     probs: &mut [f64],
     end: Option<&mut f64>,
@@ -436,7 +437,8 @@ fn symmetrise(matrix: &mut [f64], d: usize) -> bool {
     true
 }
 
-/// Cholesky factor L (lower triangular, L Lᵀ = Σ) of a symmetric `d` × `d` matrix; `None` where it is not positive definite.
+/// Cholesky factor L (lower triangular, L Lᵀ = Σ) of a symmetric `d` × `d` matrix; `None` where it is not positive
+/// definite.
 #[must_use]
 pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
     let mut lower = vec![0.0; d * d];

@@ -30,8 +30,8 @@ pub struct Sample {
     pub states: Vec<u32>,
 }
 
-/// Draws `count` sequences of `length` observations each. With end probabilities, a sequence may end earlier, and `length` may
-/// be `None`.
+/// Draws `count` sequences of `length` observations each. With end probabilities, a sequence may end earlier, and
+/// `length` may be `None`.
 ///
 /// Each sequence has a random stream of its own, so sequence i depends on the seed and i, not on `count`.
 ///

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::model::{Emissions, Hmm};
 
-/// M sequences, each of length at least 1. Offsets ascend from 0 to the number of observations, and vectors are of finite
-/// numbers.
+/// M sequences, each of length at least 1. Offsets ascend from 0 to the number of observations, and vectors are of
+/// finite numbers.
 ///
 /// ```compile_fail,E0616
 /// use warpkov::hmm::sequences::Sequences;
@@ -149,8 +149,8 @@ impl Sequences {
     /// Those that begin at the first M of `offsets`, of which the last is where the last one ends.
     ///
     /// # Errors
-    /// If there is none, if one is empty, if offsets do not fit the observations, or if a number is not finite or a symbol
-    /// 2³² − 1.
+    /// If there is none, if one is empty, if offsets do not fit the observations, or if a number is not finite or a
+    /// symbol 2³² − 1.
     pub fn new(offsets: Vec<u64>, observations: Observations) -> Result<Self, Invalid> {
         let symbols = match &observations {
             Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
@@ -232,8 +232,9 @@ impl Sequences {
         }
     }
 
-    /// Where a sequence becomes impossible by the model's zeros, whatever the precision: the first position, from 1, at which no state
-    /// that can be reached emits what was observed, or T + 1 where none that it can end in can be reached. Nothing, if it is possible.
+    /// Where a sequence becomes impossible by the model's zeros, whatever the precision: the first position, from 1, at
+    /// which no state that can be reached emits what was observed, or T + 1 where none that it can end in can be
+    /// reached. Nothing, if it is possible.
     ///
     /// The model [emits](Self::check) what was observed.
     #[must_use]

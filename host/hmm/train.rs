@@ -1,9 +1,9 @@
 //! Training: the Baum-Welch algorithm (expectation-maximisation) for one or several models in one batch.
 //!
 //! The E step computes expected counts of the hidden paths. The [M step](super::maximise) maximises the expected
-//! log-likelihood given these counts. Each sequence's counts are divided by its own likelihood, and γ of the last step is not
-//! in the denominator of A (Rahimi's errata to Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the objective is
-//! ln P(O) + Σ c ln p. It never decreases; each iteration checks this.
+//! log-likelihood given these counts. Each sequence's counts are divided by its own likelihood, and γ of the last step
+//! is not in the denominator of A (Rahimi's errata to Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the
+//! objective is ln P(O) + Σ c ln p. It never decreases; each iteration checks this.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ pub struct Round<'r> {
     pub active: usize,
     /// The highest objective of all models.
     pub objective: f64,
-    /// The result if training stopped here. Present only where E steps are slow, so that an observer can save it before the
-    /// next one.
+    /// The result if training stopped here. Present only where E steps are slow, so that an observer can save it before
+    /// the next one.
     pub so_far: Option<&'r Trained>,
 }
 
@@ -57,7 +57,8 @@ pub struct Run {
     pub objectives: Vec<f64>,
     /// Whether the model has converged.
     pub converged: bool,
-    /// The objective before it decreased by more than [`Options::slack`]. The decrease ended the training of this model.
+    /// The objective before it decreased by more than [`Options::slack`]. The decrease ended the training of this
+    /// model.
     pub fell: Option<f64>,
 }
 
@@ -218,8 +219,8 @@ pub fn train<R: Recursions + ?Sized>(
     Trained::of(runs, status).ok_or(Error::None)
 }
 
-/// Relative decrease of an objective that ill-conditioned covariances explain. Densities lose as many digits as the condition
-/// number of a covariance matrix has, and the floor bounds this number by about 1 / `floor`.
+/// Relative decrease of an objective that ill-conditioned covariances explain. Densities lose as many digits as the
+/// condition number of a covariance matrix has, and the floor bounds this number by about 1 / `floor`.
 fn conditioning(model: &Hmm, floor: f64) -> f64 {
     match model.emissions() {
         Emissions::Gaussian { covariances: Covariances::Full(_), .. } => f64::EPSILON / floor,

@@ -36,11 +36,11 @@ fn fma<S: Registers>(x: f64, y: f64, z: f64) -> f64 {
     sum::<S, SumProduct, f64>(z, x, y)
 }
 
-/// 2ᵏ eˣ for x ≤ 0, −∞ or NaN (0 for the last two), and 0 ≤ k ≤ 500. The error of a normal result is below two units in the
-/// last place.
+/// 2ᵏ eˣ for x ≤ 0, −∞ or NaN (0 for the last two), and 0 ≤ k ≤ 500. The error of a normal result is below two units in
+/// the last place.
 ///
-/// eˣ = 2ⁿ eʳ with n the integer nearest to x / ln 2, and eʳ by its Taylor series. The code has no branches, so that the
-/// compiler vectorises it.
+/// eˣ = 2ⁿ eʳ with n the integer nearest to x / ln 2, and eʳ by its Taylor series. The code has no branches, so that
+/// the compiler vectorises it.
 #[inline(always)]
 pub fn exp<S: Registers>(x: f64, k: i32) -> f64 {
     let x = if x > LEAST { x } else { LEAST };

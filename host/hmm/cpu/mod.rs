@@ -1,7 +1,8 @@
-//! The CPU backend: all recursions on all cores, for groups of up to 16 sequences whose states are rows of a small matrix.
+//! The CPU backend: all recursions on all cores, for groups of up to 16 sequences whose states are rows of a small
+//! matrix.
 //!
-//! The results of a sequence have the same bits in any group. Sums over sequences are added in an order that does not depend on
-//! the number of cores.
+//! The results of a sequence have the same bits in any group. Sums over sequences are added in an order that does not
+//! depend on the number of cores.
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -34,8 +35,8 @@ pub use wide::Exact;
 /// Maximum number of sequences in a group.
 const GROUP: usize = 16;
 
-/// Memory for the forward variables of a group, in bytes. Where all steps need more, checkpoints of 2 · 16 · √T rows replace
-/// them, and the forward recursion runs twice.
+/// Memory for the forward variables of a group, in bytes. Where all steps need more, checkpoints of 2 · 16 · √T rows
+/// replace them, and the forward recursion runs twice.
 pub const TRELLIS: usize = 32 << 20;
 
 /// Maximum number of partial sums over sequences, which are independent tasks.
@@ -245,8 +246,8 @@ impl<T: Precise> Recursions for Batch<'_, T> {
                     let pairs = groups.iter().zip(&excluded);
                     let logs: Vec<Vec<f64>> =
                         pairs.map(|(group, excluded)| sums.count(chain, seen, group, excluded, bytes)).collect();
-                    // A sequence that becomes uncertain during the backward pass has already added counts: exclude it and
-                    // count again.
+                    // A sequence that becomes uncertain during the backward pass has already added counts: exclude it
+                    // and count again.
                     let mut left = false;
                     for (excluded, logs) in excluded.iter_mut().zip(&logs) {
                         for (excluded, log) in excluded.iter_mut().zip(logs) {

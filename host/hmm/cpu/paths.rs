@@ -1,7 +1,7 @@
 //! The Viterbi algorithm: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ).
 //!
-//! Each row is shifted so that its maximum is 0. Numbers near 0 have a finer resolution, and sums of a few logarithms of powers
-//! of two compare equal where they should.
+//! Each row is shifted so that its maximum is 0. Numbers near 0 have a finer resolution, and sums of a few logarithms
+//! of powers of two compare equal where they should.
 
 use crate::common::interrupt;
 use crate::hmm::backend::NO_STATE;

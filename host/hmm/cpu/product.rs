@@ -1,8 +1,9 @@
-//! Products of a few rows with a matrix over (+, ·) and (max, +), compiled for the widest vector registers of the processor.
+//! Products of a few rows with a matrix over (+, ·) and (max, +), compiled for the widest vector registers of the
+//! processor.
 //!
-//! The order of summation of an entry is that of the inner index, or the one of [`few`] for at most [`LANES`] states. It does
-//! not depend on the other rows, so a row's product has the same bits alone and in a group. Panel rows that hold only the
-//! semiring's zero are skipped, which changes no bit.
+//! The order of summation of an entry is that of the inner index, or the one of [`few`] for at most [`LANES`] states.
+//! It does not depend on the other rows, so a row's product has the same bits alone and in a group. Panel rows that
+//! hold only the semiring's zero are skipped, which changes no bit.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -16,8 +17,8 @@ pub const LANES: usize = 8;
 /// Columns per panel for more than [`LANES`] states.
 const WIDTH: usize = 16;
 
-/// Number of panels from which the stride is an odd number of panels, so that equal columns of many rows do not share a cache
-/// set.
+/// Number of panels from which the stride is an odd number of panels, so that equal columns of many rows do not share a
+/// cache set.
 const CROWDED: usize = 16;
 
 /// Padded length of a row of `n` numbers.
@@ -62,8 +63,8 @@ impl Registers for Avx512 {
     const BYTES: usize = 512;
 }
 
-/// Work compiled once per instruction set. `run` and all functions that it calls are `#[inline(always)]`, so that they inherit
-/// the target features.
+/// Work compiled once per instruction set. `run` and all functions that it calls are `#[inline(always)]`, so that they
+/// inherit the target features.
 pub trait Work {
     /// Whether 512-bit registers make it faster.
     const WIDE: bool;
@@ -164,7 +165,8 @@ pub struct Panels<T> {
     n: usize,
     /// Row i of panel p of W columns begins at (p · n + i) · W.
     entries: Vec<T>,
-    /// For each panel the range of rows outside which all entries are the semiring's zero; narrow for left-right models.
+    /// For each panel the range of rows outside which all entries are the semiring's zero; narrow for left-right
+    /// models.
     bands: Vec<Range<usize>>,
 }
 
@@ -412,13 +414,15 @@ pub fn total<T: Precise>(terms: &[T]) -> T {
     fold(sums, |a, b| a + b)
 }
 
-/// Keeps LLVM from vectorising across iterations, with gathers and scatters, where each iteration is one vector operation.
+/// Keeps LLVM from vectorising across iterations, with gathers and scatters, where each iteration is one vector
+/// operation.
 #[inline(always)]
 pub fn one_by_one() {
     black_box(());
 }
 
-/// xᵢ ← f(xᵢ, yᵢ). Each iteration reads all lanes before it writes, because LLVM vectorises possibly aliasing rows only then.
+/// xᵢ ← f(xᵢ, yᵢ). Each iteration reads all lanes before it writes, because LLVM vectorises possibly aliasing rows only
+/// then.
 #[inline(always)]
 pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
     for (x, y) in x.as_chunks_mut::<LANES>().0.iter_mut().zip(y.as_chunks::<LANES>().0) {
@@ -434,7 +438,8 @@ pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
 /// Reduces all lanes by halving.
 #[inline(always)]
 pub fn fold<T: Precise>(all: [T; LANES], of: impl Fn(T, T) -> T) -> T {
-    // `black_box` keeps the array in memory. LLVM 22 would otherwise split the preceding loop into vectors of two lanes.
+    // `black_box` keeps the array in memory. LLVM 22 would otherwise split the preceding loop into vectors of two
+    // lanes.
     let mut all = black_box(all);
     let mut half = LANES / 2;
     while half > 0 {

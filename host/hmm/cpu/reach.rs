@@ -66,8 +66,8 @@ pub struct Frontier<T> {
     predicted: Vec<u64>,
     /// Scratch for the next `predicted`.
     spare: Vec<u64>,
-    /// Least predicted probability of each state that needs no error bound ([limits](crate::hmm::cpu::limits)): `least` for
-    /// states in `predicted`, else 0.
+    /// Least predicted probability of each state that needs no error bound ([limits](crate::hmm::cpu::limits)): `least`
+    /// for states in `predicted`, else 0.
     pub needed: Vec<T>,
 }
 
@@ -91,7 +91,8 @@ impl<T: Precise> Frontier<T> {
         }
     }
 
-    /// Advances past an observation: `symbol`, or a vector where it is `None`. Returns whether the sequence is still possible.
+    /// Advances past an observation: `symbol`, or a vector where it is `None`. Returns whether the sequence is still
+    /// possible.
     #[inline(always)]
     pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, least: T) -> bool {
         if reach.everywhere {

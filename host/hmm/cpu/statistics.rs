@@ -163,8 +163,8 @@ impl Sums {
         }
     }
 
-    /// Adds the counts of a group without its `excluded` slots. Returns ln P(O) of each slot; NaN for uncertain and excluded
-    /// ones.
+    /// Adds the counts of a group without its `excluded` slots. Returns ln P(O) of each slot; NaN for uncertain and
+    /// excluded ones.
     pub fn count<T: Precise>(
         &mut self,
         chain: &Chain<T>,

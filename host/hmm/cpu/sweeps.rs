@@ -1,13 +1,13 @@
 //! The forward and forward-backward recursions over a group of sequences, in order of descending length.
 //!
-//! The sequences of a group that have a step t are the first rows of one small matrix. The trellis stores α of all steps where
-//! they fit in memory. Otherwise it stores one stretch of about √T steps at a time, and as checkpoints the last step of each
-//! stretch. The backward pass then recomputes each stretch from its checkpoint.
+//! The sequences of a group that have a step t are the first rows of one small matrix. The trellis stores α of all
+//! steps where they fit in memory. Otherwise it stores one stretch of about √T steps at a time, and as checkpoints the
+//! last step of each stretch. The backward pass then recomputes each stretch from its checkpoint.
 //!
-//! α and β are scaled by powers of two: αₜ = (uₜ₋₁ αₜ₋₁ A) ∘ b̃ₜ with uₜ = 2⁻ᵉ and 2ᵉ ≤ Σ αₜ < 2ᵉ⁺¹. A step uses the factor of
-//! the step before, so it does not wait for its own sum. Powers of two cause no rounding. ln P(O) takes one logarithm:
-//! P(O) = uₜ Σ αₜ · 2ᴱ, where E is the sum of all e, corrected by the scales of b̃. γ and ξ are normalised by their own sums:
-//! γₜ = uₜ αₜ ∘ βₜ / sₜ with sₜ = uₜ αₜ · βₜ.
+//! α and β are scaled by powers of two: αₜ = (uₜ₋₁ αₜ₋₁ A) ∘ b̃ₜ with uₜ = 2⁻ᵉ and 2ᵉ ≤ Σ αₜ < 2ᵉ⁺¹. A step uses the
+//! factor of the step before, so it does not wait for its own sum. Powers of two cause no rounding. ln P(O) takes one
+//! logarithm: P(O) = uₜ Σ αₜ · 2ᴱ, where E is the sum of all e, corrected by the scales of b̃. γ and ξ are normalised
+//! by their own sums: γₜ = uₜ αₜ ∘ βₜ / sₜ with sₜ = uₜ αₜ · βₜ.
 //!
 //! The file is one piece because the backward pass replays the forward pass and shares its trellis and scales.
 
@@ -68,8 +68,8 @@ pub trait Step<T, M> {
     fn step<S: Registers>(&mut self, rows: Rows<'_, T, M>);
 }
 
-/// Operands of a step: `now` are the rows to compute, `before` those of the previous step (empty at step 0), `marks` one mark
-/// per row.
+/// Operands of a step: `now` are the rows to compute, `before` those of the previous step (empty at step 0), `marks`
+/// one mark per row.
 pub struct Rows<'r, T, M> {
     pub t: usize,
     pub stride: usize,
@@ -179,7 +179,8 @@ struct Course<T> {
     log: f64,
     /// Whether error bounds are tracked.
     doubtful: bool,
-    /// ln P(O) of a sequence that has dropped out: −∞ if impossible, NaN if uncertain or excluded. Its rows are 0 from then on.
+    /// ln P(O) of a sequence that has dropped out: −∞ if impossible, NaN if uncertain or excluded. Its rows are 0 from
+    /// then on.
     out: Option<f64>,
 }
 
@@ -231,8 +232,8 @@ impl<T: Precise> Course<T> {
         Mark { shift: scaled.log, unit: self.unit }
     }
 
-    /// Propagates the error bounds of a row p / u. Writes e ∘ b̃ to `now` for the states whose relative error may matter, 0 for
-    /// the others, and returns the sum.
+    /// Propagates the error bounds of a row p / u. Writes e ∘ b̃ to `now` for the states whose relative error may
+    /// matter, 0 for the others, and returns the sum.
     #[inline(always)]
     fn doubt(&self, n: usize, row: &[T], emitted: &[T], now: &mut [T], predicted: &mut [T]) -> f64 {
         let limits = Limits::of::<T>();
@@ -489,8 +490,9 @@ struct Behind {
 }
 
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
-    /// Runs the recursion. Returns ln P(O) of each slot; NaN for [uncertain](crate::hmm::cpu::limits) and excluded ones. `show`
-    /// and `pairs` have already received the steps of an uncertain sequence after the one that revealed the uncertainty.
+    /// Runs the recursion. Returns ln P(O) of each slot; NaN for [uncertain](crate::hmm::cpu::limits) and excluded
+    /// ones. `show` and `pairs` have already received the steps of an uncertain sequence after the one that revealed
+    /// the uncertainty.
     pub fn logs(self) -> Vec<f64> {
         widest(self)
     }

@@ -1,15 +1,15 @@
-//! Exact recursions: numbers with an extended exponent, for sequences whose α or β leave the range of `f64`. Results are exact
-//! up to rounding.
+//! Exact recursions: numbers with an extended exponent, for sequences whose α or β leave the range of `f64`. Results
+//! are exact up to rounding.
 //!
-//! Every number is m · 2ᵉ with 1 ≤ m < 2. The exponent e is an integer stored as an `f64`, so that densities as small as
-//! e^−10³⁰⁰ do not underflow. The recursions need no scaling:
+//! Every number is m · 2ᵉ with 1 ≤ m < 2. The exponent e is an integer stored as an `f64`, so that densities as small
+//! as e^−10³⁰⁰ do not underflow. The recursions need no scaling:
 //!
 //! > αₜ(j) = bⱼ(oₜ) Σᵢ αₜ₋₁(i) Aᵢⱼ,  βₜ(i) = Σⱼ Aᵢⱼ bⱼ(oₜ₊₁) βₜ₊₁(j),  P(O) = Σᵢ αₜ(i) βₜ(i) at any t
 //!
-//! A sum is taken relative to the largest exponent of its terms, which loses less than 2⁻²⁰⁰ of the sum. Most sums take a
-//! faster way. Let x = α / 2ᴱ, where E is the largest exponent of α. The plain `f64` sum Σᵢ xᵢ Aᵢⱼ loses less than N · 2⁻¹⁰⁰⁰,
-//! so it is accurate wherever it is at least [`HEALTHY`]. Only the other entries are summed term by term. A row takes O(N²)
-//! operations, or O(nonzeros of A) for a sparse A.
+//! A sum is taken relative to the largest exponent of its terms, which loses less than 2⁻²⁰⁰ of the sum. Most sums take
+//! a faster way. Let x = α / 2ᴱ, where E is the largest exponent of α. The plain `f64` sum Σᵢ xᵢ Aᵢⱼ loses less than N
+//! · 2⁻¹⁰⁰⁰, so it is accurate wherever it is at least [`HEALTHY`]. Only the other entries are summed term by term. A
+//! row takes O(N²) operations, or O(nonzeros of A) for a sparse A.
 //!
 //! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::hmm::cpu::limits).
 //!
@@ -36,7 +36,8 @@ const LOWEST: f64 = -1000.0;
 /// Stored probabilities are multiplied by 2⁵⁰⁰, so that products with subnormal ones keep all bits.
 const LIFT: f64 = 500.0;
 
-/// Memory for the forward variables of a sequence, in bytes. A longer sequence stores checkpoints and √T steps at a time.
+/// Memory for the forward variables of a sequence, in bytes. A longer sequence stores checkpoints and √T steps at a
+/// time.
 const TRELLIS: usize = 4 << 20;
 
 /// Maximum number of partial sums over sequences, and their memory in bytes.
@@ -358,15 +359,16 @@ impl<'m> Exact<'m> {
         }
     }
 
-    /// ln P(O) of the sequences `which`, in that order. It is −∞ only where P(O) is 0, or where all densities of an observation
-    /// are below e^−10³⁰⁸.
+    /// ln P(O) of the sequences `which`, in that order. It is −∞ only where P(O) is 0, or where all densities of an
+    /// observation are below e^−10³⁰⁸.
     #[must_use]
     pub fn log_likelihoods(&self, sequences: &Sequences, which: &[u32]) -> Vec<f64> {
         let of = |&sequence: &u32| self.log_likelihood(sequences, sequence as usize).ln();
         each(self.few(sequences, which), which.iter().collect(), of)
     }
 
-    /// Writes γₜ(i) of the sequences `which` to their rows in `all`, ΣT × N numbers for all sequences. Returns their ln P(O).
+    /// Writes γₜ(i) of the sequences `which` to their rows in `all`, ΣT × N numbers for all sequences. Returns their ln
+    /// P(O).
     ///
     /// # Panics
     /// If `which` is not strictly ascending, or `all` has the wrong length.
@@ -466,9 +468,9 @@ impl<'m> Exact<'m> {
         now.sum()
     }
 
-    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, and returns P(O). If P(O) is 0, `show` and
-    /// `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this program. The
-    /// [invariants](crate::hmm::invariants) reject an ln P(O) of NaN.
+    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, and returns P(O). If P(O) is 0, `show`
+    /// and `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this
+    /// program. The [invariants](crate::hmm::invariants) reject an ln P(O) of NaN.
     fn forward_backward(
         &self,
         sequences: &Sequences,
