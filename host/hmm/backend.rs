@@ -79,7 +79,7 @@ pub trait Recursions {
 
     /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
     /// [`e_step`](Self::e_step). `floor` is the least variance as a fraction of the variance of all observations.
-    /// Without an `e_step` since [`set_models`](Self::set_models), nothing changes.
+    /// Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
     ///
     /// # Errors
     /// Those of the device.
