@@ -48,7 +48,7 @@ fn models_are_read_back_bit_for_bit() {
     io::write(&path, Format::Umdhmm, &plain).unwrap();
     assert_eq!(io::read(&path, None).unwrap(), plain);
     let error = io::write(&path, Format::Umdhmm, &models()[0]).unwrap_err().to_string();
-    assert!(error.ends_with("UMDHMM's format has no place for ends and for vectors"), "{error}");
+    assert!(error.ends_with("UMDHMM's format has no place for end probabilities or vectors"), "{error}");
     assert_eq!(io::read(&path, None).unwrap(), plain);
 }
 
@@ -196,11 +196,8 @@ fn what_are_no_sequences_is_named() {
         )
     );
     assert_eq!(said(&dna, Fasta, ">a\n>b\nA\n"), "d:2: record a has no letters");
-    assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a line that begins with > before the letters");
-    assert_eq!(
-        said(&numbers, Fasta, ">a\nA\n"),
-        "d:1: the model has no symbols with names, which the letters could be"
-    );
+    assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a record line, which begins with >, before the letters");
+    assert_eq!(said(&numbers, Fasta, ">a\nA\n"), "d:1: the model has no named symbols that letters could stand for");
     let csv = "sequence,symbol\n1,A\n1,C\n2,G\n";
     assert!(said(&dna, Csv, csv).contains("offsets: [0, 2, 3]"), "{}", said(&dna, Csv, csv));
     assert!(said(&dna, Csv, "symbol\nA\nC\n").contains("offsets: [0, 2]"));
@@ -209,7 +206,7 @@ fn what_are_no_sequences_is_named() {
         said(&dna, Csv, "sequence,x,y\n"),
         "d:1: found 2 columns beside that of ids, expected 1 for what the model emits (option columns chooses them)"
     );
-    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: there is no row behind the header");
+    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: the table has no rows after the header");
     assert_eq!(said(&dna, Csv, ""), "d:1: the table is empty");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 5\n"), "d: sequence 1, position 2: found symbol 4, expected one below 4");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 0\n"), "d:2: found \"0\", expected the number of a symbol, from 1");
@@ -325,7 +322,7 @@ fn tables_are_read_as_people_have_them() {
     let lines =
         ReadOptions { format: Some(sequences::Format::Lines), table: columns(&["x"], None), ..ReadOptions::default() };
     let refused = sequences::read_from_with(&b"1"[..], "d", &lines, &one).unwrap_err().to_string();
-    assert_eq!(refused, "d: columns, ids, separators and headers are those of tables, and this is lines");
+    assert_eq!(refused, "d: columns, ids, separators and headers apply only to tables, and this is lines");
 }
 
 #[test]

@@ -54,7 +54,8 @@ choice! {
         Viterbi = "viterbi",
         /// Expected counts, on the device.
         EStep = "e-step",
-        /// A whole step of training: expected counts, and the model that they make most likely, which the device goes on with.
+        /// A whole step of training: expected counts, and the model that they make most likely, which the device goes
+        /// on with.
         BaumWelch = "baum-welch",
     }
 }
@@ -134,7 +135,8 @@ pub enum BenchError {
     Gpu(#[from] CudaError),
 }
 
-/// Measures an operation. Sequences are cut as `scan` says. What is asked for is launched all at once from a recording; steps of training go on from one another.
+/// Measures an operation. Sequences are cut as `scan` says. What is asked for is launched all at once from a recording;
+/// steps of training go on from one another.
 ///
 /// # Errors
 /// Those of the GPU, other than that its memory does not suffice.

@@ -6,7 +6,8 @@ choice! {
     /// The floating-point type of the recursions. Logarithms and expected counts are summed in `f64` for both.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Precision {
-        /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take at one time.
+        /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take
+        /// at one time.
         Tf32 = "tf32",
         /// 32 bits.
         F32 = "f32",
@@ -62,7 +63,8 @@ pub struct Options {
     pub tolerance: f64,
     /// Dirichlet prior.
     pub pseudocounts: Pseudocounts,
-    /// The least variance in each dimension, as a part of that of all observations, above 0; see [`Spread::floors`](super::maximise::Spread::floors).
+    /// The least variance in each dimension, as a part of that of all observations, above 0; see
+    /// [`Spread::floors`](super::maximise::Spread::floors).
     pub floor: f64,
     /// By what part of its absolute value the objective may fall by rounding: 10⁻⁹ in `f64`, 10⁻⁴ in `f32`.
     pub slack: f64,

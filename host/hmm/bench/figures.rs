@@ -1,6 +1,6 @@
-//! Figures 11 to 13 of Brändle and Haubenstock, *Bayesian Network Inference with Cuda* (2016): milliseconds of the forward,
-//! Viterbi and Baum-Welch algorithms for N states and M = N sequences, beside those of Liu, *A CUDA Implementation of Hidden
-//! Markov Models* (2009), as they quote them.
+//! Figures 11 to 13 of Brändle and Haubenstock, *Bayesian Network Inference with Cuda* (2016): milliseconds of the
+//! forward, Viterbi and Baum-Welch algorithms for N states and M = N sequences, beside those of Liu, *A CUDA
+//! Implementation of Hidden Markov Models* (2009), as they quote them.
 
 use serde::Serialize;
 
@@ -12,7 +12,8 @@ pub const STEPS: u32 = 16;
 /// What they measured on (Figure 10). They do not say what Liu did.
 pub const HARDWARE: &str = "GeForce GTX 860M and i7-4710HQ; Liu's columns are those of 2009, as quoted";
 
-/// The sizes of the figures and what [is missing there](LINES), on to 4096, and the largest of them with longer sequences.
+/// The sizes of the figures and what [is missing there](LINES), on to 4096, and the largest of them with longer
+/// sequences.
 pub const CASES: [Case; 12] = [
     case(64, 64, STEPS),
     case(128, 128, STEPS),
@@ -53,8 +54,8 @@ const fn baum_welch(size: u32, liu_cpu_ms: Option<f64>, liu_gpu: f64, gpu_ms: Op
     Line { figure: 13, size, liu_cpu_ms, liu_gpu_ms: Some(liu_gpu), cpu_ms: None, gpu_ms }
 }
 
-/// All lines, as printed. Figure 13 has `7891.1.9` for Liu's CPU at 128 × 128, which is no number; and by his times for each
-/// product, what is printed for Liu at 448 was measured at 384.
+/// All lines, as printed. Figure 13 has `7891.1.9` for Liu's CPU at 128 × 128, which is no number; and by his times for
+/// each product, what is printed for Liu at 448 was measured at 384.
 pub const LINES: [Line; 15] = [
     forward(64, 687.7, 10.2, Some(13.6)),
     forward(128, 5621.9, 19.74, Some(18.15)),

@@ -1,5 +1,5 @@
-//! NumPy's arrays, as hmmlearn has them: all observations one behind the other, integers (ΣT or ΣT × 1) or vectors (ΣT × D), and
-//! the sequences' lengths.
+//! NumPy arrays in hmmlearn's convention: the concatenated observations, integers (ΣT or ΣT × 1) or vectors (ΣT × D),
+//! and an array of the sequences' lengths.
 
 use std::io::{self, Write};
 
@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
     Ok(read)
 }
 
-/// The symbol whose number is a floating-point number.
+/// The symbol with a floating-point number; NaN is missing.
 fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
     if number.is_nan() && missing != Missing::Refuse {
         return Ok(MISSING);
@@ -74,7 +74,7 @@ fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
     }
 }
 
-/// An array of this many columns; of one dimension, where that is one.
+/// The elements of an array with `columns` columns. An array of one dimension counts as one column.
 fn columns<T: Element>(mut bytes: &[u8], columns: usize) -> io::Result<Vec<T>> {
     let Tensor { shape, elements } = npy::read(&mut bytes)?;
     match shape[..] {

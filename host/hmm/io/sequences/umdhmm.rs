@@ -1,4 +1,4 @@
-//! UMDHMM's text: `T= length`, and the symbols' numbers, which begin with 1.
+//! The text format of UMDHMM: `T= length`, and symbol numbers from 1.
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
     }
 }
 
-/// Why others are not written.
+/// Message for sequences that the format cannot represent.
 pub const NO_PLACE: &str = "UMDHMM's format has one sequence of symbols";
 
 /// Writes a sequence.
