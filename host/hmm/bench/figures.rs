@@ -53,7 +53,7 @@ const fn baum_welch(size: u32, liu_cpu_ms: Option<f64>, liu_gpu: f64, gpu_ms: Op
     Line { figure: 13, size, liu_cpu_ms, liu_gpu_ms: Some(liu_gpu), cpu_ms: None, gpu_ms }
 }
 
-/// All lines, as printed, with two exceptions in the source. Figure 13 prints `7891.1.9` for Liu's CPU at 128 × 128,
+/// All lines, as printed. The source has two defects. Figure 13 prints `7891.1.9` for Liu's CPU at 128 × 128,
 /// which is not a number. Liu's times per multiplication show that his times printed for 448 were measured at 384.
 pub const LINES: [Line; 15] = [
     forward(64, 687.7, 10.2, Some(13.6)),
