@@ -40,7 +40,7 @@ pub trait Recursions {
     /// them.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     ///
     /// # Panics
     /// If the models differ in shape, or the sequences do not fit them.
@@ -49,32 +49,32 @@ pub trait Recursions {
     /// ln P(O) of each sequence: M numbers.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// Posteriors γₜ(i): ΣT × N numbers, row by row, one row per observation.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// The most probable paths.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn viterbi(&mut self) -> Result<Vec<Decoded>, Self::Error>;
 
     /// Expected counts over all sequences.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn expect(&mut self) -> Result<Vec<Expected>, Self::Error>;
 
     /// The E step of training. Returns ln P(O) of each sequence; the expected counts stay in the backend for
     /// [`m_step`](Self::m_step).
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
@@ -82,13 +82,13 @@ pub trait Recursions {
     /// Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Self::Error>;
 
     /// The models after all M steps so far. A device stores them in its own precision, to which they are rounded.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn models(&mut self) -> Result<Vec<Hmm>, Self::Error>;
 }
 

@@ -513,8 +513,8 @@ impl<T: Precise, W: Show<T>> Work for ForwardBackward<'_, T, W> {
 }
 
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
-    /// The recursion for rows of `stride` numbers. One function, because every step of the backward pass updates β, γ and ξ
-    /// of all slots from shared buffers.
+    /// The recursion for rows of `stride` numbers. One function, because every step of the backward pass updates β, γ
+    /// and ξ of all slots from shared buffers.
     #[inline(always)]
     fn by<S: Registers>(self, stride: usize) -> Vec<f64> {
         let Self { chain, seen, group, excluded, bytes, mut pairs, mut show } = self;

@@ -7,9 +7,9 @@
 //! > αₜ(j) = bⱼ(oₜ) Σᵢ αₜ₋₁(i) Aᵢⱼ,  βₜ(i) = Σⱼ Aᵢⱼ bⱼ(oₜ₊₁) βₜ₊₁(j),  P(O) = Σᵢ αₜ(i) βₜ(i) at any t
 //!
 //! A sum is taken relative to the largest exponent of its terms, which loses less than 2⁻²⁰⁰ of the sum. Most sums take
-//! a faster way. Let x = α / 2ᴱ, where E is the largest exponent of α. The plain `f64` sum Σᵢ xᵢ Aᵢⱼ loses less than N
-//! · 2⁻¹⁰⁰⁰, so it is accurate wherever it is at least [`HEALTHY`]. Only the other entries are summed term by term. A
-//! row takes O(N²) operations, or O(nonzeros of A) for a sparse A.
+//! a faster way. Let x = α / 2ᴱ, where E is the largest exponent of α. The plain `f64` sum Σᵢ xᵢ Aᵢⱼ has an absolute
+//! error below N · 2⁻¹⁰⁰⁰ from underflow, so it is accurate wherever it is at least [`HEALTHY`]. Only the other entries
+//! are summed term by term. A row takes O(N²) operations, or O(nonzeros of A) for a sparse A.
 //!
 //! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::hmm::cpu::limits).
 //!
