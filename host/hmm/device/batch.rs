@@ -556,8 +556,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         };
         let shape = |x: u32, threads: u32| Shape::new(Dim3 { x, y: set.hosts.len() as u32, z: 1 }, threads);
         let threads = stride.next_multiple_of(32).min(256);
-        // SAFETY: `Models` has tables of `stride` for each of the `hosts.len()` models, and `Places` describes the
-        // layout in which `count` wrote the counts, with the same stride.
+        // SAFETY: `Hmm` guarantees the shapes of all tables, which `Models` stores with `stride` for each of the
+        // `hosts.len()` models. `Places` describes the layout in which `count` wrote the counts, with the same stride.
         unsafe {
             maximise_transitions(
                 device,

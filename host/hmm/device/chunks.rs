@@ -153,9 +153,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let tiles = stride / 8;
         let blocks = (sequences * states.div_ceil(8)).div_ceil(GROUPS);
         let shape = self.shape(blocks, THREADS).with_shared(operators_shared(tiles));
-        // SAFETY: `Packing` guarantees rows in bounds, `fit` that every symbol has a row in the emission table, and
-        // `Models` the stride of the kernel instance. The buffers have `cells` operators, rows or elements; `chain` and
-        // `link` list each chunk once.
+        // SAFETY: as in `Launch::forward`, with chunks in place of sequences: `Sequences`, `Packing`, `fit` and `Hmm`
+        // guarantee rows, symbols and shapes in bounds. The buffers have `cells` operators, rows or elements; `cut`
+        // lists each chunk once in `chain` and `link`.
         unsafe {
             instance!(tiles;
                 1 => chunk_operators::<1>, 2 => chunk_operators::<2>, 4 => chunk_operators::<4>, 8 => chunk_operators::<8>;

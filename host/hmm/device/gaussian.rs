@@ -113,8 +113,9 @@ impl<D: Device> Gaussians<D> {
         let mut tables =
             Tables { table: device.zeros(count * rows * stride)?, log_table: device.zeros(count * rows * stride)? };
         let shape = |x: usize, threads| Shape::new(Dim3 { x: x as u32, y: count as u32, z: 1 }, threads);
-        // SAFETY: `x` holds one vector per row of the `Packing`, whose dimension `Sequences::fit` has compared with the
-        // models'. The tables and `shift` have `rows` rows per model, `shifts` one element per model and sequence.
+        // SAFETY: `x` holds one vector per row of the `Packing`; `Sequences::fit` has compared its dimension with that
+        // of the models, and `Hmm` guarantees N × D means and N × D or N × D × D covariances. The tables and `shift`
+        // have `rows` rows per model, `shifts` one element per model and sequence.
         unsafe {
             densities(
                 device,

@@ -201,9 +201,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         };
         let (all, model) = (self.sequences(), ModelArgs { start, ..models.args(*symbols) });
         let window = WindowArgs { from: steps.start, until: steps.end, capacity: window };
-        // SAFETY: `Packing` guarantees rows in bounds, `fit` that every symbol has a row in the emission table, and
-        // `Models` the stride of the kernel instance. `alpha` has `window` rows per model; the other buffers have
-        // `cells` or all rows.
+        // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`,
+        // asserted in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the
+        // shapes of π, A and B, which `Models` pads to the stride of the kernel instance. `alpha` has `window` rows per
+        // model; the other buffers have `cells` or `rows` elements or rows per model.
         unsafe {
             instance!((constant, store);
                 (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,

@@ -248,9 +248,10 @@ impl<D: Device> Recomputation<'_, D> {
                     )?
                 };
             }
-            // SAFETY: `places` and `chain` name rows of `Packing`, which are in bounds; `fit` guarantees a row of the
-            // emission table for every symbol. `rounds` has summed the rows that α and γ need, and `parts` has `len`
-            // elements per block.
+            // SAFETY: `Packing` derives rows in bounds from the offsets that `Sequences` guarantees, and `places` and
+            // `chain` name such rows only. `fit` guarantees a row of the emission table for every symbol, `Hmm` the
+            // shapes of all tables. `rounds` has summed the rows that α and γ need, and `parts` has `len` elements per
+            // block.
             unsafe {
                 match wants {
                     wanted::NOTHING => launch!(0),
