@@ -58,7 +58,7 @@ pub enum Invalid {
         sequence: usize,
     },
     /// The offsets do not end at the number of observations.
-    #[error("the sequences have {expected} observations together, found {found}")]
+    #[error("the offsets describe {expected} observations, found {found}")]
     Length {
         /// Number of observations.
         found: usize,
@@ -88,7 +88,7 @@ pub enum Invalid {
         symbols: u32,
     },
     /// The sequences hold symbols and the model emits vectors, or vice versa, or the dimensions differ.
-    #[error("the sequences are of {found}, expected {expected} as the model emits")]
+    #[error("the sequences hold {found}, expected {expected}, which the model emits")]
     Kind {
         /// The observations.
         found: String,
@@ -309,7 +309,7 @@ mod tests {
         let error = vectors(vec![0, 1, 2], values).unwrap_err();
         assert_eq!(error.to_string(), "sequence 2, position 1: found NaN, expected a finite number");
         let error = vectors(vec![0, 1, 3], vec![0.0; 4]).unwrap_err();
-        assert_eq!(error.to_string(), "the sequences have 3 observations together, found 2");
+        assert_eq!(error.to_string(), "the offsets describe 3 observations, found 2");
     }
 
     #[test]

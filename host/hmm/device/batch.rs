@@ -327,8 +327,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         (windows, capacity)
     }
 
-    /// Runs the forward recursion over all windows, then, from the last window to the first, replays its forward
-    /// recursion and runs the backward recursion. `done` follows each backward window.
+    /// Runs the forward recursion over all windows and stores α̂ of the last one. Then runs the backward recursion from
+    /// the last window to the first, and before each of the others repeats its forward recursion from a checkpoint.
+    /// Calls `done` after each backward window.
     ///
     /// The function is one piece because it documents the order of launches on shared buffers.
     fn sweep(
@@ -351,7 +352,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             launch.chunk_ends(chunks, work)?;
         }
         {
-            let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, again, starts, .. } = work;
+            let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, replayed, starts, .. } = work;
             let starts = launch.chunks.map(|_| starts.get());
             let rows = launch.count as usize * launch.rows as usize;
             let carry = forward_carry.of(device, cells * stride)?;
@@ -359,7 +360,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             // One row more per sequence for the extra step of chunks.
             let exponents = exponents.of(device, rows + launch.sequences as usize)?;
             let (likelihoods, doubts) = (likelihoods.of(device, 2 * cells)?, doubts.of(device, cells)?);
-            again.of(device, 2 * cells)?;
+            replayed.of(device, 2 * cells)?;
             for (w, window) in windows.iter().enumerate() {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
@@ -407,9 +408,10 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                     copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
                 }
                 let alpha = alpha.get_mut();
-                let (exponents, doubts, again) = (exponents.get_mut(), work.doubts.get_mut(), work.again.get_mut());
+                let (exponents, doubts, replayed) =
+                    (exponents.get_mut(), work.doubts.get_mut(), work.replayed.get_mut());
                 let starts = launch.chunks.map(|_| work.starts.get());
-                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, again)?;
+                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, replayed)?;
             }
             launch.backward(
                 window,

@@ -93,7 +93,7 @@ fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
         let covariances = covariances(kind.as_deref(), &shape, numbers, n, d)?;
         Emissions::Gaussian { dimensions: number(d)?, means, covariances }
     } else {
-        return Err(invalid("array emissionprob_ is missing, and so is means_"));
+        return Err(invalid("arrays emissionprob_ and means_ are both missing"));
     };
     let end = arrays.has("end_").then(|| array(&mut arrays, "end_").map(|(_, end)| end)).transpose()?;
     let mut texts = |name: &str| match arrays.has(name) {
@@ -110,7 +110,7 @@ fn array(arrays: &mut impl Arrays, name: &str) -> io::Result<(Vec<usize>, Vec<f6
 }
 
 fn number(count: usize) -> io::Result<u32> {
-    u32::try_from(count).map_err(|_| invalid("is too large"))
+    u32::try_from(count).map_err(|_| invalid("an array has more than 2³² − 1 columns"))
 }
 
 fn wrong(name: &str, shape: &[usize], expected: &str) -> io::Error {

@@ -56,7 +56,7 @@ impl Model {
         let n = self.pi.len();
         let rows = |name: &str, found: usize| match found == n {
             true => Ok(()),
-            false => Err(format!("{name} has {found} rows, expected {n} as pi has numbers")),
+            false => Err(format!("{name} has {found} rows, expected {n}, the length of pi")),
         };
         let transitions = flat("A", &self.A, n)?;
         rows("A", self.A.len())?;

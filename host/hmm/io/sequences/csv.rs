@@ -70,7 +70,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Resu
         let names: Vec<String> = columns.observed.iter().map(|&at| quoted(&first[at])).collect();
         let names = names.join(", ");
         notes.push(format!(
-            "{file}: line {} is taken for a header, with {names} (option header says whether it is)",
+            "{file}: line {} is read as a header with {names} (option header overrides this)",
             rows.line
         ));
     }
@@ -246,13 +246,15 @@ impl Columns {
         let expected = alphabet.dimensions.unwrap_or(1);
         if observed.len() != expected {
             let (of, choose) = match &table.columns[..] {
-                [] if id.is_some() => (" beside that of ids", " (option columns chooses them)"),
-                [] => ("", " (option columns chooses them)"),
+                [] if id.is_some() => (" beside the ids", " (option columns selects them)"),
+                [] => ("", " (option columns selects them)"),
                 _ => (" named", ""),
             };
             let found = observed.len();
             let columns = if found == 1 { "column" } else { "columns" };
-            return Err(format!("found {found} {columns}{of}, expected {expected} for what the model emits{choose}"));
+            return Err(format!(
+                "found {found} {columns}{of}, expected {expected} for an observation of the model{choose}"
+            ));
         }
         Ok(Self { header, guessed, id, observed })
     }

@@ -22,7 +22,7 @@ choice! {
 pub const MISSING: u32 = u32::MAX;
 
 /// Hint appended to messages about missing observations.
-pub const HINT: &str = " (option missing says how to read it)";
+pub const HINT: &str = " (option missing selects a treatment)";
 
 /// Whether a text is a customary marker of a missing observation.
 pub fn is_marker(text: &[u8]) -> bool {

@@ -271,7 +271,7 @@ impl<'m> Alphabet<'m> {
     fn expected(&self) -> String {
         match (self.dimensions, self.names) {
             (Some(_), _) => "a finite number".to_owned(),
-            (None, []) => format!("the number of a symbol, below {}", self.symbols),
+            (None, []) => format!("a symbol number below {}", self.symbols),
             (None, [names @ .., last]) if names.len() < 8 && !names.is_empty() => {
                 let names: Vec<String> = names.iter().map(|name| quoted(name.as_bytes())).collect();
                 format!("one of the symbols {} and {}", names.join(", "), quoted(last.as_bytes()))

@@ -24,7 +24,7 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
             let symbols = match npy::is_float(bytes) {
                 false => columns(bytes, 1).map_err(of_data())?,
                 true => {
-                    notes.push(format!("{file}: floating-point numbers are read as the numbers of symbols"));
+                    notes.push(format!("{file}: floating-point numbers are read as symbol numbers"));
                     let numbers: Vec<f64> = columns(bytes, 1).map_err(of_data())?;
                     let symbols = numbers.iter().enumerate().map(|(at, &number)| symbol(at, number, alphabet.missing));
                     symbols.collect::<io::Result<_>>().map_err(of_data())?
@@ -70,7 +70,7 @@ fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
     }
     match number.fract() == 0.0 && (0.0..f64::from(MISSING)).contains(&number) {
         true => Ok(number as u32),
-        false => Err(invalid(format!("[{at}] is {number}, expected the number of a symbol"))),
+        false => Err(invalid(format!("[{at}] is {number}, expected a symbol number"))),
     }
 }
 

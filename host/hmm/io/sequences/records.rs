@@ -188,7 +188,7 @@ impl Read {
         let symbols = match (model.emissions(), missing) {
             (Emissions::Categorical { symbols, .. }, _) => *symbols,
             (Emissions::Gaussian { .. }, Missing::Marginalise) => {
-                return Err(content("only symbols are marginalised, and the model emits numbers".to_owned()));
+                return Err(content("only symbols can be marginalised, and the model emits numbers".to_owned()));
             }
             _ => 0,
         };
@@ -218,8 +218,9 @@ impl Read {
                 }
                 if let (Observations::Symbols(seen), false) = (&self.observations, self.sets.is_empty()) {
                     let summed = seen.iter().filter(|seen| **seen >= symbols).count();
-                    self.notes
-                        .push(format!("{file}: {summed} observations are summed over the symbols that they may be"));
+                    self.notes.push(format!(
+                        "{file}: {summed} ambiguous observations are summed over their possible symbols"
+                    ));
                 }
             }
             Missing::Split | Missing::Skip if count > 0 => {
@@ -259,7 +260,7 @@ impl Read {
                     starts.clear();
                 }
                 self.notes.push(match missing {
-                    Missing::Skip => format!("{file}: {count} missing observations are left out"),
+                    Missing::Skip => format!("{file}: {count} missing observations are omitted"),
                     _ => {
                         let parts = offsets.len() - 1;
                         format!("{file}: {count} missing observations split {records} sequences into {parts}")

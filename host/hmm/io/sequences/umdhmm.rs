@@ -16,7 +16,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
     for _ in 0..length {
         let word = words.next();
         let symbol = word.and_then(integer).and_then(|number| u32::try_from(number).ok()?.checked_sub(1));
-        symbols.push(symbol.ok_or_else(|| words.unexpected(word, "the number of a symbol, from 1"))?);
+        symbols.push(symbol.ok_or_else(|| words.unexpected(word, "a symbol number from 1"))?);
     }
     match words.next() {
         None => Ok(Read::of(vec![0, length.into()], Observations::Symbols(symbols))),
