@@ -219,7 +219,7 @@ impl Read {
                 if let (Observations::Symbols(seen), false) = (&self.observations, self.sets.is_empty()) {
                     let summed = seen.iter().filter(|seen| **seen >= symbols).count();
                     self.notes.push(format!(
-                        "{file}: {summed} ambiguous observations are summed over their possible symbols"
+                        "{file}: {summed} missing or ambiguous observations are summed over their possible symbols"
                     ));
                 }
             }
