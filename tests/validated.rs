@@ -10,13 +10,14 @@ use warpkov::hmm::model::{Covariances, Emissions, HmmParts};
 use warpkov::hmm::sequences::{Observations, Sequences};
 use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{Correct, State};
+use warpkov::mdp::device::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::device::{PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use warpkov::mdp::generate::Forest;
 use warpkov::mdp::io::read_json;
 use warpkov::mdp::krylov::Linear;
 use warpkov::mdp::model::validate::Invalid;
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
-use warpkov::mdp::options::Storage;
+use warpkov::mdp::options::{BlockDivided, Storage};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::{PointBackup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
@@ -325,6 +326,11 @@ fn backends_check_what_they_are_given() {
         }
         let mut projected = Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
         assert!(panics(|| drop(projected.reset(Some(&values)))));
+        let mut results = ResultIteration::<f64, u32, _>::new(device, &forest).unwrap();
+        assert!(panics(|| drop(results.reset(Some(&values)))));
+        let division = Division::new(&forest, BlockDivided::default()).unwrap();
+        let mut blocks = BlockIteration::<f64, u32, _>::new(device, &forest, &division).unwrap();
+        assert!(panics(|| drop(blocks.reset(Some(&values)))));
         let mut system = System::<u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
         let (whole, other) = (system.vector().unwrap(), device.upload(&values).unwrap());
         assert!(panics(|| drop(system.dots(&whole, &other, &whole))));
