@@ -4,7 +4,7 @@ use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
 
-use super::policy::{PolicyLayout, Projected};
+use super::projected::{PolicyLayout, Projected};
 use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
 use crate::mdp::model::Mdp;

@@ -1,14 +1,31 @@
 //! Host side of the kernels, generic over the device: a GPU or the emulator.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `layout`, `patterns`, `slices` | layouts of a model for value iteration |
+//! | `stored` | a model in one of them, in device memory |
+//! | `values`, `mixed`, `streamed` | value iteration: resident, in two precisions, larger than the device's memory |
+//! | `resident`, `block_per_state`, `projected` | policy iteration: what is shared, the plain method, the projected one |
+//! | `krylov` | the linear systems of Krylov policy iteration |
+//! | [`divided`] | Block Divided and Result Divided |
 
+mod block_per_state;
 pub mod divided;
 mod krylov;
+mod layout;
+mod mixed;
 mod patterns;
-mod policy;
+mod projected;
+mod resident;
 mod slices;
+mod stored;
 mod streamed;
 mod values;
 
+pub use block_per_state::BlockPerState;
 pub use krylov::System;
-pub use policy::{BlockPerState, PolicyLayout, Projected};
+pub use layout::SweepLayout;
+pub use mixed::Mixed;
+pub use projected::{PolicyLayout, Projected};
 pub use streamed::{Streamed, Streaming};
-pub use values::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
+pub use values::{Certify, Residual, ValueIteration};

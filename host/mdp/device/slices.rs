@@ -7,7 +7,7 @@ use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
-use super::policy::checked_offset;
+use super::resident::checked_offset;
 use crate::mdp::analysis::palette::{distinct, indices};
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;

@@ -16,9 +16,10 @@ use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
 use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};
 use warpkov_kernels::mdp::model::IteratesArgs;
 
-use super::policy::THREADS;
+use super::layout::{Model, RowLayout, SLICES_TILE, SweepLayout, discounted, tile};
+use super::resident::THREADS;
 use super::slices::Slices;
-use super::values::{Dependencies, Model, OnDevice, RowLayout, SLICES_TILE, SweepLayout, changes, discounted, tile};
+use super::values::{Dependencies, StopOnDevice, changes};
 use crate::common::interrupt;
 use crate::mdp::analysis::tiles::Tiles;
 use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
@@ -312,7 +313,7 @@ pub struct Streamed<'d, T: Precise, O: Offset, D: Device> {
     v_old: D::Buffer<T>,
     v_new: D::Buffer<T>,
     slots: D::Buffer<u64>,
-    stop: OnDevice<D>,
+    stop: StopOnDevice<D>,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
@@ -376,7 +377,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
             v_old,
             v_new,
             slots: device.zeros(SLOTS)?,
-            stop: OnDevice::new(device)?,
+            stop: StopOnDevice::new(device)?,
         })
     }
 

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
-use crate::mdp::device::policy::checked_offset;
+use crate::mdp::device::resident::checked_offset;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::BlockDivided;
 use crate::mdp::options::{InvalidBlocks, MAX_PLACES};

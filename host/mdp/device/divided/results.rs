@@ -5,7 +5,7 @@ use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
 
-use super::super::policy::{offsets, upload_choices};
+use super::super::resident::{offsets, upload_choices};
 use super::{EXTREMES, Extremes, THREADS};
 use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::{Choices, Mdp};

@@ -1,0 +1,103 @@
+//! Value iteration in f32 and then in f64.
+
+use warpkov_device::device::Offset;
+use warpkov_device::launch::Device;
+
+use super::layout::SweepLayout;
+use super::stored::Stored;
+use super::values::{Certify, Residual, ValueIteration};
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
+
+/// Value iteration in f32 until rounding errors or the target stop it, then in f64.
+pub struct Mixed<'d, O: Offset, D: Device> {
+    fast: ValueIteration<'d, f32, O, D>,
+    exact: ValueIteration<'d, f64, O, D>,
+    /// Whether V is in f64.
+    in_f64: bool,
+    /// Size of the last changes in f32, as [`Stop::size`].
+    last: f64,
+}
+
+impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
+    /// Uploads the model in f64, converts it to f32 on the device if possible, and starts at V = 0.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
+        let exact = ValueIteration::new(device, sweep_layout)?;
+        let fast = match Stored::shortened(device, &exact.model)? {
+            Some(model) => ValueIteration::with(device, sweep_layout, model)?,
+            None => ValueIteration::new(device, sweep_layout)?,
+        };
+        Ok(Self { fast, exact, in_f64: false, last: f64::INFINITY })
+    }
+
+    /// Copies V from f32 to f64, once.
+    fn switch_to_f64(&mut self) -> Result<(), D::Error> {
+        if !self.in_f64 {
+            self.exact.take(&self.fast)?;
+            self.in_f64 = true;
+        }
+        Ok(())
+    }
+}
+
+impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
+    type Error = D::Error;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        (self.in_f64, self.last) = (false, f64::INFINITY);
+        self.fast.reset(initial)
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        if self.in_f64 { self.exact.values() } else { self.fast.values() }
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+        if self.in_f64 { self.exact.policy() } else { self.fast.policy() }
+    }
+
+    fn policy_is_implicit(&self) -> bool {
+        true
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+        if self.in_f64 { self.exact.sweep_bytes() } else { self.fast.sweep_bytes() }
+    }
+}
+
+impl<O: Offset, D: Device> GreedySweeps for Mixed<'_, O, D> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+        let mut before = 0;
+        if !self.in_f64 {
+            let found = self.fast.backup(stop, max_sweeps)?;
+            before = found.sweeps;
+            // Without rounding errors, n sweeps multiply the changes by at most γⁿ. Much larger changes are rounding
+            // errors. Changes that meet the stop in f32 may be wrong as well, so f64 sweeps follow in both cases.
+            let left = stop.size(found.least, found.greatest);
+            let rounding = left >= self.last * (1.0 + self.fast.source.gamma().powi(before as i32)) / 2.0;
+            self.last = left;
+            let met = stop.is_met(found.least, found.greatest);
+            if before >= max_sweeps && !(met || found.fixed || rounding) {
+                return Ok(found);
+            }
+            self.switch_to_f64()?;
+        }
+        // At least one sweep: changes measured in f32 are not reliable.
+        let found = self.exact.backup(stop, (max_sweeps - before).max(1))?;
+        Ok(Backups { sweeps: before + found.sweeps, ..found })
+    }
+
+    fn phase(&self) -> u32 {
+        u32::from(self.in_f64)
+    }
+}
+
+impl<O: Offset, D: Device> Certify for Mixed<'_, O, D> {
+    /// Switches to f64 first.
+    fn residual(&mut self) -> Result<Residual, D::Error> {
+        self.switch_to_f64()?;
+        self.exact.residual()
+    }
+}

@@ -1,0 +1,239 @@
+//! A model, V and π in device memory, with what both methods of policy iteration share: the batched evaluation loop, the
+//! improvement and start values.
+
+use rayon::prelude::*;
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Buffer, Device, Shape};
+use warpkov_kernels::mdp::backup::slices::SLICE;
+use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
+use warpkov_kernels::mdp::choices::ChoicesArgs;
+use warpkov_kernels::mdp::evaluate::{evaluate_block_per_state, evaluate_rows, evaluate_slices};
+use warpkov_kernels::mdp::improve::improve;
+use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
+use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
+use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
+use warpkov_kernels::primitives::rows::RowsArgs;
+
+use crate::common::interrupt;
+use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use crate::mdp::model::{Choices, Mdp, NO_ACTION};
+use crate::runtime::Precise;
+use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
+
+/// Threads per block for kernels without a fixed block size.
+pub(super) const THREADS: u32 = 256;
+
+/// Maximum sweeps per batch without host synchronisation.
+const MAX_BATCH: usize = 256;
+
+/// Converts row pointers to `O`; panics if they do not fit.
+pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
+    row_ptr.par_iter().map(|&offset| checked_offset(offset)).collect()
+}
+
+/// An offset as `O`, into which it must fit.
+pub(super) fn checked_offset<O: Offset>(offset: u64) -> O {
+    assert!(O::WIDE || u32::try_from(offset).is_ok(), "offsets of 32 bits are too small for the model");
+    O::from_usize(offset as usize)
+}
+
+/// Uploads the choices: A and no offsets if all states have A actions, otherwise 0 and the row offsets of the states.
+pub(super) fn upload_choices<O: Offset, D: Device>(
+    device: &D,
+    choices: &Choices,
+) -> Result<(u32, D::Buffer<O>), D::Error> {
+    match choices {
+        Choices::Uniform(actions) => Ok((*actions, device.upload(&[])?)),
+        Choices::Ragged(choices) => Ok((0, device.upload(&offsets(choices))?)),
+    }
+}
+
+/// A model in device memory.
+pub(super) struct Model<T: Precise, O: Offset, D: Device> {
+    /// A, or 0 if the number of actions varies.
+    pub actions: u32,
+    /// Row offsets of the states if the number of actions varies.
+    pub choices: D::Buffer<O>,
+    pub gamma: f64,
+    pub row_ptr: D::Buffer<O>,
+    pub col: D::Buffer<u32>,
+    pub prob: D::Buffer<T>,
+    /// r(s, a).
+    pub reward: D::Buffer<T>,
+}
+
+impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
+    pub fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
+        let (actions, choices) = upload_choices(device, model.choices())?;
+        Ok(Self {
+            actions,
+            choices,
+            gamma: model.gamma(),
+            row_ptr: device.upload(&offsets::<O>(model.transitions().row_ptr()))?,
+            col: device.upload(model.transitions().col())?,
+            prob: device.upload(&T::of(model.transitions().val()))?,
+            reward: device.upload(&T::of(&model.expected_rewards()))?,
+        })
+    }
+
+    /// The model as kernel arguments.
+    pub fn args(&self) -> ModelArgs<'_, T, O, D> {
+        ModelArgs {
+            choices: ChoicesArgs { actions: self.actions, offsets: &self.choices },
+            rows: RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.prob },
+            reward: &self.reward,
+            gamma: self.gamma,
+        }
+    }
+}
+
+/// The model, V and π in device memory.
+pub(super) struct Resident<T: Precise, O: Offset, D: Device> {
+    pub states: u32,
+    pub model: Model<T, O, D>,
+    pub first_policy: Vec<u32>,
+    pub policy: D::Buffer<u32>,
+    pub v_old: D::Buffer<T>,
+    pub v_new: D::Buffer<T>,
+    pub residuals: D::Buffer<u64>,
+    pub changed: D::Buffer<u64>,
+    /// Sweeps of the last evaluation, plus one: the length of the next first batch.
+    pub expected_sweeps: usize,
+}
+
+impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
+    pub fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
+        let states = model.states() as usize;
+        let first_policy = model.first_policy();
+        Ok(Self {
+            states: model.states(),
+            model: Model::upload(device, model)?,
+            policy: device.upload(&first_policy)?,
+            first_policy,
+            v_old: device.zeros(states)?,
+            v_new: device.zeros(states)?,
+            residuals: device.zeros(MAX_BATCH)?,
+            changed: device.zeros(1)?,
+            expected_sweeps: 16,
+        })
+    }
+
+    /// Bytes of device memory allocated by [`upload`](Self::upload).
+    pub fn bytes(model: &Mdp) -> u64 {
+        let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
+        let (states, rows, nnz) = (u64::from(model.states()), model.rows() as u64, model.transitions().nnz() as u64);
+        let choices = if matches!(model.choices(), Choices::Ragged(_)) { states + 1 } else { 0 };
+        (choices + rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
+    }
+
+    /// Launches batches of sweeps until one meets `theta`. The launches do not wait for residuals; sweeps after one
+    /// that met `theta` return at once. `sweep` launches sweep number `k` of a batch.
+    pub fn sweep_until(
+        &mut self,
+        device: &D,
+        theta: f64,
+        max_sweeps: u32,
+        mut sweep: impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
+    ) -> Result<Evaluation, D::Error> {
+        let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
+        // θ = 0 is never met, so all sweeps are necessary.
+        let [first, next] = if theta > 0.0 { [self.expected_sweeps, 8] } else { [MAX_BATCH; 2] };
+        let mut batch = first;
+        while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
+            batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
+            device.clear(&mut self.residuals)?;
+            for k in 0..batch {
+                if k > 0 && interrupt::requested() {
+                    batch = k;
+                    break;
+                }
+                sweep(self, k as u32)?;
+                std::mem::swap(&mut self.v_old, &mut self.v_new);
+            }
+            let mut residuals = [0; MAX_BATCH];
+            device.download(&self.residuals, &mut residuals[..batch])?;
+            let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);
+            let done = met.map_or(batch, |k| k + 1);
+            // Skipped sweeps wrote nothing. If their number is odd, the buffers have swapped once too often.
+            if (batch - done) % 2 == 1 {
+                std::mem::swap(&mut self.v_old, &mut self.v_new);
+            }
+            evaluation.sweeps += done as u32;
+            evaluation.residual = f64::from_bits(residuals[done - 1]);
+            if interrupt::requested() {
+                break;
+            }
+            batch = next;
+        }
+        if theta > 0.0 {
+            self.expected_sweeps = evaluation.sweeps as usize + 1;
+        }
+        Ok(evaluation)
+    }
+
+    /// Improves the policy with `lanes` threads per row and `states_per_block` states per block.
+    pub fn improve(
+        &mut self,
+        device: &D,
+        tie: f64,
+        lanes: u32,
+        threads: u32,
+        states_per_block: u32,
+    ) -> Result<u64, D::Error> {
+        device.clear(&mut self.changed)?;
+        let blocks = self.states.div_ceil(states_per_block);
+        let shape = Shape::new(blocks, threads).with_shared(threads / lanes * 8);
+        let model = self.model.args();
+        macro_rules! launch {
+            ($lanes:literal) => {
+                // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `Resident::upload`
+                // allocated the buffers with the sizes of this model.
+                unsafe {
+                    improve::<T, O, $lanes, D>(
+                        device,
+                        shape,
+                        self.states,
+                        states_per_block,
+                        model,
+                        &self.v_old,
+                        tie,
+                        &mut self.policy,
+                        &mut self.changed,
+                    )
+                }
+            };
+        }
+        match lanes {
+            1 => launch!(1),
+            2 => launch!(2),
+            4 => launch!(4),
+            8 => launch!(8),
+            16 => launch!(16),
+            _ => launch!(32),
+        }?;
+        let mut changed = [0];
+        device.download(&self.changed, &mut changed)?;
+        Ok(changed[0])
+    }
+
+    pub fn reset(&mut self, device: &D, initial: Option<&[f64]>) -> Result<(), D::Error> {
+        self.policy = device.upload(&self.first_policy)?;
+        match initial {
+            Some(values) => {
+                assert_eq!(values.len(), self.states as usize, "a value for each state");
+                self.v_old = device.upload(&T::of(values))?;
+            }
+            None => device.clear(&mut self.v_old)?,
+        }
+        Ok(())
+    }
+
+    pub fn values(&self, device: &D) -> Result<Vec<f64>, D::Error> {
+        Ok(device.to_vec(&self.v_old)?.into_iter().map(T::to_f64).collect())
+    }
+}
+
+/// Threads per row of `mean` entries: 1 to 32, with one to two entries per thread if that suffices.
+pub(super) fn lanes_for(mean: f64) -> u32 {
+    ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
+}

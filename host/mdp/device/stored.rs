@@ -1,0 +1,226 @@
+//! A model in device memory, in one of the [layouts](super::layout): upload, generation and conversion between precisions.
+
+use std::rc::Rc;
+
+use rayon::prelude::*;
+use warpkov_device::device::Offset;
+use warpkov_device::launch::{Buffer, Device, Shape};
+use warpkov_kernels::mdp::backup::convert;
+use warpkov_kernels::mdp::generate::grid_patterns;
+
+use super::layout::{Model, RowLayout, SweepLayout, discounted};
+use super::patterns::Table;
+use super::resident::{THREADS, offsets, upload_choices};
+use crate::mdp::generate::GridPatterns;
+use crate::runtime::Precise;
+
+/// A model in device memory. Arrays not in T are shared between precisions.
+pub(super) enum Stored<T: Precise, O: Offset, D: Device> {
+    Rows {
+        lanes: u32,
+        states_per_block: u32,
+        actions: u32,
+        choices: Rc<D::Buffer<O>>,
+        row_ptr: Rc<D::Buffer<O>>,
+        col: Rc<D::Buffer<u32>>,
+        prob: D::Buffer<T>,
+        reward: D::Buffer<T>,
+    },
+    Slices {
+        place: Rc<D::Buffer<O>>,
+        col: Rc<D::Buffer<u32>>,
+        prob: D::Buffer<T>,
+        reward: D::Buffer<T>,
+    },
+    Narrow {
+        place: Rc<D::Buffer<O>>,
+        offset: Narrow<D>,
+        prob: Rc<D::Buffer<u8>>,
+        palette: D::Buffer<T>,
+        reward: Rc<D::Buffer<u16>>,
+        rewards: D::Buffer<T>,
+    },
+    Patterns {
+        actions: u32,
+        distinct: usize,
+        /// Number of move rows and of reward rows, then the shift and the mask that split a pattern number into the
+        /// two.
+        halves: [u32; 4],
+        pattern: Rc<D::Buffer<u16>>,
+        offset: Rc<D::Buffer<i32>>,
+        prob: D::Buffer<T>,
+        reward: D::Buffer<T>,
+    },
+}
+
+/// Successor offsets in one or two bytes.
+pub(super) enum Narrow<D: Device> {
+    One(Rc<D::Buffer<i8>>),
+    Two(Rc<D::Buffer<i16>>),
+}
+
+impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
+    pub fn upload(device: &D, sweep_layout: &SweepLayout) -> Result<Self, D::Error> {
+        let (mdp, reward, layout) = match &sweep_layout.model {
+            Model::Host { mdp, reward, layout } => (mdp, reward, layout),
+            Model::Generated { grid, table } => return Self::generate(device, grid, table),
+        };
+        let transitions = mdp.transitions();
+        Ok(match layout {
+            RowLayout::Rows { lanes, states_per_block } => {
+                let (actions, choices) = upload_choices(device, mdp.choices())?;
+                Self::Rows {
+                    lanes: *lanes,
+                    states_per_block: *states_per_block,
+                    actions,
+                    choices: choices.into(),
+                    row_ptr: device.upload(&offsets::<O>(transitions.row_ptr()))?.into(),
+                    col: device.upload(transitions.col())?.into(),
+                    prob: device.upload(&T::of(transitions.val()))?,
+                    reward: device.upload(&T::of(reward))?,
+                }
+            }
+            RowLayout::Slices(slices) => Self::Slices {
+                place: device.upload(&slices.place::<O>(|_, first| first))?.into(),
+                col: slices.upload_entries(device, slices.successors(mdp))?.into(),
+                prob: slices.upload_entries(device, slices.probabilities(mdp))?,
+                reward: slices.upload_rewards(device, slices.earnings(mdp, reward))?,
+            },
+            RowLayout::Narrow { slices, wide, palette, rewards } => Self::Narrow {
+                place: device.upload(&slices.place::<O>(|_, first| first))?.into(),
+                offset: match wide {
+                    false => Narrow::One(slices.upload_entries(device, slices.distances(mdp, |d| d as i8))?.into()),
+                    true => Narrow::Two(slices.upload_entries(device, slices.distances(mdp, |d| d as i16))?.into()),
+                },
+                prob: slices.upload_entries(device, slices.probability_indices(mdp, palette))?.into(),
+                palette: device.upload(&T::of(&discounted(mdp.gamma(), palette)))?,
+                reward: slices.upload_rewards(device, slices.reward_indices(mdp, reward, rewards))?.into(),
+                rewards: device.upload(&T::of(rewards))?,
+            },
+            RowLayout::Patterns { patterns, table } => {
+                let pattern: Vec<u16> =
+                    patterns.of_state.par_iter().map(|&pattern| table.number[pattern as usize]).collect();
+                let pattern = device.upload(&pattern)?;
+                Self::patterns(device, pattern, table)?
+            }
+        })
+    }
+
+    /// Converts an `f64` model to T on the device; `None` if an array exceeds 2³² − 1 elements.
+    pub fn shortened(device: &D, exact: &Stored<f64, O, D>) -> Result<Option<Self>, D::Error> {
+        let (prob, reward) = match exact {
+            Stored::Rows { prob, reward, .. } | Stored::Slices { prob, reward, .. } => (prob, reward),
+            Stored::Narrow { palette, rewards, .. } => (palette, rewards),
+            Stored::Patterns { prob, reward, .. } => (prob, reward),
+        };
+        let (Some(prob), Some(reward)) = (shortened(device, prob)?, shortened(device, reward)?) else {
+            return Ok(None);
+        };
+        Ok(Some(match exact {
+            Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, .. } => Self::Rows {
+                lanes: *lanes,
+                states_per_block: *states_per_block,
+                actions: *actions,
+                choices: Rc::clone(choices),
+                row_ptr: Rc::clone(row_ptr),
+                col: Rc::clone(col),
+                prob,
+                reward,
+            },
+            Stored::Slices { place, col, .. } => {
+                Self::Slices { place: Rc::clone(place), col: Rc::clone(col), prob, reward }
+            }
+            Stored::Narrow { place, offset, prob: index, reward: of_row, .. } => Self::Narrow {
+                place: Rc::clone(place),
+                offset: match offset {
+                    Narrow::One(offset) => Narrow::One(Rc::clone(offset)),
+                    Narrow::Two(offset) => Narrow::Two(Rc::clone(offset)),
+                },
+                prob: Rc::clone(index),
+                palette: prob,
+                reward: Rc::clone(of_row),
+                rewards: reward,
+            },
+            Stored::Patterns { actions, distinct, halves, pattern, offset, .. } => Self::Patterns {
+                actions: *actions,
+                distinct: *distinct,
+                halves: *halves,
+                pattern: Rc::clone(pattern),
+                offset: Rc::clone(offset),
+                prob,
+                reward,
+            },
+        }))
+    }
+
+    fn patterns(device: &D, pattern: D::Buffer<u16>, table: &Table) -> Result<Self, D::Error> {
+        Ok(Self::Patterns {
+            actions: table.actions,
+            distinct: table.distinct,
+            halves: [table.moves.count, table.rewards.count, table.shift, table.mask],
+            pattern: pattern.into(),
+            offset: device.upload(&table.offset)?.into(),
+            prob: device.upload(&T::of(&table.moves.numbers))?,
+            reward: device.upload(&T::of(&table.rewards.numbers))?,
+        })
+    }
+
+    fn generate(device: &D, grid: &GridPatterns, table: &Table) -> Result<Self, D::Error> {
+        let mut pattern = device.zeros(grid.states() as usize)?;
+        let index: Vec<u16> = grid.index.iter().map(|&pattern| table.number[pattern as usize]).collect();
+        let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&index)?);
+        let shape = Shape::grid_stride(grid.states().into(), THREADS);
+        let (width, height, walled) = (grid.grid.width, grid.grid.height, u32::from(!grid.kinds.is_empty()));
+        // SAFETY: `pattern` has one element per cell. `GridPatterns` guarantees that `kinds` is empty or has one
+        // element below 4 per cell, and that `index` has `PATTERNS` elements.
+        unsafe { grid_patterns(device, shape, width, height, walled, &kinds, &index, &mut pattern)? };
+        Self::patterns(device, pattern, table)
+    }
+}
+
+/// Converts an `f64` array to T; `None` if it exceeds the 2³² − 1 elements of one launch.
+fn shortened<T: Precise, D: Device>(device: &D, exact: &D::Buffer<f64>) -> Result<Option<D::Buffer<T>>, D::Error> {
+    let Ok(count) = u32::try_from(exact.len()) else { return Ok(None) };
+    let mut found = device.zeros(exact.len())?;
+    // SAFETY: `exact` and `found` have `count` elements.
+    unsafe { convert(device, Shape::cover(count.into(), THREADS), count, exact, &mut found)? };
+    Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_device::emulator::Emulator;
+
+    use super::*;
+    use crate::mdp::generate::{Garnet, SlipGrid};
+    use crate::mdp::options::Storage;
+
+    /// Conversion on the device and on the host gives the same bits.
+    #[test]
+    fn device_and_host_convert_to_the_same_bits() {
+        let device = Emulator::default();
+        let numbers = |stored: &Stored<f32, u32, Emulator>| {
+            let (prob, reward) = match stored {
+                Stored::Rows { prob, reward, .. } | Stored::Slices { prob, reward, .. } => (prob, reward),
+                Stored::Narrow { palette, rewards, .. } => (palette, rewards),
+                Stored::Patterns { prob, reward, .. } => (prob, reward),
+            };
+            [prob, reward]
+                .map(|numbers| device.to_vec(numbers).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        };
+        let garnet = Garnet { states: 300, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let grid = SlipGrid { width: 30, height: 20, wall_fraction: 0.2, ..SlipGrid::default() };
+        let mut kinds = 0;
+        for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
+            for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
+                let Some(sweep_layout) = SweepLayout::new(&mdp, Some(storage)) else { continue };
+                let exact = Stored::<f64, u32, Emulator>::upload(&device, &sweep_layout).unwrap();
+                let short = Stored::<f32, u32, Emulator>::shortened(&device, &exact).unwrap().unwrap();
+                let uploaded = Stored::<f32, u32, Emulator>::upload(&device, &sweep_layout).unwrap();
+                assert_eq!(numbers(&short), numbers(&uploaded), "{storage}");
+                kinds += 1;
+            }
+        }
+        assert!(kinds >= 6, "{kinds}");
+    }
+}
