@@ -2,24 +2,15 @@
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
-use warpkov_device::launch::{Buffer, Device, Shape};
-use warpkov_kernels::mdp::backup::slices::SLICE;
-use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
-use warpkov_kernels::mdp::choices::ChoicesArgs;
-use warpkov_kernels::mdp::evaluate::{evaluate_block_per_state, evaluate_rows, evaluate_slices};
-use warpkov_kernels::mdp::improve::improve;
+use warpkov_device::launch::{Device, Shape};
+use warpkov_kernels::mdp::evaluate::evaluate_block_per_state;
 use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
-use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
 use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
-use warpkov_kernels::primitives::rows::RowsArgs;
-
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use crate::mdp::model::{Choices, Mdp, NO_ACTION};
-use crate::runtime::Precise;
-use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
 
 use super::resident::{Resident, THREADS};
+use crate::mdp::backend::{Evaluate, Evaluation, State};
+use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::runtime::Precise;
 
 /// The plain method of the source: one block per state, rows read from the full model.
 pub struct BlockPerState<'d, T: Precise, O: Offset, D: Device> {
