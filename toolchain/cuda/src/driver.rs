@@ -183,8 +183,8 @@ extern "C" fn stub() -> u32 {
     STUB_LIBRARY
 }
 
-/// Sets `*text` to a description of `code`, with or without a driver. It never fails, because cust's `Display` ignores
-/// failures.
+/// Sets `*text` to a description of `code`, with or without a driver. It never fails: otherwise cust's `Display` would
+/// return an error, and `to_string` would panic.
 ///
 /// # Safety
 /// `text` is valid for a write of one pointer.
