@@ -178,8 +178,8 @@ fn gymnasium_tables_that_are_none_say_why() {
 }
 
 /// Forest management with three states, γ = 0.9 (pymdptoolbox, `example.forest`), in every convention of arrays; and
-/// Puterman, *Markov Decision Processes* (1994), § 3.1, γ = 0.95, where an action cannot be taken. Written by NumPy 2.4 and
-/// SciPy 1.17.
+/// Puterman, *Markov Decision Processes* (1994), § 3.1, γ = 0.95, where an action cannot be taken. Written by NumPy 2.4
+/// and SciPy 1.17.
 #[test]
 fn arrays_of_python_have_their_values() {
     let forest = [26.244, 29.484, 33.484];
@@ -215,7 +215,8 @@ fn matrices_of_petsc_have_their_values() {
     assert!(read_with(&data("forest-64-bit.P.bin"), &options).is_ok());
 }
 
-/// A walk on five states, written by umbi 0.2.5; the rewards of "mixed" are s/2 of states, c/4 of choices, b of branches.
+/// A walk on five states, written by umbi 0.2.5; the rewards of "mixed" are s/2 of states, c/4 of choices, b of
+/// branches.
 #[test]
 fn models_of_umbi_are_read() {
     let named = |name: &str| ReadOptions { reward: Some(name.into()), ..ReadOptions::default() };

@@ -51,8 +51,8 @@ fn row_names(mdp: &Mdp) -> Option<Vec<&str>> {
         .map(|names| names.of_row.iter().map(|&name| names.names[name as usize].as_str()).collect())
 }
 
-/// Forest management with S = 3: V* of γ = 0.9 is (26.244, 29.484, 33.484), as of γ = 0.96 (74.6496, 78.1056, 82.1056), in
-/// the documentation of pymdptoolbox (policy iteration).
+/// Forest management with S = 3: V* of γ = 0.9 is (26.244, 29.484, 33.484), as of γ = 0.96 (74.6496, 78.1056, 82.1056),
+/// in the documentation of pymdptoolbox (policy iteration).
 #[test]
 fn the_forest_is_the_same_in_every_format() {
     for (name, gamma, labels, names) in [
@@ -78,7 +78,8 @@ fn the_forest_is_the_same_in_every_format() {
     }
 }
 
-/// The die of Knuth and Yao, *The complexity of nonuniform random number generation* (1976): 11/3 coin flips on average.
+/// The die of Knuth and Yao, *The complexity of nonuniform random number generation* (1976): 11/3 coin flips on
+/// average.
 #[test]
 fn markov_chains_have_one_choice() {
     let folder = tempfile::tempdir().unwrap();
@@ -450,7 +451,8 @@ fn models_are_piped_in_every_format_that_streams() {
     assert_eq!((code, error.contains("npz is read from a file that is neither a pipe nor compressed")), (2, true));
 }
 
-/// Every text format, compressed in every way and behind a byte-order mark, is the same model; so are the files beside it.
+/// Every text format, compressed in every way and behind a byte-order mark, is the same model; so are the files beside
+/// it.
 #[test]
 fn compressed_texts_are_read() {
     let folder = tempfile::tempdir().unwrap();
