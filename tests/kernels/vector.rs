@@ -26,7 +26,7 @@ fn combinations<D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let mut random = Random::new(31);
     let (x, z, mut y) = (random.signed(n), random.signed(n), random.signed(n));
-    // Elements that the kernel does not read are NaN.
+    // With a = 0 the kernel must not read y, which contains a NaN.
     y[5] = f64::NAN;
     let (dx, dz) = (device.upload(&x)?, device.upload(&z)?);
     for a in [0.0, -1.0, 0.5] {
