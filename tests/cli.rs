@@ -1,4 +1,6 @@
 //! The `warpkov` binary, run as users and scripts run it: help, exit codes, reports, pipes and files.
+//!
+//! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,6 @@
 //! `warpkov hmm`, run as users and scripts run it.
+//!
+//! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::fs;
 use std::io::Write;

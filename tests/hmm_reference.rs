@@ -1,4 +1,6 @@
 //! Hidden Markov models against published numbers, brute force, and recursions in extended precision.
+//!
+//! One file, because all comparisons share the collection of results in `All`.
 
 #[path = "wide/mod.rs"]
 mod wide;

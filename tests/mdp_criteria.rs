@@ -1,5 +1,7 @@
 //! Reachability, total reward, average reward and finite horizons: known values, and random models solved exactly by
 //! enumerating their policies.
+//!
+//! One file, because all criteria share the exact enumeration and the check of bounds.
 
 #[path = "exact/rational.rs"]
 mod rational;

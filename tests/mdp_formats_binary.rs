@@ -1,5 +1,7 @@
 //! Models in the formats of Python tools, PETSc and probabilistic model checkers, against published values; and invalid
 //! files.
+//!
+//! One file, because all formats share the same models and comparisons.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

@@ -1,5 +1,7 @@
 //! Text formats of models: the explicit files of PRISM and Storm, DRN, and the XML and text formats of Jóhannsson's
 //! thesis.
+//!
+//! One file, because all formats share the random models and the round trip.
 
 use std::fs;
 use std::io::Write;

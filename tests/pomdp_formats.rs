@@ -1,5 +1,7 @@
 //! Formats of partially observable models: files of other programs, error messages for invalid files, and
 //! round trips.
+//!
+//! One file, because all formats share the same models and the mutations at the end.
 
 use std::io;
 use std::path::Path;

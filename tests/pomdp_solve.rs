@@ -1,4 +1,6 @@
 //! The solver of POMDPs: its bounds hold, and converge to published values.
+//!
+//! One file, because all tests share the random models and the check of policies.
 
 #[path = "kernels/random.rs"]
 #[allow(dead_code, reason = "only its numbers are needed")]
@@ -606,8 +608,8 @@ fn reference_value(model: &Pomdp, horizon: u32, belief: &Belief) -> f64 {
     if horizon == 0 { 0.0 } else { best }
 }
 
-/// Two states that are always observed, also at the start. Staying in one earns 1, in the other nothing, and the action
-/// must name the current state. An unknown first state would cost reward.
+/// Two states, always observed, also at the start, with uniform transitions. The reward is 1 if the action names the
+/// current state, otherwise 0.
 const SEEN: &str = r#"<pomdpx version="1.0"><Discount>0.95</Discount><Variable>
     <StateVar vnamePrev="x0" vnameCurr="x1" fullyObs="true"><NumValues>2</NumValues></StateVar>
     <ActionVar vname="a"><NumValues>2</NumValues></ActionVar><RewardVar vname="r"/></Variable>

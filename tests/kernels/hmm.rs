@@ -1,4 +1,6 @@
 //! The recursions of hidden Markov models on every device, against the CPU and against the definitions.
+//!
+//! One file, because all cases share the reference results of `in_logarithms` and the comparison `agree`.
 
 use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics};
 use warpkov::hmm::cpu::{Batch as OnCpu, Exact};

@@ -1,5 +1,7 @@
 //! Point-based backups on every device: the seven kernels and the lookahead against their definitions in f64, and the
 //! fast path against the seven kernels.
+//!
+//! One file, because all cases share the random models and beliefs.
 
 use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::pomdp::alpha::AlphaVectors;

@@ -14,8 +14,8 @@ use super::Core;
 use super::graph::Event;
 use crate::error::{CudaError, from_cust};
 
-/// Size in bytes of each of the two staging buffers, of which the host fills one while the GPU reads the other. Larger
-/// arrays are copied in pieces of this size.
+/// Size in bytes of a staging buffer. There are two: the host fills one while the GPU reads the other. Larger arrays are
+/// copied in pieces of this size.
 const PIECE: usize = 16 << 20;
 
 /// Bytes that one host thread copies at a time into a staging buffer.

@@ -58,7 +58,7 @@ pub fn tf32_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     target! {
         nvptx => {
             let [mut d0, mut d1, mut d2, mut d3] = c;
-            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
             unsafe {
                 core::arch::asm!(
                     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
@@ -90,7 +90,7 @@ pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
     target! {
         nvptx => {
             let [mut d0, mut d1, mut d2, mut d3] = c;
-            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
             unsafe {
                 core::arch::asm!(
                     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
@@ -125,7 +125,7 @@ pub fn f64_8x8x4(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
     target! {
         nvptx => {
             let (d0, d1): (f64, f64);
-            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
             unsafe {
                 core::arch::asm!(
                     "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{{}, {}}}, {{{}}}, {{{}}}, {{{}, {}}};",
@@ -161,7 +161,7 @@ pub fn f64_16x8x8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
     #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]
     {
         let (d0, d1, d2, d3): (f64, f64, f64, f64);
-        // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+        // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
         unsafe {
             core::arch::asm!(
                 "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
