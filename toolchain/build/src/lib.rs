@@ -1,5 +1,5 @@
-//! Compiles a crate's GPU kernels from its build script: to PTX, audits it, assembles machine code, and writes a table
-//! of both for the program.
+//! Builds a crate's GPU kernels from its build script: compiles them to PTX, audits the PTX, assembles machine code,
+//! and writes a table of both for the program.
 //!
 //! A crate whose kernels are in `src/kernels.rs` depends on `warpkov-device`, build-depends on this crate, and has this
 //! `build.rs`:

@@ -224,7 +224,8 @@ pub fn shape_macro(declared: &Struct, known: Vec<Shape>) -> Result<Tokens> {
     })
 }
 
-/// The derive.
+/// The expansion of the derive. One function, because its three outputs (the shape's macro, the launcher's argument and
+/// the trait implementations) share most of their tokens.
 pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new(input.ident.span(), "`Parameter` requires a struct"));

@@ -19,8 +19,8 @@ pub fn fma(x: f64, y: f64, z: f64) -> f64 {
     target! { nvptx => core::intrinsics::fmaf64(x, y, z), emulated => x.mul_add(y, z) }
 }
 
-/// x, computed at this point. Without it, the compiler may move the computation into the one branch that needs x, and
-/// must keep all operands in registers until then.
+/// x, computed at this point. Without this call, the compiler may move the computation into the one branch that needs
+/// x, and then keeps all operands in registers until the branch.
 #[inline(always)]
 #[must_use]
 pub fn settled(x: u32) -> u32 {

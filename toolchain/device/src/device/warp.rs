@@ -31,8 +31,8 @@ pub fn warp_id() -> u32 {
     thread::index_in_block() / SIZE
 }
 
-/// [`warp_id`], broadcast from lane 0: the audit of `warpkov-build` then knows that a branch on it does not divide a
-/// warp.
+/// [`warp_id`], broadcast from lane 0: the compiler and the audit of `warpkov-build` then know that a branch on it does
+/// not divide a warp.
 ///
 /// *Takes part*: all 32 lanes.
 #[inline(always)]
