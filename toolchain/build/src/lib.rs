@@ -151,8 +151,11 @@ pub fn module(file: impl Into<PathBuf>) -> Builder {
 
 /// Compiles the crate in `folder`, which contains kernels only. `package(".")` is the calling build script's own crate.
 ///
-/// Its `src/lib.rs` must begin with `#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx,
-/// asm_experimental_arch))]`.
+/// Its `src/lib.rs` must begin with
+///
+/// ```text
+/// #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
+/// ```
 pub fn package(folder: impl Into<PathBuf>) -> Builder {
     Builder::new(Source::Package(folder.into()))
 }

@@ -182,8 +182,8 @@ pub trait Device {
     /// A buffer of `ends.last()` elements, filled piece by piece: the host fills a piece while the device copies the
     /// one before.
     ///
-    /// Piece i consists of the elements `ends[i − 1]..ends[i]` of the buffer, with 0 for `ends[−1]`. `fill(i,
-    /// elements)` must write all of its elements.
+    /// Piece i consists of the elements `ends[i − 1]..ends[i]` of the buffer; piece 0 begins at element 0. `fill`
+    /// receives i and the elements of piece i, and must write all of them.
     ///
     /// # Panics
     /// If `ends` is not ascending.
