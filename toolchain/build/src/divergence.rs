@@ -14,7 +14,7 @@ use crate::ptx::Entry;
 struct Block<'a> {
     label: Option<&'a str>,
     /// Lines of barriers of the thread block, and of warp-wide operations; indexed by `Group`.
-    meetings: [Vec<usize>; 2],
+    barriers: [Vec<usize>; 2],
     writes: Vec<Write<'a>>,
     /// The conditional branch or indexed jump at the end of the block.
     branch: Option<Branch<'a>>,
@@ -61,7 +61,7 @@ fn duplicated(entry: &Entry<'_>, blocks: &[Block<'_>], sides: &[Vec<BTreeSet<usi
         let Some(branch) = block.branch.as_ref().filter(|branch| tainted.contains(branch.predicate)) else { continue };
         // A basic block on both sides is common code, where the threads meet again.
         let first = |side: &BTreeSet<usize>, other: &BTreeSet<usize>| {
-            side.difference(other).find_map(|&at| blocks[at].meetings[group as usize].first().copied())
+            side.difference(other).find_map(|&at| blocks[at].barriers[group as usize].first().copied())
         };
         let mut pairs = (0..sides.len()).flat_map(|at| sides[at + 1..].iter().map(move |right| (&sides[at], right)));
         if let Some((a, b)) = pairs.find_map(|(left, right)| first(left, right).zip(first(right, left))) {
@@ -116,8 +116,8 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             let guard = guard.trim_start_matches('!');
             let (opcode, operands) = code.trim().split_once(char::is_whitespace).unwrap_or((code, ""));
             let last = blocks.len() - 1;
-            if let Some(group) = meeting(opcode) {
-                blocks[last].meetings[group as usize].push(line);
+            if let Some(group) = group_of(opcode) {
+                blocks[last].barriers[group as usize].push(line);
             }
             if let Some((index, table)) = operands.split_once(',').filter(|_| opcode.starts_with("brx")) {
                 jumps[last] = tables.get(table.trim()).cloned().unwrap_or_default();
@@ -148,7 +148,7 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
 }
 
 /// The threads that must reach an instruction together, if any. Not `bar.warp.sync`: its mask names its threads.
-fn meeting(opcode: &str) -> Option<Group> {
+fn group_of(opcode: &str) -> Option<Group> {
     let starts = |with: &[&str]| with.iter().any(|start| opcode.starts_with(start));
     let block = starts(&["bar.sync", "bar.red", "barrier."]).then_some(Group::Block);
     block.or_else(|| starts(&["mma.sync", "wmma.", "ldmatrix"]).then_some(Group::Warp))

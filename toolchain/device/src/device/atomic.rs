@@ -94,7 +94,7 @@ macro_rules! operations {
                                 // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is
                                 // aligned for its type.
                                 let old: $raw = unsafe {
-                                    match cell.place() {
+                                    match cell.address() {
                                         Address::Global(address) =>
                                             atom!(order, scope, "global", $ptx, address: reg64, $class -> $raw, [operand], "{}"),
                                         Address::Shared(address) =>
@@ -131,7 +131,7 @@ pub trait Cell<T> {
     /// Its address.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
-    fn place(&self) -> Address;
+    fn address(&self) -> Address;
     /// Replaces the value v by `update(v)` and returns v.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
@@ -142,7 +142,7 @@ pub trait Cell<T> {
 impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(&self) -> Address {
+    fn address(&self) -> Address {
         // `atom.global` takes an address in the global window. For global memory it equals the generic address.
         Address::Global(self.0.address(self.1) as u64)
     }
@@ -162,7 +162,7 @@ impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
 impl<T: Word> Cell<T> for (Shared<T>, u32) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(&self) -> Address {
+    fn address(&self) -> Address {
         Address::Shared(self.0.address(self.1))
     }
     #[cfg(not(target_arch = "nvptx64"))]
@@ -257,7 +257,7 @@ pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Or
             // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is aligned for its
             // type.
             unsafe {
-                match cell.place() {
+                match cell.address() {
                     Address::Global(address) =>
                         atom!(order, scope, "global", "cas.b32", address: reg64, reg32 -> u32, [expected, new], "{}, {}"),
                     Address::Shared(address) =>

@@ -154,7 +154,7 @@ impl<'a> Runner<'a> {
             let base = warp * 32;
             for lane in 0..32.min(self.states.len() - base) {
                 let State::Waiting(_, Wait::Warp { op, mask, .. }) = self.states[base + lane] else { continue };
-                let Some(values) = self.meeting(base, op, mask) else { continue };
+                let Some(values) = self.exchanged_values(base, op, mask) else { continue };
                 let members = || (0..32).filter(move |lane| mask & (1 << lane) != 0);
                 if op == super::thread::WarpOp::Sync {
                     let mut joined = [0; 32];
@@ -179,7 +179,7 @@ impl<'a> Runner<'a> {
     }
 
     /// The values of the lanes, if all lanes of the mask wait at the same operation with the same mask.
-    fn meeting(&self, base: usize, expected: super::thread::WarpOp, expected_mask: u32) -> Option<[u64; 32]> {
+    fn exchanged_values(&self, base: usize, expected: super::thread::WarpOp, expected_mask: u32) -> Option<[u64; 32]> {
         let mut values = [0; 32];
         for (lane, slot) in values.iter_mut().enumerate().filter(|(lane, _)| expected_mask & (1 << lane) != 0) {
             match self.states.get(base + lane) {
@@ -241,7 +241,7 @@ impl<'a> Runner<'a> {
                     operation: format!("{op:?}"),
                     mask,
                     lane: lane as u32,
-                    other: self.doing(base + lane),
+                    other: self.describe_state(base + lane),
                 };
                 return (kind, Threads::Two(id as u32, (base + lane) as u32), Some(site));
             }
@@ -256,11 +256,12 @@ impl<'a> Runner<'a> {
             _ => true,
         });
         let other = elsewhere.unwrap_or(waiting);
-        let kind = Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.doing(other) };
+        let kind =
+            Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
         (kind, Threads::Two(waiting as u32, other as u32), site)
     }
 
-    fn doing(&self, id: usize) -> String {
+    fn describe_state(&self, id: usize) -> String {
         match self.states.get(id) {
             None => "does not exist".to_owned(),
             Some(State::Ended) => "has returned".to_owned(),
