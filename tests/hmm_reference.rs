@@ -736,13 +736,13 @@ fn a_dominant_state_that_becomes_impossible_leaves_the_others() {
 #[test]
 fn subnormal_probabilities_count() {
     let seen = Sequences::of_symbols(&[vec![1; 40], vec![0, 1, 0, 1, 1, 0], vec![0; 3]]).unwrap();
-    // B.
+    // Subnormal entries of B.
     let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[1.0, 5e-324, 1.0, 1.5e-323]);
     right_in_both(&model, &seen);
-    // A, and π.
+    // Subnormal entries of A and π.
     let model = categorical(&[1.0, 5e-324], &[1.0, 1e-320, 1e-310, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
     right_in_both(&model, &seen);
-    // Ends.
+    // Subnormal end probabilities.
     for end in [1e-310, 5e-324, 1e-30] {
         let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[0.5, 0.5, 0.1, 0.9]);
         let model = HmmParts { end: Some(vec![end, 0.0]), ..model.into_parts() }.validated().unwrap();

@@ -11,7 +11,7 @@ pub enum CudaError {
     /// `libcuda` cannot be loaded.
     #[error("there is no NVIDIA driver here ({why}): install one, or use the CPU")]
     NoDriver {
-        /// What the loader said.
+        /// The dynamic loader's message.
         why: String,
     },
     /// The driver sees no GPU.
