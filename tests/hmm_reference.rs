@@ -742,7 +742,7 @@ fn subnormal_probabilities_count() {
     // Subnormal entries of A and π.
     let model = categorical(&[1.0, 5e-324], &[1.0, 1e-320, 1e-310, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
     right_in_both(&model, &seen);
-    // Subnormal end probabilities.
+    // Tiny end probabilities, two of them subnormal.
     for end in [1e-310, 5e-324, 1e-30] {
         let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[0.5, 0.5, 0.1, 0.9]);
         let model = HmmParts { end: Some(vec![end, 0.0]), ..model.into_parts() }.validated().unwrap();
