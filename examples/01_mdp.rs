@@ -1,4 +1,5 @@
-//! A Markov decision process by hand: a machine wears out, and is to be run or replaced so that the discounted profit is largest.
+//! A Markov decision process built by hand: when to replace a machine that wears out, to maximise the expected
+//! discounted profit.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +11,7 @@ const STATES: [&str; 3] = ["new", "worn", "broken"];
 const ACTIONS: [&str; 2] = ["run", "replace"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // P(s'|s, a), a row for each pair of state and action: what follows "new, run" is "new" or "worn", and so on.
+    // P(s'|s, a), one row per pair (state, action): (new, run) leads to new with 0.7 and to worn with 0.3, and so on.
     let transitions = Csr::new(
         vec![0, 2, 3, 5, 6, 7, 8],
         vec![0, 1, 0, 1, 2, 0, 2, 0],
@@ -21,12 +22,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         choices: Choices::Uniform(2),
         gamma: 0.95,
         transitions,
-        // r(s, a): a worn machine earns less, a broken one nothing, and a new one costs 20.
+        // r(s, a): a new machine earns 10, a worn one 7, a broken one nothing; a replacement costs 20.
         action_rewards: vec![10.0, -20.0, 7.0, -20.0, 0.0, -20.0].into(),
         ..MdpParts::default()
     }
     .validated()?;
-    // On a GPU where that is worth its start; V is certain to be within ε of V*.
+    // Chooses the CPU or a GPU by the size of the model. ‖V − V*‖∞ ≤ ε is guaranteed.
     let limits = Limits { target: Target::Epsilon(1e-9), ..Limits::default() };
     let options = SolveOptions { limits, ..SolveOptions::default() };
     let solution = solve_with(&model, &options, &mut |_round| ControlFlow::Continue(()))?;

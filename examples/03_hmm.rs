@@ -1,4 +1,5 @@
-//! A hidden Markov model by hand: Eisner's diary of ice creams, from which the weather is to be guessed and learnt.
+//! A hidden Markov model built by hand: Eisner's ice-cream diary (2002). Evaluates, decodes and trains a model of the
+//! weather.
 
 use std::ops::ControlFlow;
 
@@ -13,30 +14,30 @@ use warpkov::runtime::choose::{DeviceChoice, Place};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = HmmParts {
         start: vec![0.5, 0.5],
-        // From hot and from cold days to hot and to cold ones.
+        // P(j|i), rows by state i: hot, cold.
         transitions: vec![0.8, 0.2, 0.1, 0.9],
         end: None,
-        // One, two or three ice creams, on hot days and on cold ones.
+        // P(o|j) for one, two and three ice creams; rows by state j.
         emissions: Emissions::Categorical { symbols: 3, probs: vec![0.1, 0.2, 0.7, 0.7, 0.2, 0.1] },
         names: Names::default(),
     }
     .validated()?;
     let diary = [1, 2, 2, 1, 2, 1, 2, 1, 1, 2, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 1, 0, 0, 0, 1, 2, 2, 1, 2, 1, 1];
     let sequences = Sequences::of_symbols(&[diary])?;
-    // The CPU, as a GPU takes longer to start than all this.
+    // `Auto` chooses the CPU: a GPU needs longer to start than this computation takes.
     let (place, _reason) = Place::open(DeviceChoice::Auto, Some(&cost(&model, &sequences)))?;
     let mut recursions = recursions(&place, &sequences, Precision::F64, Limits::default())?;
     recursions.set_models(std::slice::from_ref(&model))?;
     let log = recursions.log_likelihoods()?[0][0];
     let decoded = &recursions.viterbi()?[0];
-    println!("ln P(O) = {log:.6}, of the best path {:.6}", decoded.scores[0]);
+    println!("ln P(O) = {log:.6}, ln P(O, best path) = {:.6}", decoded.scores[0]);
     let weather: String = decoded.states.iter().map(|&state| if state == 0 { 'H' } else { 'C' }).collect();
     println!("{weather}");
     let trained = train(&mut *recursions, vec![model], &Options::default(), &mut |_round| ControlFlow::Continue(()))?;
     println!(
-        "after {} steps of Baum and Welch {:.6}",
-        trained.best().objectives.len() - 1,
-        trained.best().log_likelihood()
+        "ln P(O) = {:.6} after {} Baum-Welch iterations",
+        trained.best().log_likelihood(),
+        trained.best().objectives.len() - 1
     );
     assert!(decoded.scores[0] <= log && log <= trained.best().log_likelihood());
     Ok(())

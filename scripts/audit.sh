@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks licences and sources of all dependencies; with cargo-deny, also known vulnerabilities.
+# Checks the licence and the source of every dependency, and known vulnerabilities if cargo-deny is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,5 +7,5 @@ scripts/licences.py
 if command -v cargo-deny >/dev/null; then
     cargo deny check
 else
-    echo "cargo-deny is not installed: no check for known vulnerabilities (cargo install cargo-deny)"
+    echo "cargo-deny is not installed, so vulnerabilities were not checked (cargo install cargo-deny)"
 fi

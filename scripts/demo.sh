@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Solves a grid world of 262144 states, on the GPU where there is one. PROFILE=dev takes what tests have built.
+# Solves a grid world of 262144 states, on a GPU if there is one. PROFILE=dev uses the dev profile, as the tests do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

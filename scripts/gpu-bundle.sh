@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packs what a machine with a GPU and no Rust needs to test and measure: target/gpu-bundle/run.sh.
+# Builds a folder of executables for tests and benchmarks on a GPU machine without Rust. There, run
+# target/gpu-bundle/run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,7 +8,7 @@ export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
 target=${CARGO_TARGET_DIR:-target}
 bundle=$target/gpu-bundle
 
-# The path of the executable of one cargo target, from cargo's messages.
+# Prints the path of a cargo target's executable, from cargo's JSON messages on standard input.
 executable() {
     python3 -c '
 import json, sys
@@ -34,7 +35,7 @@ cp benches/startup.sh "$bundle"
 cp benches/peers/context.c "$bundle/peers"
 cat >"$bundle/run.sh" <<'RUN'
 #!/usr/bin/env bash
-# Tests and measures on this machine's GPU.
+# Runs tests and benchmarks on this machine's GPU.
 set -euo pipefail
 cd "$(dirname "$0")"
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda

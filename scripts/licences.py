@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every dependency comes from crates.io and has a licence that deny.toml allows."""
+"""Checks that every dependency comes from crates.io, under a licence that deny.toml allows."""
 
 import json
 import re
@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def allows(expression, allowed):
-    """Whether an SPDX expression can be met with the allowed licences: AND binds closer than OR, WITH closer than both."""
-    # Some crates write the older `MIT/Apache-2.0`.
+    """Whether the allowed licences satisfy an SPDX expression. Precedence: WITH before AND before OR."""
+    # Some crates use the older form `MIT/Apache-2.0`.
     tokens = re.findall(r"[()]|[^\s()]+", expression.replace("/", " OR "))
 
     def alternatives():
@@ -35,7 +35,7 @@ def allows(expression, allowed):
         if name == "(":
             met = alternatives()
             if tokens.pop(0) != ")":
-                raise ValueError("a parenthesis is open")
+                raise ValueError("unclosed parenthesis")
             return met
         if tokens and tokens[0] == "WITH":
             tokens.pop(0)
@@ -44,7 +44,7 @@ def allows(expression, allowed):
 
     met = alternatives()
     if tokens:
-        raise ValueError(f"{tokens[0]} is out of place")
+        raise ValueError(f"unexpected {tokens[0]}")
     return met
 
 
@@ -58,17 +58,17 @@ def main():
     faults = []
     for package in metadata["packages"]:
         name = f"{package['name']} {package['version']}"
-        # Path dependencies have no source. cargo names crates.io so, whatever mirror it is configured to use.
+        # Path dependencies have no source. cargo reports this URL for crates.io even if a mirror is configured.
         source = package["source"]
         if source and not (source.startswith("registry+") and source.endswith("/rust-lang/crates.io-index")):
             faults.append(f"{name} comes from {source}")
         try:
             if not package["license"]:
-                faults.append(f"{name} names no licence")
+                faults.append(f"{name} has no licence")
             elif not allows(package["license"], allowed):
-                faults.append(f"{name} has a licence that deny.toml does not allow: {package['license']}")
+                faults.append(f"deny.toml does not allow the licence of {name}: {package['license']}")
         except (IndexError, ValueError):
-            faults.append(f"{name} has a licence that cannot be read: {package['license']}")
+            faults.append(f"the licence of {name} is not an SPDX expression: {package['license']}")
     if faults:
         sys.exit("\n".join(faults))
     print(f"{len(metadata['packages'])} packages, all under allowed licences")

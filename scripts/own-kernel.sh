@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a crate with kernels of its own by `warpkov new`, outside of the workspace, tests it and runs it. Needs no network: its
-# dependencies are among those of Cargo.lock.
+# Creates a crate with `warpkov new` outside the workspace, tests it and runs it. Needs no network, because Cargo.lock
+# contains all its dependencies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ root=$PWD
 cargo build --quiet --bin warpkov
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Shares what is compiled already, and the folder of ptxas.
+# Reuses the compiled dependencies and the installed ptxas.
 export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true
 cp rust-toolchain.toml "$folder"
 cd "$folder"
@@ -19,12 +19,12 @@ cd mine
 cargo fmt --check
 cargo test
 [[ $(cargo run --quiet) == *"x·y = 1001000"* ]]
-# Its own kernels, and none of warpkov's. A module may have modules.
+# The PTX must contain the crate's own kernels, including those of a submodule, and none of warpkov's.
 mkdir src/kernels
 cat >src/kernels/reverse.rs <<'RUST'
 use warpkov_device::device::{GlobalMut, kernel, shared, thread};
 
-/// Passes each thread's number through dynamic shared memory.
+/// Reverses the thread indices through dynamic shared memory.
 #[kernel]
 pub fn reverse(out: GlobalMut<u32>) {
     let (memory, i) = (shared::dynamic_shared_mem::<u32>(), thread::thread_idx_x());

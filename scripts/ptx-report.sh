@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Prints what every kernel uses on each GPU that there is machine code for.
-# Fails where the PTX does not assemble, or a kernel that scripts/spills-allowed.txt does not list needs a stack.
+# Prints registers, spills, stack frame and shared memory of every kernel, for each GPU with machine code.
+# Fails if PTX cannot be assembled, or if a kernel has spills or a stack frame and is not in scripts/spills-allowed.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/ptxas.sh >/dev/null
-# The build script assembles what has changed, and keeps what the assembler says.
+# The build script assembles the changed kernels and saves the assembler's logs.
 WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1 cargo check --quiet
 
 failed=0

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Makes a table of what `ptxas -v` says on standard input. Fails on a stack that the file named first does not allow."""
+"""Prints a table of `ptxas -v` output read from standard input.
+
+Fails if a kernel has spills or a stack frame and the file named by the first argument does not list it.
+"""
 
 import re
 import sys
@@ -23,7 +26,7 @@ for line in sys.stdin:
         current["spill"] = int(match[1]) + int(match[2])
 
 if not kernels:
-    sys.exit("ptxas names no kernel")
+    sys.exit("the output of ptxas contains no kernel")
 width = max(map(len, kernels))
 print(f"{'kernel':{width}} {'registers':>9} {'spills':>7} {'stack':>7} {'shared':>7}")
 refused = []
@@ -32,4 +35,4 @@ for name, use in sorted(kernels.items()):
     if (use["spill"] or use["stack"]) and name not in allowed:
         refused.append(name)
 if refused:
-    sys.exit(f"spills or a stack frame, and not in {sys.argv[1]}: {', '.join(refused)}")
+    sys.exit(f"kernels with spills or a stack frame that {sys.argv[1]} does not list: {', '.join(refused)}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of NVIDIA's PTX assembler, and installs it from PyPI first where it is missing. It needs no GPU.
-# Machine code of CUDA 12 runs under drivers of 12 and later ones, that of 13 not under those of 12.
+# Prints the path of NVIDIA's PTX assembler. Installs it from PyPI if it is missing. Needs no GPU.
+# The release is CUDA 12, because drivers load machine code of their own and earlier major CUDA versions only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,10 +12,10 @@ if [[ -z $(find_ptxas) ]]; then
     mkdir -p "$(dirname "$venv")"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check 'nvidia-cuda-nvcc-cu12>=12.9,<13' >&2
-    # Has cargo run the build script again, which was not told where to look for what was not there.
+    # Makes cargo rerun the build script, which did not watch the path of a missing ptxas.
     touch build.rs
 fi
 ptxas=$(find_ptxas)
-[[ -n $ptxas ]] || { echo "nvidia-cuda-nvcc-cu12 holds no ptxas where it used to" >&2; exit 1; }
+[[ -n $ptxas ]] || { echo "the package nvidia-cuda-nvcc-cu12 has no ptxas in nvidia/cuda_nvcc/bin" >&2; exit 1; }
 [[ -x $ptxas ]] || chmod +x "$ptxas"
 echo "$ptxas"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs a device compiler, a C linker and ptxas. Does nothing where they are there.
+# Installs a device compiler, a C linker and ptxas, unless they are installed already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 device_compiler() {
     local version sysroot
-    # Those that toolchain/build/src/compiler.rs looks at. A proxy of rustup's stands for the active toolchain.
+    # The candidates of toolchain/build/src/compiler.rs. The rustc on the PATH may be rustup's proxy for the active
+    # toolchain.
     for rustc in "${WARPKOV_DEVICE_RUSTC:-}" "$(command -v rustc)" \
         "${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*/bin/rustc /usr/bin/rustc; do
         [[ -x $rustc ]] || continue
@@ -30,15 +31,16 @@ python3 -c 'import ensurepip' 2>/dev/null || basics+=(python3-venv)
 device=()
 device_compiler || device=(rustc-web rust-web-src)
 
-# What cannot be installed is said and passed over: without a device compiler the build still makes a binary for the CPU.
+# If something cannot be installed, the script prints a message and continues: without a device compiler, the build
+# still produces a binary for the CPU.
 if ((${#basics[@]} + ${#device[@]})) && command -v apt-get >/dev/null; then
     as_root apt-get update -qq
     ((${#basics[@]} == 0)) || as_root apt-get install -y -qq --no-install-recommends "${basics[@]}"
-    # Not every distribution with apt has these.
+    # Not every distribution with apt has these packages.
     ((${#device[@]} == 0)) || as_root apt-get install -y -qq --no-install-recommends "${device[@]}" || true
 elif ((${#basics[@]})); then
     echo "Please install a C linker with the C library's headers, and Python 3.11 or newer with venv." >&2
 fi
-device_compiler || echo "For the GPU code, rustc 1.96 or newer needs its source: rustup component add rust-src" >&2
-# Without it the driver compiles the kernels, and the report on them fails.
-scripts/ptxas.sh >/dev/null || echo "No ptxas, so no machine code: make ptx-report and make test will not work." >&2
+device_compiler || echo "GPU code needs rustc 1.96 or newer with its source: rustup component add rust-src" >&2
+# Without ptxas, the driver compiles the kernels at run time.
+scripts/ptxas.sh >/dev/null || echo "ptxas is missing, so there is no machine code; make ptx-report and make test fail." >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change goes in. Needs no GPU.
+# Runs all checks that a change must pass. Needs no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

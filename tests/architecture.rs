@@ -1,8 +1,8 @@
-//! The house's arrows point down: who may use whom, read from every path in the sources.
+//! The permitted dependencies between crates and modules, checked against every path in the sources.
 //!
-//! `cli → model class → runtime → common → kernels → toolchain`. No model class knows another, but for one: a partially observable
-//! model is a Markov decision process whose state is hidden, so `pomdp` is built on `mdp`. Rooms, which are the modules of the second
-//! level, do not use each other in circles: `solve → cpu | device → backend → model`.
+//! Dependencies point down: `cli → model class → runtime → common → kernels → toolchain`. A model class does not use
+//! another one, with one exception: `pomdp` uses `mdp`, because a POMDP is an MDP with hidden states. Dependencies
+//! between second-level modules of a crate have no cycles, as in `solve → cpu | device → backend → model`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{ItemMod, ItemUse, UseTree};
 
-/// A module's path.
+/// Path of a module below its crate.
 type Module = Vec<String>;
 
-/// One source tree: its name as a crate, and its modules.
+/// The source tree of a crate: the crate's name and its modules.
 struct Source {
     name: &'static str,
     files: BTreeMap<Module, syn::File>,
 }
 
-/// A use of what is in another module of the same crate or of another one of ours.
+/// A path in module `from` that names an item of this workspace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     from: Module,
@@ -29,7 +29,7 @@ struct Use {
 }
 
 impl Source {
-    /// The modules under `root`, of which only those in `tops` are of this crate, if they are given.
+    /// The modules in the folder `root` whose first-level module satisfies `belongs`.
     fn read(name: &'static str, root: &str, belongs: impl Fn(&str) -> bool) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
         let mut files = BTreeMap::new();
@@ -53,7 +53,7 @@ impl Source {
         Self { name, files }
     }
 
-    /// What its modules use of this crate and of others; paths that begin with the crate's own name are of this one.
+    /// All uses of items of this crate and of other crates of the workspace.
     fn uses(&self) -> BTreeSet<Use> {
         let mut all = BTreeSet::new();
         for (module, file) in &self.files {
@@ -68,7 +68,7 @@ impl Source {
         all
     }
 
-    /// Where what a path names is, re-exports followed: the module, and whether it is in a file of its own.
+    /// The module that defines the item named by a path. Follows re-exports.
     fn home(&self, path: &[String]) -> Module {
         let module = (0..=path.len()).rev().map(|length| &path[..length]).find(|start| self.files.contains_key(*start));
         let Some(module) = module else { return path[..path.len().min(1)].to_vec() };
@@ -102,7 +102,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// All paths in a module that begin with `crate`, `self`, `super` or a crate of ours, as paths from `crate` on.
+/// Collects the paths in a module that begin with `crate`, `self`, `super` or a crate of the workspace, made absolute.
 struct Paths {
     module: Module,
     found: Vec<Module>,
@@ -116,7 +116,7 @@ impl Paths {
             "super" => {
                 [&["crate".to_owned()], &self.module[..self.module.len().saturating_sub(up)], &path[up..]].concat()
             }
-            // A child of this module.
+            // A submodule, or an item of another crate.
             _ if path[0] != "crate" && !path[0].starts_with("warpkov") => return,
             _ => path,
         };
@@ -153,7 +153,7 @@ impl<'a> Visit<'a> for Paths {
     }
 
     fn visit_item_mod(&mut self, item: &'a ItemMod) {
-        // Tests may use what they like.
+        // Test modules have no restrictions.
         if !item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {
             self.module.push(item.ident.to_string());
             visit::visit_item_mod(self, item);
@@ -162,7 +162,7 @@ impl<'a> Visit<'a> for Paths {
     }
 }
 
-/// Where a `pub use` of a module takes a name from.
+/// Finds the path that a module's `pub use` re-exports under `name`.
 struct Exports<'n> {
     name: &'n str,
     found: Option<Module>,
@@ -185,7 +185,7 @@ impl<'a> Visit<'a> for Exports<'_> {
     fn visit_item_use(&mut self, item: &'a ItemUse) {
         if !matches!(item.vis, syn::Visibility::Inherited) {
             self.look(&Vec::new(), &item.tree);
-            // `pub use child::Name` begins at this module.
+            // `pub use child::Name` is relative to this module.
             if let Some(found) = &mut self.found
                 && !["crate", "self", "super"].contains(&found[0].as_str())
                 && !found[0].starts_with("warpkov")
@@ -196,7 +196,7 @@ impl<'a> Visit<'a> for Exports<'_> {
     }
 }
 
-/// What the modules of the first level may use of each other.
+/// For each first-level module, the other first-level modules of its crate that it may use.
 fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
     match crate_name {
         "warpkov" => vec![
@@ -217,7 +217,7 @@ fn allowed(crate_name: &str) -> Vec<(&'static str, &'static [&'static str])> {
     }
 }
 
-/// The toolchain's crates, the lowest first: below all others, and of use without them.
+/// The crates of the toolchain, lowest first. They use no other crate of the workspace.
 fn toolchain() -> [Source; 3] {
     [
         Source::read("warpkov_device", "toolchain/device/src", |_| true),
@@ -226,8 +226,8 @@ fn toolchain() -> [Source; 3] {
     ]
 }
 
-/// The crates above it, the lowest first.
-fn house() -> [Source; 3] {
+/// The crates above the toolchain, lowest first.
+fn solver() -> [Source; 3] {
     let binary = |top: &str| top == "cli";
     [
         Source::read("warpkov_kernels", "kernels/src", |_| true),
@@ -237,18 +237,18 @@ fn house() -> [Source; 3] {
 }
 
 #[test]
-fn arrows_point_down() {
-    let house: Vec<Source> = toolchain().into_iter().chain(house()).collect();
+fn dependencies_point_down() {
+    let crates: Vec<Source> = toolchain().into_iter().chain(solver()).collect();
     let mut wrong = Vec::new();
-    for (level, source) in house.iter().enumerate() {
+    for (level, source) in crates.iter().enumerate() {
         let allowed = allowed(source.name);
         for Use { from, crate_name, path } in source.uses() {
-            let target = house.iter().position(|source| source.name == crate_name);
+            let target = crates.iter().position(|source| source.name == crate_name);
             let up = match target {
                 Some(target) if target == level => {
                     let home = source.home(&path);
                     let may = allowed.iter().find(|(top, _)| *top == from[0]).map(|(_, may)| *may);
-                    // What is not listed is of no concern here.
+                    // Modules that `allowed` does not list are not checked.
                     home.first()
                         .is_some_and(|top| *top != from[0] && may.is_some_and(|may| !may.contains(&top.as_str())))
                 }
@@ -260,44 +260,45 @@ fn arrows_point_down() {
             }
         }
     }
-    assert!(wrong.is_empty(), "these point up:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "forbidden dependencies:\n{}", wrong.join("\n"));
 }
 
-/// The arrows between rooms of a crate, and a use that makes each.
-fn arrows(source: &Source) -> BTreeMap<(Module, Module), String> {
-    let room = |module: &[String]| module[..module.len().min(2)].to_vec();
+/// The dependencies between the second-level modules of a crate, each with an example.
+fn dependencies(source: &Source) -> BTreeMap<(Module, Module), String> {
+    let second_level = |module: &[String]| module[..module.len().min(2)].to_vec();
     let mut all = BTreeMap::new();
     for Use { from, crate_name, path } in source.uses() {
         let home = source.home(&path);
-        // The list of a folder's rooms is in no room.
-        if crate_name == source.name && from.len() > 1 && home.len() > 1 && room(&from) != room(&home) {
-            all.entry((room(&from), room(&home)))
-                .or_insert_with(|| format!("{} uses {}", from.join("::"), path.join("::")));
+        // Items of a first-level `mod.rs` belong to no second-level module.
+        let (user, used) = (second_level(&from), second_level(&home));
+        if crate_name == source.name && from.len() > 1 && home.len() > 1 && user != used {
+            all.entry((user, used)).or_insert_with(|| format!("{} uses {}", from.join("::"), path.join("::")));
         }
     }
     all
 }
 
-/// A circle of arrows, if there is one.
-fn circle(arrows: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
-    let mut left: BTreeSet<&Module> = arrows.keys().flat_map(|(from, to)| [from, to]).collect();
+/// A cycle of dependencies, if there is one.
+fn cycle(dependencies: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
+    let mut left: BTreeSet<&Module> = dependencies.keys().flat_map(|(from, to)| [from, to]).collect();
     loop {
         let free: Vec<&Module> = left
             .iter()
             .copied()
-            .filter(|room| !arrows.keys().any(|(from, to)| from == *room && left.contains(to)))
+            .filter(|module| !dependencies.keys().any(|(from, to)| from == *module && left.contains(to)))
             .collect();
         if free.is_empty() {
             break;
         }
-        free.iter().for_each(|room| _ = left.remove(room));
+        free.iter().for_each(|module| _ = left.remove(module));
     }
-    // From any room that is left, arrows lead on for ever.
+    // Every remaining module depends on a remaining module, so a walk from any of them enters a cycle.
     let mut walk = vec![(*left.first()?).clone()];
     loop {
         let last = walk.last()?;
-        let next = arrows.keys().find(|(from, to)| from == last && left.contains(to)).map(|(_, to)| to.clone())?;
-        if let Some(start) = walk.iter().position(|room| *room == next) {
+        let next =
+            dependencies.keys().find(|(from, to)| from == last && left.contains(to)).map(|(_, to)| to.clone())?;
+        if let Some(start) = walk.iter().position(|module| *module == next) {
             return Some(walk.split_off(start));
         }
         walk.push(next);
@@ -305,22 +306,22 @@ fn circle(arrows: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
 }
 
 #[test]
-fn rooms_do_not_use_each_other_in_circles() {
-    for source in house() {
-        let arrows = arrows(&source);
-        assert!(arrows.len() > 3, "{}: {} arrows", source.name, arrows.len());
-        if let Some(rooms) = circle(&arrows) {
-            let next = rooms.iter().cycle().skip(1);
+fn second_level_modules_have_no_cyclic_dependencies() {
+    for source in solver() {
+        let dependencies = dependencies(&source);
+        assert!(dependencies.len() > 3, "{}: {} dependencies", source.name, dependencies.len());
+        if let Some(modules) = cycle(&dependencies) {
+            let next = modules.iter().cycle().skip(1);
             let uses: Vec<&str> =
-                rooms.iter().zip(next).map(|(a, b)| arrows[&(a.clone(), b.clone())].as_str()).collect();
-            panic!("{}: a circle:\n{}", source.name, uses.join("\n"));
+                modules.iter().zip(next).map(|(a, b)| dependencies[&(a.clone(), b.clone())].as_str()).collect();
+            panic!("{}: a cycle of dependencies:\n{}", source.name, uses.join("\n"));
         }
     }
 }
 
-/// The test itself finds what it looks for.
+/// The functions of this test find a cycle in a small example.
 #[test]
-fn a_wrong_arrow_is_found() {
+fn a_cycle_is_found() {
     let parse = |text: &str| syn::parse_str::<syn::File>(text).unwrap();
     let module = |text: &str| text.split("::").map(str::to_owned).collect::<Module>();
     let files = BTreeMap::from([
@@ -337,6 +338,6 @@ fn a_wrong_arrow_is_found() {
         uses.contains(&Use { from: module(from), crate_name: "warpkov".to_owned(), path: module(path) })
     };
     assert!(found("common::a", "mdp::b") && found("mdp::b", "mdp::c::G") && found("mdp::c", "mdp::b::f"), "{uses:?}");
-    let circle = circle(&arrows(&source)).unwrap();
-    assert!(circle.len() == 2 || circle.len() == 3, "{circle:?}");
+    let cycle = cycle(&dependencies(&source)).unwrap();
+    assert!(cycle.len() == 2 || cycle.len() == 3, "{cycle:?}");
 }

@@ -1,4 +1,6 @@
-//! The real binary, driven as people and scripts drive it.
+//! The `warpkov` binary, run as users and scripts run it: help, exit codes, reports, pipes and files.
+//!
+//! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,18 +34,18 @@ fn warpkov(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs to the end; panics if the process cannot be started.
+/// Runs the binary to completion. Panics if the process cannot be started.
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     warpkov(folder, arguments).output().unwrap()
 }
 
-/// Runs with `input` on the standard input.
+/// Runs the binary with `input` on standard input.
 fn run_with(folder: &Path, arguments: &[&str], input: &[u8]) -> Output {
     let mut child =
         warpkov(folder, arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     thread::scope(|scope| {
-        // A process that fails early does not read its input.
+        // Fails if the process exits early, without reading its input.
         scope.spawn(move || {
             let _ = stdin.write_all(input);
         });
@@ -70,7 +72,7 @@ fn succeeds(folder: &Path, arguments: &[&str]) -> Output {
     output
 }
 
-/// Exit code `expected`, nothing on stdout, and each of `words` on stderr.
+/// Asserts exit code `expected`, an empty stdout, and each of `words` on stderr.
 #[track_caller]
 fn fails(folder: &Path, arguments: &[&str], expected: i32, words: &[&str]) {
     let output = run(folder, arguments);
@@ -85,7 +87,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A folder that holds `grid.json`, 8 × 8 cells with walls and obstacles.
+/// A folder with `grid.json`: 8 × 8 cells with walls and obstacles.
 fn folder_with_grid() -> tempfile::TempDir {
     let folder = folder();
     let grid = ["mdp", "generate", "grid", "--width", "8", "--height", "8", "--walls", "0.1", "--obstacles", "0.1"];
@@ -116,7 +118,7 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
-fn wrong_usage_is_exit_code_2() {
+fn wrong_usage_has_exit_code_2() {
     let folder = folder_with_grid();
     let usage = |arguments: &[&str], word| fails(folder.path(), arguments, 2, &["error:", word]);
     usage(&["mdp", "solve"], "<FILE>");
@@ -145,7 +147,7 @@ fn wrong_usage_is_exit_code_2() {
     assert!(!folder.path().join("other.json").exists());
 }
 
-/// The files below `folder`, with what is in them, apart from those that a build leaves.
+/// The files below `folder` with their contents, without the outputs of a build.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -184,7 +186,7 @@ fn a_new_crate_is_the_example() {
 }
 
 #[test]
-fn a_new_crate_overwrites_nothing_and_has_a_good_name() {
+fn a_new_crate_overwrites_nothing_and_needs_a_valid_name() {
     let folder = folder();
     fs::create_dir(folder.path().join("empty")).unwrap();
     fs::write(folder.path().join("file"), "mine").unwrap();
@@ -210,13 +212,13 @@ fn a_new_crate_overwrites_nothing_and_has_a_good_name() {
 }
 
 #[test]
-fn absent_device_is_exit_code_3() {
+fn a_missing_device_has_exit_code_3() {
     let folder = folder_with_grid();
     fails(folder.path(), &["mdp", "solve", "grid.json", "--device", "cuda:4096"], 3, &["error: there is no"]);
 }
 
 #[test]
-fn limits_met_are_exit_code_1_with_a_report() {
+fn a_run_that_meets_a_limit_reports_with_exit_code_1() {
     let folder = folder_with_grid();
     let output = run(folder.path(), &["mdp", "solve", "grid.json", "--method", "parallel", "--max-policies", "1"]);
     assert_eq!(code(&output), Some(1));
@@ -240,7 +242,7 @@ fn listing_a1_is_solved_from_stdin() {
     let output = run_with(folder.path(), &[&arguments[..], &["--json"]].concat(), LISTING_A1.as_bytes());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["status"], &report["states"], &report["nnz"]), (&"solved".into(), &4.into(), &40.into()));
-    // By symmetry V(1) = V(2), and three linear equations remain.
+    // By symmetry V(1) = V(2), so three linear equations remain.
     let values: Vec<f64> = serde_json::from_value(report["values"].clone()).unwrap();
     for (value, expected) in values.iter().zip([8.377333841, 9.357138969, 9.357138969, 9.455663818]) {
         assert!((value - expected).abs() < 1e-8, "{values:?}");
@@ -254,9 +256,9 @@ fn listing_a1_is_solved_from_stdin() {
     assert!(phases["read"].as_f64() > Some(0.0) && phases["solve"] == report["compute_seconds"]);
 }
 
-/// Each family from its name alone, or the little that it needs beside it; the number of its states; and what it must refuse.
+/// Each family: its required options, its number of states, and invalid options with the expected message.
 #[test]
-fn every_family_is_generated_and_says_what_is_wrong() {
+fn every_family_is_generated_and_reports_invalid_options() {
     let folder = folder();
     let families: [(&[&str], u64, &[&str], &str); 13] = [
         (&["grid", "--width", "4", "--height", "3"], 12, &["--walls", "2"], "below 1"),
@@ -342,7 +344,7 @@ fn divided_methods_agree_with_the_sequential_one() {
 }
 
 #[test]
-fn a_grid_is_made_and_solved_where_it_is_solved() {
+fn a_grid_is_generated_on_the_device_that_solves_it() {
     let folder = folder();
     let huge = ["bench", "mdp", "--suite", "huge-grid", "--device", "emulated", "--gamma", "0.8"];
     for more in [&["--side", "9"][..], &["--side", "7", "--walls", "0.2", "--precision", "f64", "--no-skip"]] {
@@ -385,7 +387,7 @@ fn sweeps_are_timed_and_plotted() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_broken_pipe_is_not_a_failure() {
     let folder = folder();
     let grid = ["mdp", "generate", "grid", "--width", "128", "--height", "128", "--out", "-"];
     let mut generate = warpkov(folder.path(), &grid).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -426,7 +428,7 @@ fn solutions_are_compared_by_the_rule_of_the_source() {
 }
 
 #[test]
-fn what_a_pipe_receives_is_a_whole_solution() {
+fn a_pipe_receives_a_complete_solution() {
     let folder = folder_with_grid();
     let output = succeeds(folder.path(), &["mdp", "solve", "grid.json", "--device", "cpu"]);
     fs::write(folder.path().join("captured.txt"), &output.stdout).unwrap();
@@ -446,7 +448,7 @@ fn solutions_are_written_as_tables_and_arrays() {
     let (header, rows) = table.split_once('\n').unwrap();
     assert_eq!((header, rows.lines().count()), ("state,value,action", 16));
     let value: f64 = rows.split(',').nth(1).unwrap().parse().unwrap();
-    // Gymnasium 1.4's table, by exact policy iteration.
+    // The table of Gymnasium 1.4, solved by exact policy iteration.
     assert!((value - 0.542025932000).abs() < 1e-11, "{value}");
     let sizes = ["a.npy", "a.policy.npy"].map(|name| std::fs::metadata(folder.path().join(name)).unwrap().len());
     assert_eq!(sizes, [128 + 16 * 8, 128 + 16 * 4]);
@@ -477,7 +479,7 @@ fn plots_are_valid_files() {
         let png = fs::read(folder.path().join(png)).unwrap();
         let image = image::load_from_memory(&png).unwrap();
         assert_eq!((image.width(), image.height()), (1600, 960));
-        // Neither blank nor only text.
+        // The picture is neither blank nor text only.
         let colors: std::collections::HashSet<_> = image.to_rgb8().pixels().copied().collect();
         assert!(colors.len() > 50, "{} colours", colors.len());
     }
@@ -499,13 +501,13 @@ fn info_describes_a_model() {
 }
 
 #[test]
-fn devices_tell_of_gpus_cores_and_device_code() {
+fn devices_lists_gpus_cores_and_device_code() {
     let listing = succeeds(folder().path(), &["devices", "--json"]);
     let listing: Value = serde_json::from_slice(&listing.stdout).unwrap();
     assert!(listing["cpu_cores"].as_u64().unwrap() >= 1);
-    // Either GPUs, or why there are none.
+    // Either GPUs or the reason why there are none.
     assert_eq!(listing["gpus"].as_array().unwrap().is_empty(), listing["no_gpu"].is_string(), "{listing}");
-    // Either device code with its compiler, or why there is none.
+    // Either device code with its compiler or the reason why there is none.
     let code = &listing["device_code"];
     let baselines = code["baselines"].as_array().unwrap();
     assert_eq!(baselines.is_empty(), code["missing"].is_string(), "{listing}");
@@ -521,14 +523,14 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Nothing that is wrong with a file passes for a model.
+/// Damaged, truncated and unknown files are rejected.
 #[test]
 fn odd_files_are_refused() {
     let folder = folder_with_grid();
     let path = |name: &str| folder.path().join(name);
     succeeds(folder.path(), &["mdp", "convert", "grid.json", "grid.umb"]);
     let whole = fs::read(path("grid.umb")).unwrap();
-    // The checksum is behind all that a model is made of.
+    // The checksum follows the data, so the whole model has been read when it fails.
     let mut changed = whole.clone();
     changed[whole.len() - 6] ^= 1;
     fs::write(path("changed.umb"), changed).unwrap();
@@ -554,7 +556,7 @@ fn odd_files_are_refused() {
     fails(folder.path(), &reach, 2, &["the model has '', '\\u{1b}[2Ja b'"]);
 }
 
-/// Models, policies, beliefs, sequences and solutions: compressed files, and pipes where a path is expected.
+/// Models, policies, beliefs, sequences and solutions from compressed files, and from pipes in place of files.
 #[test]
 fn texts_are_read_compressed_and_through_pipes() {
     let folder = folder_with_grid();
@@ -576,7 +578,7 @@ fn texts_are_read_compressed_and_through_pipes() {
     let tally = |arguments: &str| serde_json::from_str::<Value>(&done(arguments)).unwrap()["sweeps"].as_u64().unwrap();
     for values in ["a.json.gz", "a.csv.gz", "a.txt.gz", "a.npy.gz"] {
         let sweeps = tally(&format!("mdp solve grid.json.gz --device cpu --json --values {values}"));
-        // Text has six digits.
+        // The text format has six digits.
         assert!(sweeps < if values == "a.txt.gz" { 20 } else { 5 }, "{values}: {sweeps}");
     }
 
@@ -594,7 +596,7 @@ fn texts_are_read_compressed_and_through_pipes() {
     ["model.json", "data.txt"].iter().for_each(|name| pack(name));
     assert_eq!(done("hmm decode model.json.gz data.txt.gz --device cpu"), decoded);
 
-    // A pipe by the name of a file.
+    // A named pipe.
     let bytes = |name: &str| fs::read(folder.path().join(name)).unwrap();
     for (arguments, input) in [
         (&["mdp", "info", "/dev/stdin"][..], &bytes("grid.json.gz")[..]),
@@ -610,8 +612,8 @@ fn texts_are_read_compressed_and_through_pipes() {
     }
 }
 
-/// Every command that writes files, without the names of these, as (arguments, the option, the extension). The input is `grid.json`
-/// and so on, or else absent.
+/// Every command that writes files: (arguments, output option, extension). The inputs are those of
+/// [`folder_with_inputs`], or absent.
 const WRITERS: [(&str, &str, &str); 22] = [
     ("mdp solve grid.json", "--out", "json"),
     ("mdp solve grid.json", "--out", "csv"),
@@ -641,7 +643,7 @@ fn with_output<'a>(command: &'a str, option: &'a str, out: &'a str) -> Vec<&'a s
     command.split(' ').chain([option, out]).filter(|argument| !argument.is_empty()).collect()
 }
 
-/// What cannot be written is refused before anything is read.
+/// An output that cannot be written is an error before any input is read.
 #[test]
 fn outputs_are_checked_before_the_work() {
     let folder = folder();
@@ -649,7 +651,7 @@ fn outputs_are_checked_before_the_work() {
     for (command, option, extension) in WRITERS {
         let name = format!("x.{extension}");
         fs::create_dir(folder.path().join(&name)).unwrap();
-        // No input is there: that is not what they complain of.
+        // The inputs are absent, but the error is about the output.
         fails(folder.path(), &with_output(command, option, &name), 2, &["cannot write", &name, "directory"]);
         fs::remove_dir(folder.path().join(&name)).unwrap();
         let absent = format!("absent/{name}");
@@ -661,7 +663,7 @@ fn outputs_are_checked_before_the_work() {
             fs::remove_file(folder.path().join(&name)).unwrap();
         }
     }
-    // Files beside the one that is named.
+    // Additional files next to the named one.
     fs::create_dir(folder.path().join("a.policy.npy")).unwrap();
     fails(folder.path(), &["mdp", "solve", "absent.json", "--out", "a.npy"], 2, &["a.policy.npy", "directory"]);
     fs::create_dir(folder.path().join("a.lab")).unwrap();
@@ -715,7 +717,7 @@ fn inputs_are_not_written() {
     succeeds(folder.path(), &["mdp", "convert", "grid.json", "m.tra"]);
     fs::write(at("m.lab"), "0=\"init\"\n0: 0\n").unwrap();
     refused("mdp solve grid.json --values v.json --out v.json", "v.json");
-    // A file beside the input, and one beside the output.
+    // A companion file of the input, and one of the output.
     refused("mdp solve m.tra --out m.lab --to json", "m.lab");
     refused("mdp convert m.tra m.other --to storm", "m.lab");
     refused("pomdp convert tiger.pomdp tiger.pomdp", "tiger.pomdp");
@@ -725,7 +727,7 @@ fn inputs_are_not_written() {
     refused("hmm sample model.json --length 3 --out model.json --to lines", "model.json");
 }
 
-/// Devices, pipes and links are written through; a full device is an error.
+/// Output to devices, pipes and links writes to their targets. A full device is an error.
 #[cfg(target_os = "linux")]
 #[test]
 fn devices_pipes_and_links_stay_what_they_are() {
@@ -786,10 +788,10 @@ fn devices_pipes_and_links_stay_what_they_are() {
     assert_eq!(fs::read(at("private.csv")).unwrap(), expected);
 }
 
-/// As somebody who may not write everywhere.
+/// Runs as a user without write permission everywhere.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_may_not_be_written_is_refused() {
+fn files_without_write_permission_are_refused() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
     use std::os::unix::process::CommandExt;
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
@@ -814,7 +816,7 @@ fn what_may_not_be_written_is_refused() {
         command.output()
     };
     let Ok(output) = generate("new.json") else {
-        // The binary is where others may not go.
+        // The other user cannot reach the folder of the binary.
         assert!(root);
         return;
     };
@@ -825,7 +827,7 @@ fn what_may_not_be_written_is_refused() {
         assert!(stderr(&output).contains(out) && stderr(&output).contains("denied"), "{}", stderr(&output));
     }
     assert_eq!(fs::read(at("read-only.json")).unwrap(), b"old");
-    // A file of somebody else that one may write to stays theirs.
+    // A writable file of another user keeps its owner.
     let before = fs::metadata(at("shared.json")).unwrap();
     let output = generate("shared.json").unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
@@ -835,10 +837,10 @@ fn what_may_not_be_written_is_refused() {
     mode("closed", 0o755);
 }
 
-/// What files hold, and what they are called, cannot steer a terminal.
+/// Messages escape control characters from file names and file contents.
 #[cfg(unix)]
 #[test]
-fn errors_cannot_steer_a_terminal() {
+fn errors_contain_no_control_characters() {
     let folder = folder();
     let evil = "\x1b]0;gone\x07\u{9b}2J\u{202e}\r";
     let long = "x".repeat(1 << 20);
@@ -867,7 +869,7 @@ fn errors_cannot_steer_a_terminal() {
             let obeyed = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
             assert!(!text.contains(obeyed), "{class} {name}: {text:?}");
             assert!(text.len() < 8192, "{class} {name}: {} bytes", text.len());
-            // A message is one line; of a place in a text there are that and a mark under it.
+            // A message is one line. For a position in a text, the source line and a caret follow.
             assert!(text.lines().count() <= 3 && text.starts_with("error: "), "{class} {name}: {text}");
         }
     }
@@ -875,9 +877,9 @@ fn errors_cannot_steer_a_terminal() {
     assert_eq!((code(&output), stderr(&output).contains('\x1b')), (Some(2), false), "{}", stderr(&output));
 }
 
-/// A few kilobytes that stand for gigabytes do not fill the memory of a reader of lines, and end in its message.
+/// A decompression bomb does not fill the memory of a line reader; it ends with the reader's error.
 #[test]
-fn what_is_unpacked_is_not_held() {
+fn decompressed_input_is_not_held_in_memory() {
     let folder = folder();
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let block = vec![b'0'; 1 << 20];
@@ -893,7 +895,7 @@ fn completions_name_the_commands() {
     }
 }
 
-/// Killed at any moment, a command leaves its target absent, old or complete: never half written.
+/// Killed at any time, a command leaves its output absent, unchanged or complete, never half written.
 #[test]
 fn killed_while_writing_leaves_no_half_file() {
     let folder = folder();
@@ -921,11 +923,11 @@ fn killed_while_writing_leaves_no_half_file() {
 /// The first Ctrl-C ends the solve after its round, with a report and the exit code of an interrupted process.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_solve_reports_what_it_has() {
+fn an_interrupted_solve_reports_its_current_solution() {
     let folder = folder();
     let size = ["--width", "160", "--height", "160"];
     succeeds(folder.path(), &[&["mdp", "generate", "grid"][..], &size, &["--out", "grid.json"]].concat());
-    // So small a θ that a round takes many sweeps, and the interrupt comes in the middle of the run.
+    // With this small θ a round takes many sweeps, so the interrupt arrives during the run.
     let arguments = ["mdp", "solve", "grid.json", "--theta", "1e-300", "--max-sweeps", "1000", "--gamma", "0.9999"];
     let arguments =
         [&arguments[..], &["--device", "cpu", "--method", "serial", "--out", "solution.json", "--json"]].concat();
@@ -941,7 +943,7 @@ fn an_interrupted_solve_reports_what_it_has() {
 }
 
 #[test]
-fn malformed_models_are_exit_code_2() {
+fn malformed_models_have_exit_code_2() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/malformed");
     let expected = fs::read(folder.join("expected.json")).unwrap();
     let expected: std::collections::BTreeMap<String, String> = serde_json::from_slice(&expected).unwrap();
@@ -952,8 +954,8 @@ fn malformed_models_are_exit_code_2() {
     }
 }
 
-/// The source's test of correctness, Table 5.3: G1 (64 × 64) by every method, the GPU's ones emulated, and G2 (256 × 256) by
-/// those of the CPU, agree by its rule.
+/// The source's correctness test, Table 5.3: all methods agree by its rule on G1 (64 × 64), the GPU methods on the
+/// emulator, and the CPU methods agree on G2 (256 × 256).
 #[test]
 fn methods_agree_on_the_grids_of_the_source() {
     let folder = folder();
@@ -983,7 +985,7 @@ fn models_larger_than_the_device_are_streamed_through_it() {
         let what = ["--storage", storage, "--device-memory", memory];
         [&["mdp", "solve", "grid.safetensors"][..], &how, &what, rest].concat()
     };
-    // V, before and after, takes 25,600 bytes.
+    // Two copies of V take 25,600 bytes.
     succeeds(folder.path(), &solve("slices", "1GiB", &["--out", "whole.json"]));
     for (storage, memory, bytes) in [("slices", "128KiB", 131_072), ("narrow", "64KiB", 65_536)] {
         let output = succeeds(folder.path(), &solve(storage, memory, &["--json", "--out", "parts.json"]));
@@ -998,7 +1000,7 @@ fn models_larger_than_the_device_are_streamed_through_it() {
 }
 
 #[test]
-fn values_that_overflow_are_no_solution() {
+fn overflowing_values_are_not_a_solution() {
     let folder = folder();
     let model = LISTING_A1.replace(&["1"; 16].join(","), &["1e300"; 16].join(","));
     let solve = |precision| {

@@ -1,4 +1,6 @@
-//! `warpkov hmm`, driven as people and scripts drive it.
+//! `warpkov hmm`, run as users and scripts run it.
+//!
+//! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::fs;
 use std::io::Write;
@@ -14,12 +16,12 @@ fn piped(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
     command.current_dir(folder).arg("hmm").args(arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A process that fails early does not read its input.
+    // Fails if the process exits early, without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
 
-/// What a command prints that succeeds.
+/// The output of a command that must succeed.
 #[track_caller]
 fn run(folder: &Path, arguments: &str) -> String {
     let output = piped(folder, &arguments.split(' ').collect::<Vec<_>>(), "");
@@ -27,7 +29,7 @@ fn run(folder: &Path, arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command says that fails with this code.
+/// The error message of a command that must fail with this exit code.
 #[track_caller]
 fn fails(folder: &Path, arguments: &str, code: i32) -> String {
     let output = piped(folder, &arguments.split(' ').collect::<Vec<_>>(), "");
@@ -40,7 +42,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// Eisner's model, and his diary.
+/// A folder with Eisner's ice-cream model and diary.
 fn ice_cream() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "generate ice-cream --out ice.json");
@@ -67,7 +69,7 @@ fn score_gives_the_published_likelihood() {
 #[test]
 fn decode_names_states() {
     let folder = ice_cream();
-    // H H H has .5 · .7 · .8 · .7 · .8 · .1 · .1, H H C .1 · .7 for .8 · .1; but C C C and H C C add to C in the end.
+    // P(HHH, O) = .5 · .7 · .8 · .7 · .8 · .1 · .1; HHC has .1 · .7 in place of .8 · .1. CCC and HCC also end in C.
     fs::write(folder.path().join("three.txt"), "3 3 1\n1\n").unwrap();
     assert_eq!(run(folder.path(), "decode ice.json three.txt"), "H H H\nC\n");
     assert_eq!(run(folder.path(), "decode ice.json three.txt --by posterior"), "H H C\nC\n");
@@ -81,7 +83,7 @@ fn decode_names_states() {
 }
 
 #[test]
-fn what_is_not_possible_is_said() {
+fn impossible_sequences_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let model = r#"{"pi": [1, 0], "A": [[0.5, 0.5], [0, 1]], "B": [[1, 0], [0, 1]]}"#;
     fs::write(folder.path().join("m.json"), model).unwrap();
@@ -97,7 +99,7 @@ fn what_is_not_possible_is_said() {
         let output = piped(folder.path(), &[command, "m.json", "d.txt"], "");
         assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("note: {place}\n"));
     }
-    // By its end, and by its name.
+    // A sequence that is impossible at its end; the message names its id.
     let ends = r#"{"pi": [1, 0], "A": [[0.5, 0.5], [0, 0.5]], "end": [0, 0.5], "B": [[1, 0], [0, 1]]}"#;
     fs::write(folder.path().join("e.json"), ends).unwrap();
     fs::write(folder.path().join("d.csv"), "id,x\nb,0\nb,1\na,0\na,0\n").unwrap();
@@ -106,7 +108,7 @@ fn what_is_not_possible_is_said() {
     assert!(message.starts_with(place), "{message}");
 }
 
-/// A model of numbers with two states that stay, and 400 steps from it.
+/// A Gaussian model with two persistent states, and 400 steps sampled from it.
 fn returns(variances: [f64; 2]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let [quiet, loud] = variances;
@@ -119,12 +121,12 @@ fn returns(variances: [f64; 2]) -> TempDir {
 }
 
 #[test]
-fn variances_are_those_of_the_data_at_every_scale() {
+fn variances_scale_with_the_unit_of_the_data() {
     let mut risen = Vec::new();
     for scale in [1e-24, 1e-8, 1.0, 1e24] {
         let folder = returns([scale, 16.0 * scale]);
         let before = parsed(&run(folder.path(), "score m.json d.csv --json"))["log_likelihood"].as_f64().unwrap();
-        // What is tolerated depends on ln P, and so on the unit.
+        // The tolerance is relative to ln P, which depends on the unit.
         let arguments = "train m.json d.csv --json --out t.json --tolerance 0 --iterations 30";
         let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), "");
         let report = parsed(&String::from_utf8(output.stdout).unwrap());
@@ -134,14 +136,14 @@ fn variances_are_those_of_the_data_at_every_scale() {
         let [quiet, loud] = [0, 1].map(|state: usize| trained["covariances"][state][0].as_f64().unwrap() / scale);
         assert!((0.5..2.0).contains(&quiet) && (8.0..32.0).contains(&loud), "{quiet} {loud}");
     }
-    // The same data but for their unit are learnt equally well.
+    // The same data in another unit give the same model.
     assert!(risen.iter().all(|rise| *rise >= 0.0 && (rise - risen[0]).abs() < 1e-6), "{risen:?}");
 }
 
 #[test]
-fn a_floor_that_acts_is_said() {
+fn an_active_variance_floor_is_reported() {
     let folder = returns([1.0, 16.0]);
-    // Most of the time nothing moves.
+    // Most observations are equal.
     let still: String = (0..60).map(|t| if t % 20 < 15 { "5\n".to_owned() } else { format!("{}\n", t % 7) }).collect();
     fs::write(folder.path().join("still.csv"), still).unwrap();
     let model = fs::read_to_string(folder.path().join("m.json")).unwrap();
@@ -160,7 +162,7 @@ fn a_floor_that_acts_is_said() {
         let trained = parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap());
         assert!(trained["covariances"][0][0].as_f64().unwrap() < 1e-8);
     }
-    // A smaller one that is given stays, and the likelihood does not fall.
+    // A given smaller floor is used, and the likelihood does not fall.
     let small = fs::read_to_string(folder.path().join("s.json")).unwrap().replace("[[1]", "[[1e-15]");
     fs::write(folder.path().join("s.json"), small).unwrap();
     let report = parsed(&run(folder.path(), "train s.json still.csv --json --out t.json"));
@@ -170,7 +172,7 @@ fn a_floor_that_acts_is_said() {
 }
 
 #[test]
-fn full_covariances_learn_correlations_whatever_they_begin_with() {
+fn full_covariances_learn_correlations_from_any_start() {
     let folder = tempfile::tempdir().unwrap();
     let model = r#"{"pi": [1], "A": [[1]], "means": [[0, 0]], "covariances": [[[1, 0], [0, 1]]]}"#;
     fs::write(folder.path().join("m.json"), model).unwrap();
@@ -209,13 +211,13 @@ fn positions_of_states_are_written_as_bed() {
     assert!(message.contains("positions in a .bed file"), "{message}");
     let message = fails(folder.path(), "decode m.json d.fa --missing split --out x.bed --states X", 2);
     assert!(message.ends_with("error: --states: the model has no state \"X\"\n"), "{message}");
-    // Compressed, it is the same.
+    // The compressed file gives the same output.
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&fs::read(folder.path().join("d.fa")).unwrap()).unwrap();
     fs::write(folder.path().join("z.fa.gz"), packed.finish().unwrap()).unwrap();
     run(folder.path(), "decode m.json z.fa.gz --missing split --out z.bed");
     assert_eq!(fs::read_to_string(folder.path().join("z.bed")).unwrap(), parts);
-    // Names and positions of the file, also in the other formats; what is ambiguous is summed over on every device.
+    // The other formats also have the file's names and positions. Every device sums over ambiguous symbols.
     run(folder.path(), "decode m.json d.fa --missing split --out x.csv");
     let written = fs::read_to_string(folder.path().join("x.csv")).unwrap();
     assert!(written.starts_with("sequence,position,state\nchr1,1,AT rich\n") && written.contains("\nchr1,6,GC\n"));
@@ -246,7 +248,7 @@ fn positions_of_states_are_written_as_bed() {
 }
 
 #[test]
-fn names_with_commas_stand_in_quotes() {
+fn names_with_commas_are_quoted() {
     let folder = tempfile::tempdir().unwrap();
     let model = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "B": [[0.9, 0.1], [0.2, 0.8]],
         "states": ["dry, warm", "wet"], "symbols": ["no", "rain, hail"]}"#;
@@ -265,7 +267,7 @@ fn names_with_commas_stand_in_quotes() {
 }
 
 #[test]
-fn help_and_precision_say_what_there_is() {
+fn help_and_reports_name_precision_and_device() {
     let folder = returns([1.0, 2.0]);
     for command in ["score", "decode", "posterior", "train"] {
         assert!(run(folder.path(), &format!("{command} --help")).contains("emulated"));
@@ -274,15 +276,15 @@ fn help_and_precision_say_what_there_is() {
     assert!(help.contains("Generates Eisner's model") && !help.contains("Where to write"), "{help}");
     let message = fails(folder.path(), "score m.json d.csv --device cpu --precision tf32", 2);
     assert_eq!(message, "error: --precision tf32 needs a GPU: on a CPU there is f32\n");
-    // What is small stays on the CPU.
+    // Small problems stay on the CPU.
     assert_eq!(parsed(&run(folder.path(), "score m.json d.csv --precision tf32 --json"))["precision"], json!("f32"));
-    // What --out cannot hold is refused before the work.
+    // An output format that cannot hold the result is refused before any work.
     let message = fails(folder.path(), "train m.json d.csv --out t.hmm", 2);
     assert_eq!(message, "error: --out: UMDHMM's format has no place for end probabilities or vectors\n");
 }
 
 #[test]
-fn pictures_name_both_axes_alike() {
+fn both_axes_of_a_picture_have_the_same_labels() {
     let folder = tempfile::tempdir().unwrap();
     let texts = |name: &str| -> Vec<String> {
         let picture = fs::read_to_string(folder.path().join(name)).unwrap();
@@ -294,7 +296,7 @@ fn pictures_name_both_axes_alike() {
     run(folder.path(), "info m.json --plot a.svg");
     let found = texts("a.svg");
     for label in ["0", "1", "2"] {
-        // 0 and 1 are labels of the scale, too.
+        // The labels 0 and 1 also appear on the colour scale.
         assert_eq!(count(&found, label), 2 + usize::from(label != "2"), "{found:?}");
     }
     assert!(count(&found, "from state") == 1 && count(&found, "to state") == 1);
@@ -309,7 +311,7 @@ fn pictures_name_both_axes_alike() {
     run(folder.path(), "posterior m.json d.txt --out p.npy --plot p.svg");
     let found = texts("p.svg");
     assert!(["500", "1000", "4000"].iter().all(|label| count(&found, label) == 1), "{found:?}");
-    // A start from which the first step goes far.
+    // A start with a large first increase.
     fs::write(folder.path().join("far.json"), r#"{"pi": [1], "A": [[1]], "means": [[1e4]], "covariances": [[1]]}"#)
         .unwrap();
     let data: String = (0..50).map(|t| format!("{}\n", t * t % 17)).collect();
@@ -358,7 +360,7 @@ fn train_learns_and_draws() {
     let before = parsed(&run(folder.path(), "score ice.json diary.txt --json"))["log_likelihood"].as_f64().unwrap();
     let after = parsed(&run(folder.path(), "score t.json diary.txt --json"))["log_likelihood"].as_f64().unwrap();
     assert!(after > before + 1.0, "{before} {after}");
-    // Names stay.
+    // Training keeps the names.
     assert_eq!(parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap())["states"], json!(["C", "H"]));
     let best = parsed(&run(folder.path(), "train ice.json diary.txt --restarts 5 --seed 3 --json --iterations 500"));
     assert_eq!((&best["models"], &best["status"]), (&json!(6), &json!("converged")));
@@ -383,7 +385,7 @@ fn samples_go_through_every_command() {
     assert_eq!((&report["sequences"], &report["observations"]), (&json!(20), &json!(600)));
     run(folder.path(), "train m.npz d.npy --lengths l.npy --out t.npz --quiet");
     run(folder.path(), "decode t.npz d.npy --lengths l.npy --out p.txt");
-    // Well separated states are found again, nearly always.
+    // Decoding recovers well separated states almost always.
     let (hidden, found) = ["s.txt", "p.txt"].map(|name| fs::read_to_string(folder.path().join(name)).unwrap()).into();
     let pairs = || hidden.split_whitespace().zip(found.split_whitespace());
     assert_eq!(pairs().count(), 600);
@@ -399,7 +401,7 @@ fn samples_go_through_every_command() {
 }
 
 #[test]
-fn models_and_sequences_come_through_pipes() {
+fn models_and_sequences_are_read_from_pipes() {
     let folder = ice_cream();
     let output = piped(folder.path(), &["score", "ice.json", "-", "--json"], "1 2 3\n");
     assert_eq!(output.status.code(), Some(0));
@@ -411,7 +413,7 @@ fn models_and_sequences_come_through_pipes() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_cause() {
     let folder = ice_cream();
     fs::write(folder.path().join("bad.txt"), "1 2\n3 4\n").unwrap();
     let message = fails(folder.path(), "score ice.json bad.txt", 2);
@@ -433,7 +435,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(message, "error: l.npy: a file of lengths applies only to NumPy arrays, and diary.txt is lines\n");
 }
 
-/// The kernels, emulated, say what the CPU says, to the last digits that are printed.
+/// The emulated kernels print the same digits as the CPU.
 #[test]
 fn devices_agree() {
     let folder = tempfile::tempdir().unwrap();
@@ -464,7 +466,7 @@ fn devices_agree() {
     let paths = |device: &str| run(&format!("hmm decode model.json data.txt --device {device}"));
     assert_eq!(paths("cpu"), paths("emulated"));
     assert_eq!(paths("cpu").lines().count(), 4);
-    // 513 steps are two pieces.
+    // 513 steps make two chunks.
     let symbol = |t: u32| if t * t % 7 == 2 { "3" } else { ["0", "1", "2"][t as usize % 3] };
     let long = (0..513).map(symbol).collect::<Vec<_>>().join(" ");
     std::fs::write(folder.path().join("data.txt"), format!("{long}\n1 2\n")).unwrap();
@@ -487,7 +489,7 @@ fn devices_agree() {
 }
 
 #[test]
-fn json_says_what_takes_time() {
+fn json_contains_timings() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "generate random --states 3 --symbols 4 --out model.json");
     run(folder.path(), "sample model.json --sequences 5 --length 20 --out data.txt");
@@ -508,7 +510,7 @@ fn json_says_what_takes_time() {
 }
 
 #[test]
-fn a_cpu_is_measured() {
+fn bench_measures_the_cpu() {
     let bench = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
         command.args(["bench", "hmm", "--device", "cpu"]).args(arguments.split(' ')).output().unwrap()
@@ -525,13 +527,13 @@ fn a_cpu_is_measured() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: --precision tf32 needs a GPU\n");
 }
 
-/// What no file of the format can hold is refused before anything is drawn.
+/// A sample that the output format cannot hold is refused before sampling starts.
 #[test]
-fn samples_that_cannot_be_written_are_not_drawn() {
+fn samples_that_cannot_be_written_are_refused_first() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), "generate random --states 2 --symbols 5 --out many.json");
     run(folder.path(), "generate random --states 2 --dimensions 2 --out vectors.json");
-    // So many that drawing them would not end.
+    // Sampling this many would take too long.
     let endless = "--sequences 4000000000 --length 4000000000";
     for (model, format, words) in [
         ("many", "fasta", "one letter each"),

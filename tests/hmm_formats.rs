@@ -1,4 +1,6 @@
-//! Formats of hidden Markov models and of sequences: what is written is read back, and what is wrong is named.
+//! Formats of hidden Markov models and of sequences: round trips, and error messages for invalid files.
+//!
+//! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::fs;
 use std::path::Path;
@@ -53,11 +55,11 @@ fn models_are_read_back_bit_for_bit() {
 }
 
 #[test]
-fn umdhmm_is_read_as_its_programs_write_it() {
+fn files_written_by_umdhmm_are_read() {
     // test.hmm of UMDHMM 1.02.
     let text = "M= 2\nN= 3\nA:\n0.333 0.333 0.333\n0.333 0.333 0.333\n0.333 0.333 0.333\n\
         B:\n0.5   0.5\t\n0.75  0.25\t\n0.25  0.75\t\npi:\n0.333 0.333 0.333\n";
-    // Digits that are left out are more than what may be made up for.
+    // The missing digits exceed the tolerance for sums.
     let error = io::read_from(text.as_bytes(), "test.hmm", None).unwrap_err().to_string();
     assert_eq!(error, "test.hmm: pi sums to 0.9990000000000001, expected 1");
     let model = io::read_from(text.replace("0.333", "0.333333").as_bytes(), "test.hmm", None).unwrap();
@@ -71,7 +73,7 @@ fn umdhmm_is_read_as_its_programs_write_it() {
 }
 
 #[test]
-fn folders_of_arrays_are_read_as_archives_are() {
+fn folders_of_arrays_are_read_like_archives() {
     let folder = tempfile::tempdir().unwrap();
     let model = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
     let Emissions::Categorical { probs, .. } = model.emissions() else { panic!("symbols") };
@@ -94,7 +96,7 @@ fn folders_of_arrays_are_read_as_archives_are() {
 }
 
 #[test]
-fn what_is_no_model_is_named() {
+fn invalid_models_are_reported() {
     assert!(of_json(MODEL).is_ok());
     let replaced = |from: &str, to: &str| of_json(&MODEL.replacen(from, to, 1)).unwrap_err();
     assert_eq!(replaced("0.9, 0.1", "0.9, 0.2"), "m: A[0] sums to 1.1, expected 1");
@@ -137,7 +139,7 @@ fn sequences_are_read_back() {
         {
             let refused = match format {
                 sequences::Format::Lines => vectors,
-                // Eisner's symbols have one character too.
+                // Eisner's symbols also have one character each.
                 sequences::Format::Fasta => vectors,
                 _ => false,
             };
@@ -159,10 +161,10 @@ fn sequences_are_read_back() {
     assert!(fs::read_to_string(&path).unwrap().starts_with("T= 30\n"));
 }
 
-/// What messages say where something is missing.
+/// End of the message for a missing value.
 const HINT: &str = " (option missing selects a treatment)";
 
-/// What is said of a text, which is read for a model.
+/// The error of reading `text` as sequences for a model.
 fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
     match sequences::read_from(text.as_bytes(), "d", Some(format), model) {
         Ok(sequences) => format!("{sequences:?}"),
@@ -171,7 +173,7 @@ fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
 }
 
 #[test]
-fn what_are_no_sequences_is_named() {
+fn invalid_sequences_are_reported() {
     use sequences::Format::{Csv, Fasta, Lines, Npy, Umdhmm};
     let (dna, plain) = (dna(), HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap());
     let numbers = Uniform { states: 2, kind: Kind::Vectors { dimensions: 1, full: false }, ends: false, seed: 1 };
@@ -213,20 +215,20 @@ fn what_are_no_sequences_is_named() {
     assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is not a NumPy array"));
 }
 
-/// A model of `dimensions` numbers.
+/// A Gaussian model of vectors with `dimensions` components.
 fn numbers(dimensions: u32) -> Hmm {
     let kind = Kind::Vectors { dimensions, full: false };
     Uniform { states: 2, kind, ends: false, seed: 1 }.generate().unwrap()
 }
 
-/// What is read of a table, or why not.
+/// Reads `text` as a table.
 fn table(model: &Hmm, text: &str, table: &Table, missing: Missing) -> Result<Records, String> {
     let format = Some(sequences::Format::Csv);
     let options = ReadOptions { format, lengths: None, table: table.clone(), missing };
     sequences::read_from_with(text.as_bytes(), "d", &options, model).map_err(|error| error.to_string())
 }
 
-/// The numbers of a table, and the offsets of its sequences.
+/// The numbers of a table and the offsets of its sequences.
 #[track_caller]
 fn values(model: &Hmm, text: &str, asked: &Table) -> (Vec<f64>, Vec<u64>) {
     let sequences = table(model, text, asked, Missing::Refuse).unwrap().sequences;
@@ -247,7 +249,7 @@ fn columns(names: &[&str], id: Option<&str>) -> Table {
 fn tables_keep_their_first_row() {
     let (one, two, dna) = (numbers(1), numbers(2), dna());
     let plain = Table::default();
-    // Without a header, with one, and with line ends of both kinds.
+    // Without and with a header, and with both kinds of line ends.
     assert_eq!(values(&one, "1.5\n-2\n3e-3\n", &plain), (vec![1.5, -2.0, 3e-3], vec![0, 3]));
     assert_eq!(values(&one, "x\r\n1.5\r\n-2\r\n", &plain), (vec![1.5, -2.0], vec![0, 2]));
     assert_eq!(values(&two, "\"x\",\"y, m\"\n1,2\n\n3,4", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
@@ -259,7 +261,7 @@ fn tables_keep_their_first_row() {
     let guessed = table(&dna, "base\nC\n", &plain, Missing::Refuse).unwrap();
     assert_eq!(guessed.notes, ["d: line 1 is read as a header with base (option header overrides this)"]);
     assert!(table(&dna, "sequence,base\nx,C\n", &plain, Missing::Refuse).unwrap().notes.is_empty());
-    // What begins like a number is no name, and what is asked for is done.
+    // A field that begins like a number is not a column name. Explicit options take precedence.
     let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
     assert_eq!(
         error("1,5\n2\n", &Table { separator: Some(b';'), ..plain.clone() }),
@@ -276,7 +278,7 @@ fn tables_keep_their_first_row() {
 }
 
 #[test]
-fn tables_are_read_as_people_have_them() {
+fn tables_from_other_programs_are_read() {
     let (one, two) = (numbers(1), numbers(2));
     let text = "Date,\"price, USD\",note,volume,station\n\
         2024-01-02, 1.5 ,\"a \"\"quoted\"\"\nnote\",10,b\n\
@@ -284,7 +286,7 @@ fn tables_are_read_as_people_have_them() {
         2024-01-04,3.5,,30,b\n";
     assert_eq!(values(&two, text, &columns(&["volume", "price, USD"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
     assert_eq!(values(&two, text, &columns(&["4", "2"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
-    // Rows of an id are one sequence, in the order in which ids appear.
+    // Rows with the same id form one sequence. Sequences have the order of the first appearance of their ids.
     let records = table(&one, text, &columns(&["volume"], Some("station")), Missing::Refuse).unwrap();
     assert_eq!((records.sequences.offsets(), records.names), (&[0, 2, 3][..], vec!["b".to_owned(), "a".to_owned()]));
     assert_eq!(values(&one, text, &columns(&["volume"], Some("5"))).0, [10.0, 30.0, 20.0]);
@@ -304,7 +306,7 @@ fn tables_are_read_as_people_have_them() {
         error("x,y\n1,2\n", &columns(&["x", "y"], None)),
         "d:1: found 2 columns named, expected 1 for what the model emits"
     );
-    // Places are those of the file, also behind fields of several lines.
+    // Error positions refer to lines of the file, also after a field with several lines.
     assert_eq!(
         error(&text.replace(",30,", ",thirty,"), &columns(&["volume"], None)),
         "d:5: column 4 (volume): found \"thirty\", expected a finite number"
@@ -326,7 +328,7 @@ fn tables_are_read_as_people_have_them() {
 }
 
 #[test]
-fn what_is_missing_is_split_skipped_or_summed_over() {
+fn missing_values_split_skip_or_are_summed_over() {
     let (two, dna) = (numbers(2), dna());
     let text = "sequence,x,y\na,1,2\nb,5,6\na,NA,3\na,4,5\nb,,\n";
     let split = table(&two, text, &Table::default(), Missing::Split).unwrap();
@@ -352,7 +354,7 @@ fn what_is_missing_is_split_skipped_or_summed_over() {
     let extended = summed.extended(&dna);
     let Emissions::Categorical { symbols: 5, probs } = extended.emissions() else { panic!("symbols") };
     assert_eq!((probs[4], probs[9]), (1.0, 1.0));
-    // Numbers are no sets, whatever they are.
+    // A vector cannot be a set of symbols.
     let plain = HmmParts { names: Names::default(), ..dna.clone().into_parts() }.validated().unwrap();
     let error = table(&plain, "0\nNA\n4\n", &Table::default(), Missing::Marginalise).unwrap_err();
     assert_eq!(error, "d:3: column 1: found \"4\", expected a symbol number below 4");
@@ -394,7 +396,7 @@ fn fasta_has_more_than_four_letters() {
     assert_eq!(error(">x\nAr\n"), format!("d:2: record x, position 2: found \"r\", which is A or G, {expected}{HINT}"));
     assert_eq!(error(">x\nAZ\n"), format!("d:2: record x, position 2: found \"Z\", {expected}"));
     assert!(read(">x\nAZ\n", Missing::Split).is_err());
-    // Amino acids have codes of their own, and N among them.
+    // Amino acids have their own ambiguity codes, and N is one of the acids.
     let protein = Uniform { states: 2, kind: Kind::Symbols(20), ends: false, seed: 1 }.generate().unwrap();
     let mut protein = protein.into_parts();
     protein.names.symbols = "ACDEFGHIKLMNPQRSTVWY".chars().map(String::from).collect();
@@ -420,7 +422,7 @@ fn names_with_separators_are_read_back() {
     assert_eq!(said(&model, sequences::Format::Lines, "plain \"a,b"), "d:1: a name in quotes does not end");
 }
 
-/// An array as NumPy writes it.
+/// A .npy file as NumPy writes it.
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let length = (header.len() as u16 + 1).to_le_bytes();
@@ -428,7 +430,7 @@ fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn covariances_are_of_the_type_that_the_arrays_have() {
+fn the_shape_of_arrays_decides_the_type_of_covariances() {
     let bytes = |numbers: &[f64]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, descr: &str, shape: &str, data: &[u8]| {
@@ -448,7 +450,7 @@ fn covariances_are_of_the_type_that_the_arrays_have() {
     };
     put("covars_", "<f8", "(2, 3, 3)", &bytes(&matrices(variances)));
     assert_eq!(read(), Ok(Covariances::Full(matrices(variances))));
-    // hmmlearn's property is N × D × D for every type; its attribute is not.
+    // hmmlearn's property `covars_` is N × D × D for every type; its attribute `_covars_` is not.
     let kind = |text: &str| {
         let codes: Vec<u8> = text.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
         put("covariance_type", &format!("<U{}", text.len()), "()", &codes);
@@ -465,7 +467,7 @@ fn covariances_are_of_the_type_that_the_arrays_have() {
     assert_eq!(read(), Ok(Covariances::Diagonal(vec![7.0, 7.0, 7.0, 8.0, 8.0, 8.0])));
     kind("round");
     assert_eq!(read(), Err("covariance_type is \"round\", expected diag, full, spherical or tied".to_owned()));
-    // Written and read back, full ones stay full, whatever is in them.
+    // A round trip keeps full covariances full, even if they are diagonal matrices.
     let emissions =
         Emissions::Gaussian { dimensions: 3, means: vec![0.0; 6], covariances: Covariances::Full(matrices(variances)) };
     let model = Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap();
@@ -537,7 +539,7 @@ fn damaged_files_are_refused_or_read_but_never_end_the_process() {
     let archive = fs::read(&path).unwrap();
     let mut json = Vec::new();
     io::write_to(&mut json, Format::Json, &models()[3]).unwrap();
-    // A linear congruential generator will do (Knuth's MMIX).
+    // A linear congruential generator (Knuth's MMIX) suffices.
     let mut state = 1u64;
     let mut next = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
-//! Agreement with hmmlearn 0.3.3: with stored numbers always, and with hmmlearn itself where a Python has it
-//! (`WARPKOV_PYTHON`, else `python3`).
+//! Agreement with hmmlearn 0.3.3: with stored results, and with hmmlearn itself if a Python has it installed
+//! (`WARPKOV_PYTHON`, otherwise `python3`).
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -116,7 +116,7 @@ fn agrees_with_hmmlearn_where_it_is_installed() {
     let python = std::env::var("WARPKOV_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let there = Command::new(&python).args(["-c", "import hmmlearn"]).output();
     if !there.is_ok_and(|output| output.status.success()) {
-        // Not by eprintln, which a test that passes keeps to itself.
+        // The test harness captures `eprintln!` of a passing test.
         let _ = writeln!(std::io::stderr(), "skipped: {python} has no hmmlearn; WARPKOV_PYTHON may name one that has");
         return;
     }

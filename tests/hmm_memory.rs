@@ -1,4 +1,4 @@
-//! Long sequences take memory for √T steps, not for T.
+//! The recursions on long sequences store O(√T) steps, not T.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use counting::{NOW, PEAK};
 
 mod counting;
 
-/// The most that `work` needs beside what there is.
+/// Runs `work` and returns its result and its peak memory in bytes, beyond the memory allocated before.
 fn peak<R>(work: impl FnOnce() -> R) -> (usize, R) {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -35,9 +35,9 @@ fn a_million_steps_of_64_states_are_trained_in_16_mebibytes() {
     });
     let objectives = &trained.best().objectives;
     assert!(objectives.len() == 2 && objectives[1] > objectives[0], "{objectives:?}");
-    // All α would take 512 MB.
+    // The complete trellis of α would take 512 MB.
     assert!(bytes < 16 << 20, "{bytes}");
-    // The path takes 4 bytes a step by itself.
+    // The path itself takes 4 bytes per step.
     let (bytes, decoded) = peak(|| {
         let mut batch = Batch::<f64>::new(&sequences);
         let Ok(()) = batch.set_models(&[source]);

@@ -1,4 +1,6 @@
-//! Hidden Markov models of the literature, with the numbers that were published or follow from them, and brute force.
+//! Hidden Markov models against published numbers, brute force, and recursions in extended precision.
+//!
+//! One file, because all comparisons share the collection of results in `All`.
 
 #[path = "wide/mod.rs"]
 mod wide;
@@ -16,7 +18,7 @@ use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 use warpkov::hmm::train::{Status, Trained, aic, bic, train};
 use warpkov::runtime::Precise;
 
-/// Days of ice cream, one to three each (Eisner 2002), as symbols from 0.
+/// Eisner's diary (2002): one to three ice creams per day, as symbols 0 to 2.
 const DIARY: [u32; 33] =
     [2, 3, 3, 2, 3, 2, 3, 2, 2, 3, 1, 3, 3, 1, 1, 1, 2, 1, 1, 1, 3, 1, 2, 1, 1, 1, 2, 3, 3, 2, 3, 2, 2];
 
@@ -30,7 +32,7 @@ fn categorical(start: &[f64], transitions: &[f64], symbols: u32, probs: &[f64]) 
     HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
 }
 
-/// What all recursions say of a model.
+/// Results of all recursions for one model.
 struct All {
     logs: Vec<f64>,
     posteriors: Vec<f64>,
@@ -54,7 +56,7 @@ fn all(model: &Hmm, sequences: &Sequences) -> All {
     all_in::<f64>(model, sequences)
 }
 
-/// What is said of the only model.
+/// The result for the only model.
 fn one<R>(results: Result<Vec<R>, Infallible>) -> R {
     let Ok(mut results) = results;
     assert_eq!(results.len(), 1);
@@ -75,7 +77,7 @@ fn close(found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// P(o₁ … oₜ) of every beginning, and with it γ of its last observation: the filter.
+/// P(o₁ … oₜ) of every prefix, and the filtered distribution of its last state.
 fn filtered(model: &Hmm, symbols: &[u32]) -> Vec<(f64, Vec<f64>)> {
     let n = model.states() as usize;
     let beginnings = (1..=symbols.len()).map(|length| {
@@ -86,7 +88,7 @@ fn filtered(model: &Hmm, symbols: &[u32]) -> Vec<(f64, Vec<f64>)> {
     beginnings.collect()
 }
 
-/// αₜ, unscaled, of models without ends: P(o₁ … oₜ) times the filter.
+/// αₜ without scaling, for models without end probabilities: P(o₁ … oₜ) times the filtered distribution.
 fn alpha(model: &Hmm, symbols: &[u32]) -> Vec<f64> {
     filtered(model, symbols).iter().flat_map(|(prob, filter)| filter.iter().map(move |p| prob * p)).collect()
 }
@@ -95,10 +97,11 @@ fn alpha(model: &Hmm, symbols: &[u32]) -> Vec<f64> {
 fn eisners_ice_cream_has_the_published_likelihood() {
     let model = IceCream.generate().unwrap();
     let all = all(&model, &diary());
-    // Published: 0.912e-18. More digits by brute force in exact arithmetic.
+    // Published: 0.912e-18. The other digits are from brute force in exact arithmetic.
     close(&all.logs, &[-41.537_817_821_1], 1e-11);
     close(&[all.logs[0].exp() * 1e19], &[9.127_565], 1e-6);
-    // α without the ends: .1 .1; .009 .063; .00135 .03591. Where a diary could end there is a state that emits what nobody writes.
+    // α without end probabilities: .1 .1; .009 .063; .00135 .03591. An extra state, which emits an unused symbol,
+    // replaces the end.
     let HmmParts { mut start, emissions, .. } = model.into_parts();
     start.push(0.0);
     let Emissions::Categorical { symbols: 3, probs } = emissions else { panic!("three symbols") };
@@ -115,7 +118,7 @@ fn eisners_ice_cream_has_the_published_likelihood() {
 
 static SEQUENCES_OF_THREE: std::sync::OnceLock<Sequences> = std::sync::OnceLock::new();
 
-/// The first one, two and three days.
+/// The first day, the first two days, and the first three days.
 fn three() -> Sequences {
     Sequences::of_symbols(&[vec![1], vec![1, 2], vec![1, 2, 2]]).unwrap()
 }
@@ -124,7 +127,7 @@ fn three() -> Sequences {
 fn eisners_ice_cream_has_the_published_counts() {
     let all = all(&IceCream.generate().unwrap(), &diary());
     let Statistics::Categorical(counts) = &all.expected.emissions else { panic!("symbols") };
-    // Published to three digits behind the point.
+    // Published to three decimals.
     close(counts, &[9.931, 3.212, 1.537, 1.069, 7.788, 9.463], 5e-4);
     close(&all.expected.transitions, &[12.855, 1.6, 1.695, 15.85], 1e-3);
     close(&[all.expected.end.iter().sum()], &[1.0], 1e-14);
@@ -139,7 +142,7 @@ fn eisners_ice_cream_learns_as_published() {
     close(run.end().unwrap(), &[0.0152988, 0.0423250], 1e-7);
     let Emissions::Categorical { probs, .. } = run.emissions() else { panic!("symbols") };
     close(probs, &[0.6765024, 0.2188194, 0.1046782, 0.0583723, 0.4250865, 0.5165412], 1e-7);
-    // From π = .3 .7, after ten steps (published).
+    // From π = .3 .7, after ten iterations (published).
     let ten = Options { iterations: 10, ..step };
     let run = trained(&HmmParts { start: vec![0.3, 0.7], ..model.into_parts() }.validated().unwrap(), &diary(), &ten)
         .runs
@@ -163,7 +166,7 @@ fn jurafsky_and_martin() {
 
 #[test]
 fn umbrella() {
-    // Rain and none; an umbrella is seen, or not (Russell and Norvig).
+    // States rain, no rain; observations umbrella, none (Russell and Norvig).
     let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.3, 0.7], 2, &[0.9, 0.1, 0.2, 0.8]);
     let seen = [0, 0, 1, 0, 0];
     let filter: Vec<f64> = filtered(&model, &seen).iter().map(|(_, filter)| filter[0]).collect();
@@ -178,13 +181,13 @@ fn umbrella() {
 
 #[test]
 fn wikipedias_examples() {
-    // Rainy, sunny; walk, shop, clean.
+    // States rainy, sunny; symbols walk, shop, clean.
     let model = categorical(&[0.6, 0.4], &[0.7, 0.3, 0.4, 0.6], 3, &[0.1, 0.4, 0.5, 0.6, 0.3, 0.1]);
     let seen = Sequences::of_symbols(&[[0, 1, 2]]).unwrap();
     let all_of = all(&model, &seen);
     close(&[all_of.logs[0].exp(), all_of.decoded.scores[0].exp()], &[0.033612, 0.01344], 1e-14);
     assert_eq!(all_of.decoded.states, [1, 0, 0]);
-    // Healthy, fever; normal, cold, dizzy.
+    // States healthy, fever; symbols normal, cold, dizzy.
     let model = categorical(&[0.6, 0.4], &[0.7, 0.3, 0.4, 0.6], 3, &[0.5, 0.4, 0.1, 0.1, 0.3, 0.6]);
     let all_of = all(&model, &seen);
     close(&[all_of.logs[0].exp(), all_of.decoded.scores[0].exp()], &[0.03628, 0.01512], 1e-14);
@@ -202,13 +205,13 @@ fn borodovsky_and_ekisheva() {
 
 #[test]
 fn huangs_market() {
-    // Bull, bear, steady; up, down, unchanged (Huang, Acero and Hon, Spoken Language Processing, 8.2).
+    // States bull, bear, steady; symbols up, down, unchanged (Huang, Acero and Hon, Spoken Language Processing, 8.2).
     let transitions = [0.6, 0.2, 0.2, 0.5, 0.3, 0.2, 0.4, 0.1, 0.5];
     let model = categorical(&[0.5, 0.2, 0.3], &transitions, 3, &[0.7, 0.1, 0.2, 0.1, 0.6, 0.3, 0.3, 0.3, 0.4]);
     close(&alpha(&model, &[0, 0]), &[0.35, 0.02, 0.09, 0.1792, 0.0085, 0.0357], 1e-14);
 }
 
-/// Every path of a sequence, with P(O, q): in the order in which its states are numbers, the last the leading digit.
+/// Every path q of a sequence with P(O, q), in the order of the numbers whose digits are the states, last state first.
 fn paths(model: &Hmm, symbols: &[u32]) -> Vec<(Vec<u32>, f64)> {
     let Emissions::Categorical { symbols: v, probs } = model.emissions() else { panic!("symbols") };
     let n = model.states();
@@ -232,7 +235,7 @@ fn paths(model: &Hmm, symbols: &[u32]) -> Vec<(Vec<u32>, f64)> {
 }
 
 #[test]
-fn small_models_are_those_of_brute_force() {
+fn small_models_agree_with_brute_force() {
     for seed in 0..60 {
         let (states, symbols) = (1 + seed as u32 % 4, 1 + seed as u32 % 3);
         let kind = Kind::Symbols(symbols);
@@ -245,7 +248,7 @@ fn small_models_are_those_of_brute_force() {
         let drawn = sample(&Uniform { states: 2, kind, ends: false, seed }.generate().unwrap(), 6, Some(5), seed);
         let drawn = drawn.unwrap().sequences;
         let Observations::Symbols(seen) = drawn.observations() else { panic!("symbols") };
-        // Of lengths 1 to 5 and 5 again.
+        // Lengths 1, 2, 3, 4, 5 and 5.
         let cut: Vec<&[u32]> = (0..6).map(|m| &seen[5 * m..][..5.min(m + 1)]).collect();
         let sequences = Sequences::of_symbols(&cut).unwrap();
         let all = all(&model, &sequences);
@@ -271,7 +274,7 @@ fn small_models_are_those_of_brute_force() {
                 }
             }
             close(&all.posteriors[range.start * n..range.end * n], &gamma, 1e-12);
-            // Of equal ones the first: rounding may tell apart what is equal only where nothing is drawn at random.
+            // Ties go to the first path. In random models, rounding cannot break a tie, because there are none.
             let best = paths.iter().map(|(_, prob)| *prob).fold(0.0, f64::max);
             let path = &all.decoded.states[range];
             if best == 0.0 {
@@ -292,11 +295,11 @@ fn small_models_are_those_of_brute_force() {
 
 #[test]
 fn ties_go_to_the_lowest_state_from_the_end() {
-    // All paths are equally likely.
+    // All paths have the same probability.
     let model = categorical(&[0.25; 4], &[0.25; 16], 2, &[0.5; 8]);
     let all_of = all(&model, &Sequences::of_symbols(&[[0, 1, 0, 1, 1]]).unwrap());
     assert_eq!(all_of.decoded.states, [0; 5]);
-    // 1 0 and 0 1 are equally likely, others are not possible: the one that ends in 0 it is.
+    // The paths 1 0 and 0 1 tie and all others are impossible. The path that ends in 0 wins.
     let model = categorical(&[0.5, 0.5], &[0.0, 1.0, 1.0, 0.0], 1, &[1.0, 1.0]);
     for length in 2..6 {
         let all_of = all(&model, &Sequences::of_symbols(&[vec![0; length]]).unwrap());
@@ -306,8 +309,8 @@ fn ties_go_to_the_lowest_state_from_the_end() {
 }
 
 #[test]
-fn what_is_not_possible_has_no_path_and_counts_for_nothing() {
-    // State 1 never comes back to 0, which alone emits 0.
+fn impossible_sequences_have_no_path_and_no_counts() {
+    // State 1 never returns to state 0, and only state 0 emits symbol 0.
     let model = categorical(&[1.0, 0.0], &[0.5, 0.5, 0.0, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
     let both = Sequences::of_symbols(&[vec![0, 1, 0], vec![0, 0, 1]]).unwrap();
     let all_of = all(&model, &both);
@@ -322,7 +325,7 @@ fn what_is_not_possible_has_no_path_and_counts_for_nothing() {
     assert_eq!(error.to_string(), "sequence 1 has probability 0 under the model, and training cannot change that");
 }
 
-/// Of lengths 1 to 70, several of each, in no order.
+/// Sequences of random lengths between 1 and 70, unsorted.
 fn ragged(model: &Hmm, seed: u64) -> Sequences {
     let parts: Vec<Sequences> =
         (0..45).map(|m| sample(model, 1, Some(1 + (m * 37 + 11) % 70), seed + m as u64).unwrap().sequences).collect();
@@ -351,7 +354,7 @@ fn ragged(model: &Hmm, seed: u64) -> Sequences {
     Sequences::new(offsets, observations).unwrap()
 }
 
-/// One of several sequences.
+/// One of the sequences, alone.
 fn alone(sequences: &Sequences, sequence: usize) -> Sequences {
     let range = sequences.range(sequence);
     let observations = match sequences.observations() {
@@ -392,7 +395,7 @@ fn ragged_is_one_by_one<T: Precise>() {
     }
 }
 
-/// The same model, which never ends.
+/// The same model without end probabilities.
 fn without_ends(model: &Hmm) -> Hmm {
     let mut model = model.clone().into_parts();
     if model.end.take().is_some() {
@@ -441,15 +444,15 @@ fn single_precision_is_near_double() {
 }
 
 #[test]
-fn small_probabilities_do_not_vanish() {
-    // All of a symbol's probabilities, and all but one path's, are beyond the range of f32.
+fn small_probabilities_do_not_underflow() {
+    // All probabilities of one symbol, and of all paths but one, are below the range of f32.
     let tiny = 1e-60;
     let model = categorical(&[0.5, 0.5], &[1.0 - 1e-30, 1e-30, 1e-30, 1.0 - 1e-30], 2, &[1.0, tiny, 1.0, 3.0 * tiny]);
     let sequences = Sequences::of_symbols(&[vec![1; 1000]]).unwrap();
     let expected = 0.5f64.ln() + 1000.0 * (3.0 * tiny).ln();
     close(&all(&model, &sequences).logs, &[expected], 1e-13);
     close(&all_in::<f32>(&model, &sequences).logs, &[expected], 1e-6);
-    // A regime that α̂ takes for impossible, until it alone can emit what comes.
+    // α̂ underflows for a state that later is the only one able to emit the observation.
     let model = categorical(&[0.5, 0.5], &[1.0, 0.0, 0.0, 1.0], 3, &[0.9, 0.1, 0.0, 0.1, 0.8, 0.1]);
     let mut seen = vec![0; 300];
     seen.push(2);
@@ -473,7 +476,7 @@ fn long_sequences_need_little_memory_and_give_the_same_bits() {
         let (whole, stretches) = (with(usize::MAX), with(0));
         assert!(whole.0 == stretches.0 && whole.1 == stretches.1);
         assert_eq!(whole.2.log_likelihoods, stretches.2.log_likelihoods);
-        // Sums over steps are made in another order.
+        // Sums over steps have another order.
         close(&whole.2.transitions, &stretches.2.transitions, 1e-12);
         close(&whole.2.start, &stretches.2.start, 1e-12);
         assert_eq!(whole.2.emissions, stretches.2.emissions);
@@ -500,7 +503,8 @@ fn likelihood_rises_in_every_step_of_500_random_models() {
         let run = trained.best();
         assert!(run.objectives.len() >= 2);
         for pair in run.objectives.windows(2) {
-            // Eigenvalues of a covariance may be as far apart as the floor allows, and densities lose as many digits.
+            // The condition number of a covariance is limited by the floor only, and densities lose the corresponding
+            // digits.
             let rounding = if matches!(kind, Kind::Vectors { full: true, .. }) { f64::EPSILON / FLOOR } else { 1e-9 };
             assert!(pair[1] >= pair[0] - rounding * pair[0].abs(), "seed {seed}: {pair:?}");
         }
@@ -526,14 +530,14 @@ fn zeros_stay_zero_and_restarts_find_more() {
     }
     let best = trained.best();
     assert!(best.log_likelihood() > all(&source, &sequences).logs.iter().sum::<f64>());
-    // 3 · 1 of A, 1 of the end, 4 · 5 of B.
+    // Free parameters: 3 · 1 of A, 1 of the end, 4 · 5 of B.
     assert_eq!(source.parameters(), 24);
     close(&[aic(&source, -100.0)], &[248.0], 1e-15);
     close(&[bic(&source, &sequences, -100.0)], &[24.0 * (sequences.steps() as f64).ln() + 200.0], 1e-15);
 }
 
 #[test]
-fn gaussian_densities_are_those_of_the_formula() {
+fn gaussian_densities_agree_with_the_formula() {
     // One state: ln 𝒩((1, 2); (0, 0), Σ) with Σ = ((2, 1), (1, 2)): |Σ| = 3, xᵀ Σ⁻¹ x = (2 − 4 + 8) / 3 = 2.
     let model = |covariances| {
         let emissions = Emissions::Gaussian { dimensions: 2, means: vec![0.0, 0.0], covariances };
@@ -553,7 +557,7 @@ fn gaussian_densities_are_those_of_the_formula() {
 
 #[test]
 fn gaussian_training_finds_means_far_from_zero() {
-    // Two clusters around 1e8 ± 3, of variance 1: sums of squares about 0 would lose all digits.
+    // Two clusters around 1e8 ± 3 with variance 1: sums of squares about 0 would lose all digits.
     let mut values = Vec::new();
     for k in 0..400 {
         let spread = [-1.0, 1.0][k / 2 % 2];
@@ -580,12 +584,13 @@ fn gaussian_training_finds_means_far_from_zero() {
 }
 
 #[test]
-fn samples_are_as_likely_as_the_model_says() {
+fn samples_have_the_distribution_of_the_model() {
     let model = Uniform { states: 3, kind: Kind::Symbols(4), ends: true, seed: 4 }.generate().unwrap();
     let drawn = sample(&model, 20_000, None, 1).unwrap();
     assert_eq!(drawn.sequences.len(), 20_000);
     let count = |state: u32| drawn.states.iter().filter(|&&s| s == state).count() as f64;
-    // Every visit of a state ends with the same probability: a binomial count, whose deviation is four at most in 10⁴ such tests.
+    // Each visit of a state ends with the same probability, so the count is binomial. It deviates by at most 4 σ,
+    // except in 1 of 10⁴ tests.
     let last = |state: u32| {
         drawn.sequences.offsets()[1..].iter().filter(|end| drawn.states[**end as usize - 1] == state).count()
     };
@@ -602,7 +607,7 @@ fn samples_are_as_likely_as_the_model_says() {
     );
 }
 
-/// All sequences of a model, by the exact recursions alone.
+/// Results of the exact recursions alone, for all sequences.
 fn exactly(model: &Hmm, sequences: &Sequences) -> All {
     let exact = Exact::new(model);
     let which: Vec<u32> = (0..sequences.len() as u32).collect();
@@ -614,7 +619,7 @@ fn exactly(model: &Hmm, sequences: &Sequences) -> All {
     All { logs, posteriors, decoded: all(model, sequences).decoded, expected }
 }
 
-/// Compares with what is true; `unit` is the roundoff.
+/// Compares results with the truth. `unit` is the unit roundoff.
 fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64) {
     let n = model.start().len();
     let mut pairs = vec![0.0; n * n];
@@ -625,7 +630,7 @@ fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64
         let tolerance = 1e4 * unit * truth.log.abs().max(steps);
         let near = (log - truth.log).abs() <= tolerance || log == truth.log;
         assert!(near, "seed {seed}, sequence {sequence}: ln P {log}, expected {}", truth.log);
-        // An error of densities' logarithms in f64, and one of each step.
+        // The error of log-densities in f64, and one rounding error per step.
         let tolerance = 1e4 * unit + 1e-14 * truth.steepest * steps;
         let gamma = &found.posteriors[range.start * n..range.end * n];
         for (at, (gamma, expected)) in gamma.iter().zip(&truth.gamma).enumerate() {
@@ -640,7 +645,7 @@ fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64
         pairs.iter_mut().zip(&truth.pairs).for_each(|(sum, pairs)| *sum += pairs);
         loosest = loosest.max(tolerance * steps * sequences.len() as f64);
         least = least.min(truth.log);
-        // The best path is one of N^T at most.
+        // The best path has at least 1/N^T of the total probability.
         let (score, most) = (found.decoded.scores[sequence], steps * (n as f64).ln());
         let slack = 1e4 * unit * log.abs().max(steps);
         let bounded = score <= log + slack && log <= score + most + slack;
@@ -653,7 +658,7 @@ fn compare(seed: u64, model: &Hmm, sequences: &Sequences, found: &All, unit: f64
 }
 
 #[test]
-fn batches_are_right_over_all_orders_of_magnitude_in_f64() {
+fn batches_agree_with_the_truth_at_all_magnitudes_in_f64() {
     for seed in 0..1500 {
         let (model, sequences) = wide::random_case(seed);
         compare(seed, &model, &sequences, &all(&model, &sequences), f64::EPSILON);
@@ -661,7 +666,7 @@ fn batches_are_right_over_all_orders_of_magnitude_in_f64() {
 }
 
 #[test]
-fn batches_are_right_over_all_orders_of_magnitude_in_f32() {
+fn batches_agree_with_the_truth_at_all_magnitudes_in_f32() {
     for seed in 0..1500 {
         let (model, sequences) = wide::random_case(seed);
         compare(seed, &model, &sequences, &all_in::<f32>(&model, &sequences), f32::EPSILON.into());
@@ -669,14 +674,14 @@ fn batches_are_right_over_all_orders_of_magnitude_in_f32() {
 }
 
 #[test]
-fn exact_recursions_are_right_over_all_orders_of_magnitude() {
+fn exact_recursions_agree_with_the_truth_at_all_magnitudes() {
     for seed in 0..1500 {
         let (model, sequences) = wide::random_case(seed);
         compare(seed, &model, &sequences, &exactly(&model, &sequences), f64::EPSILON);
     }
 }
 
-/// Numbers, one dimension, as sequences.
+/// Sequences of scalars.
 fn numbers(sequences: &[&[f64]]) -> Sequences {
     let observations = Observations::Vectors { dimensions: 1, values: sequences.concat() };
     Sequences::new(offsets(sequences.iter().map(|x| x.len())), observations).unwrap()
@@ -689,7 +694,7 @@ fn gaussian(start: &[f64], transitions: &[f64], means: &[f64], variances: &[f64]
     HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().unwrap()
 }
 
-/// What both precisions say of a model is true.
+/// Checks the results of both precisions against the truth.
 fn right_in_both(model: &Hmm, sequences: &Sequences) -> Vec<f64> {
     let found = all(model, sequences);
     compare(0, model, sequences, &found, f64::EPSILON);
@@ -698,17 +703,17 @@ fn right_in_both(model: &Hmm, sequences: &Sequences) -> Vec<f64> {
 }
 
 #[test]
-fn a_state_that_is_not_reached_makes_no_other_vanish() {
-    // 50 is seen first, where only the state of 0 may be.
+fn an_unreachable_state_does_not_make_others_underflow() {
+    // The process starts in the state with mean 0, but the first observation is 50.
     let model = gaussian(&[1.0, 0.0], &[0.5, 0.5, 0.0, 1.0], &[0.0, 50.0], &[1.0, 1.0]);
     let logs = right_in_both(&model, &numbers(&[&[50.0, 0.0, 50.0], &[50.0; 7], &[0.0, 50.0, 0.0]]));
-    // The state of 0 twice or three times, then that of 50; or the state of 0 and then that of 50, which 0 is far from.
+    // Of 50 0 50: the path 0 0 1 dominates.
     close(&logs[..1], &[-1254.14], 1e-5);
 }
 
 #[test]
-fn words_of_another_model_are_scored() {
-    // Five states from left to right, over data that visit their means in another order.
+fn sequences_of_another_model_are_scored() {
+    // A left-right model with five states, on data that visit the means in another order.
     let transitions = [
         [0.9, 0.1, 0.0, 0.0, 0.0],
         [0.0, 0.9, 0.1, 0.0, 0.0],
@@ -723,8 +728,8 @@ fn words_of_another_model_are_scored() {
 }
 
 #[test]
-fn a_state_that_leads_by_far_and_dies_leaves_the_others() {
-    // State 0 emits symbol 0 a hundred times as often, and 1 never; neither state is left.
+fn a_dominant_state_that_becomes_impossible_leaves_the_others() {
+    // State 0 emits symbol 0 a hundred times as often as state 1, and never symbol 1. Both states are absorbing.
     let model = categorical(&[0.5, 0.5], &[1.0, 0.0, 0.0, 1.0], 3, &[0.99, 0.0, 0.01, 0.0099, 0.5, 0.4901]);
     let mut seen = vec![0; 200];
     seen.push(1);
@@ -734,13 +739,13 @@ fn a_state_that_leads_by_far_and_dies_leaves_the_others() {
 #[test]
 fn subnormal_probabilities_count() {
     let seen = Sequences::of_symbols(&[vec![1; 40], vec![0, 1, 0, 1, 1, 0], vec![0; 3]]).unwrap();
-    // B.
+    // Subnormal entries of B.
     let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[1.0, 5e-324, 1.0, 1.5e-323]);
     right_in_both(&model, &seen);
-    // A, and π.
+    // Subnormal entries of A and π.
     let model = categorical(&[1.0, 5e-324], &[1.0, 1e-320, 1e-310, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
     right_in_both(&model, &seen);
-    // Ends.
+    // Tiny end probabilities, two of them subnormal.
     for end in [1e-310, 5e-324, 1e-30] {
         let model = categorical(&[0.5, 0.5], &[0.7, 0.3, 0.4, 0.6], 2, &[0.5, 0.5, 0.1, 0.9]);
         let model = HmmParts { end: Some(vec![end, 0.0]), ..model.into_parts() }.validated().unwrap();
@@ -749,7 +754,7 @@ fn subnormal_probabilities_count() {
 }
 
 #[test]
-fn training_from_means_at_random_points_rises() {
+fn training_from_random_means_increases_the_likelihood() {
     let mut random = wide::Random(7);
     for run in 0..160 {
         let n = 2 + run % 4;
@@ -790,7 +795,7 @@ fn training_from_means_at_random_points_rises() {
         let logs = &trained.best().log_likelihoods;
         close(&logs[..1], &[first], 1e-12);
         assert!(logs.windows(2).all(|pair| pair[1] >= pair[0] - 1e-9 * pair[0].abs()), "{logs:?}");
-        // What was reached is true, too.
+        // The results for the trained model agree with the truth.
         let last: f64 = (0..4).map(|sequence| wide::truth(&trained.best().model, &data, sequence).log).sum();
         close(&logs[logs.len() - 1..], &[last], 1e-9);
     }

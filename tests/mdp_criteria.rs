@@ -1,5 +1,7 @@
-//! Reachability, total and average rewards and finite horizons: known values, and random models solved exactly by
+//! Reachability, total reward, average reward and finite horizons: known values, and random models solved exactly by
 //! enumerating their policies.
+//!
+//! One file, because all criteria share the exact enumeration and the check of bounds.
 
 #[path = "exact/rational.rs"]
 mod rational;
@@ -24,7 +26,7 @@ use warpkov::runtime::choose::DeviceChoice;
 
 use rational::{Chain, Value, enumerate};
 
-/// A row: successors with probabilities, and the reward. What probabilities lack of 1 ends the process.
+/// A row: successors with probabilities, and the reward. The process ends with probability 1 minus their sum.
 type Row = (Vec<(u32, f64)>, f64);
 
 fn model(objective: Objective, states: &[Vec<Row>]) -> Mdp {
@@ -55,7 +57,7 @@ fn model(objective: Objective, states: &[Vec<Row>]) -> Mdp {
     .unwrap()
 }
 
-/// One core.
+/// Makes backends that use one core.
 struct OneCore;
 
 impl Make for OneCore {
@@ -70,7 +72,7 @@ fn run(mdp: &Mdp, criterion: &Criterion, options: &Options) -> Result<Bounded, E
     solve(mdp, criterion, options, &OneCore, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Solves, and checks that the bounds are as close as asked for.
+/// Solves, and checks that the bounds are within `epsilon`.
 fn solved(mdp: &Mdp, criterion: &Criterion, epsilon: f64) -> Bounded {
     let found = run(mdp, criterion, &Options { epsilon, ..Options::default() }).unwrap();
     assert_eq!(found.status, Status::Solved);
@@ -84,7 +86,7 @@ fn assert_holds(found: &Bounded, state: usize, exact: f64) {
     assert!(lower <= exact && exact <= upper, "state {state}: {exact} is not in [{lower}, {upper}]");
 }
 
-/// A fair game with `n` in all: from i to i ± 1, until 0 or n. Action 0 plays; there is no other.
+/// Gambler's ruin with a fair coin: from i to i ± 1 until 0 or `n`. There is one action.
 fn gambler(n: u32) -> Mdp {
     let state = |i: u32| match i {
         _ if i == 0 || i == n => vec![(vec![(i, 1.0)], 0.0)],
@@ -93,10 +95,10 @@ fn gambler(n: u32) -> Mdp {
     model(Objective::Maximize, &(0..=n).map(state).collect::<Vec<_>>())
 }
 
-/// P(win from i) = i/n, and a game takes i(n − i) rounds (Feller, vol. 1, XIV.2 and 3). Sweeps change the probability by less
-/// than 1e-6 when it is still off by more than 0.1.
+/// P(win from i) = i/n, and a game takes i(n − i) rounds (Feller, vol. 1, XIV.2 and 3). Sweeps change the probability
+/// by less than 1e-6 while its error still exceeds 0.1.
 #[test]
-fn slow_chains_are_not_left_early() {
+fn slow_chains_are_solved_to_epsilon() {
     let n = 1000;
     let mdp = gambler(n);
     let mut hasty = MdpParts { choices: Choices::Uniform(1), ..mdp.clone().into_parts() };
@@ -109,15 +111,15 @@ fn slow_chains_are_not_left_early() {
 
     let found = solved(&mdp, &Criterion::Reach { goal: vec![n] }, 1e-6);
     (0..=n).for_each(|i| assert_holds(&found, i as usize, f64::from(i) / f64::from(n)));
-    // Without extrapolation it takes 3,115,618.
+    // Without extrapolation, 3,115,618 sweeps.
     assert!(found.sweeps() < 500_000, "{}", found.sweeps());
     let found = solved(&mdp, &Criterion::TotalReward { goal: Some(vec![0, n]) }, 1e-3);
     (0..=n).for_each(|i| assert_holds(&found, i as usize, f64::from(i * (n - i))));
     assert!(found.sweeps() < 500_000, "{}", found.sweeps());
 }
 
-/// States 0 and 1 can go round for ever, which promises any value ≥ 1/2 to sweeps from above; what is left of the two is to
-/// leave by 1, to the goal 2 or the sink 3.
+/// States 0 and 1 form an end component, in which sweeps from above accept any value ≥ 1/2. The exits lead
+/// from state 1 to the goal 2 or the sink 3.
 fn tempting() -> Mdp {
     model(
         Objective::Maximize,
@@ -131,7 +133,7 @@ fn tempting() -> Mdp {
 }
 
 #[test]
-fn end_components_promise_nothing() {
+fn end_components_do_not_inflate_upper_bounds() {
     let mdp = tempting();
     let found = solved(&mdp, &Criterion::Reach { goal: vec![2] }, 1e-12);
     [0.5, 0.5, 1.0, 0.0].into_iter().enumerate().for_each(|(s, exact)| assert_holds(&found, s, exact));
@@ -142,7 +144,7 @@ fn end_components_promise_nothing() {
 }
 
 #[test]
-fn the_graph_knows_its_components() {
+fn maximal_end_components_are_found() {
     let mdp = tempting();
     let graph = Graph::new(&mdp);
     let components = graph.end_components(|_| true);
@@ -157,9 +159,9 @@ fn the_graph_knows_its_components() {
     assert_eq!(graph.must_reach(&goal), goal);
 }
 
-/// To wait costs nothing and leads nowhere; to go costs 3 on average: sweeps from 0 would wait.
+/// Waiting costs nothing and never arrives; going costs 3 in expectation. Sweeps from 0 would choose to wait.
 #[test]
-fn waiting_for_nothing_is_not_arriving() {
+fn free_waiting_does_not_replace_arrival() {
     let mdp = model(
         Objective::Minimize,
         &[
@@ -211,12 +213,12 @@ fn frozen_lake_undiscounted() {
     let found = solved(&mdp, &Criterion::TotalReward { goal: None }, 1e-9);
     assert_holds(&found, 0, 14.0 / 17.0);
     assert_eq!(found.policy[5], NO_ACTION);
-    // Fourteen steps or so are far from enough.
+    // About fourteen steps are far too few.
     let short = solved(&mdp, &Criterion::Horizon(14), 1e-12);
     assert!(short.upper[0] < 0.1, "{}", short.upper[0]);
 }
 
-/// Machine replacement, γ = 1: the gain of a cycle of three states that earns 6 in one of them is 2, periodic as it is.
+/// A periodic cycle of three states that earns 6 in one of them: the gain is 2.
 #[test]
 fn periodic_gains() {
     let mdp = model(
@@ -232,12 +234,12 @@ fn periodic_gains() {
     });
 }
 
-/// A step at a time: V_0 = (1 − γᵀ)/(1 − γ) of a reward of 1 a step; and a policy that changes with time.
+/// Finite horizons: V₀ = (1 − γᵀ)/(1 − γ) for a reward of 1 per step, and a policy that changes with time.
 #[test]
 fn horizons() {
     let forever = model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0)]]).with_gamma(0.5).unwrap();
     assert_holds(&solved(&forever, &Criterion::Horizon(10), 1e-13), 0, 2.0 * (1.0 - 0.5_f64.powi(10)));
-    // To wait one step for 3, or take 1 at every step: near the end it does not pay.
+    // Wait one step for 3, or take 1 in every step: near the end waiting does not pay.
     let mdp =
         model(Objective::Maximize, &[vec![(vec![(0, 1.0)], 1.0), (vec![(1, 1.0)], 0.0)], vec![(vec![(0, 1.0)], 3.0)]]);
     let backward = |steps: u32, last: Option<&[f64]>, keep: bool| -> Stages {
@@ -245,15 +247,15 @@ fn horizons() {
     };
     let stages = backward(3, None, true);
     assert_eq!(stages.bounded.values(), [4.0, 6.0]);
-    // States 0 and 1 at t = 0, 1, 2; at t = 0 both actions are worth 4.
+    // States 0 and 1 at t = 0, 1, 2. At t = 0 both actions have the value 4.
     let steps = stages.steps.unwrap();
     assert_eq!((steps.policies, steps.values), (vec![0, 0, 1, 0, 0, 0], vec![4.0, 6.0, 3.0, 4.0, 1.0, 3.0]));
     let stages = backward(1, Some(&[10.0, 20.0]), true);
     assert_eq!((stages.bounded.values(), stages.steps.unwrap().policies), (vec![20.0, 13.0], vec![1, 0]));
     let stages = backward(0, Some(&[10.0, 20.0]), false);
     assert_eq!(stages.bounded.values(), [10.0, 20.0]);
-    // The action of a step is greedy with respect to the values of the next, wherever they were found: with one step left 1
-    // is better than nothing, with two the other is better.
+    // The action of a step is greedy for the values of the next step, on every device: with one step left, 1
+    // is better than nothing; with two steps left, the other action is better.
     for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
         let mut go = |_: &Round| ControlFlow::Continue(());
         let (_, steps) = backward_on(device, &mdp, 3, None, true, &mut go).unwrap();
@@ -266,7 +268,7 @@ fn horizons() {
 }
 
 #[test]
-fn what_is_not_defined_is_refused() {
+fn undefined_criteria_are_refused() {
     let both =
         model(Objective::Maximize, &[vec![(vec![(0, 1.0)], -1.0), (vec![(1, 1.0)], 1.0)], vec![(vec![(1, 1.0)], 0.0)]]);
     let error = run(&both, &Criterion::TotalReward { goal: Some(vec![1]) }, &Options::default()).unwrap_err();
@@ -289,8 +291,8 @@ fn start(mdp: &Mdp) -> usize {
     mdp.labels()["init"][0] as usize
 }
 
-/// Quantitative Verification Benchmark Set, `consensus`: c2, disagree, steps_max, steps_min. Of K = 16 the sweeps of a solver
-/// that stops when no value changes by 1e-6 any more answer 3265.6 and 3073.2.
+/// Quantitative Verification Benchmark Set, `consensus`: c2, disagree, steps_max, steps_min. For K = 16, a solver
+/// that stops when all changes are below 1e-6 returns 3265.6 and 3073.2.
 #[test]
 fn consensus() {
     let cases = [(2, 2, Some((49.0 / 128.0, 13.0 / 120.0)), 75.0, 48.0), (2, 16, None, 3267.0, 3072.0)];
@@ -313,7 +315,7 @@ fn consensus() {
     }
 }
 
-/// Likewise of four processes: c2, steps_max and steps_min.
+/// `consensus` of four processes: c2, steps_max and steps_min.
 #[test]
 fn consensus_of_four() {
     let mdp = Consensus { processes: 4, bound: 2 }.generate().unwrap();
@@ -327,8 +329,8 @@ fn consensus_of_four() {
     assert_holds(&found, start(&mdp), 325.0 / 1024.0);
 }
 
-/// Likewise `csma` (all_before_max): to deliver all before any station has had to wait the longest. Those states are left
-/// for themselves only.
+/// `csma` (all_before_max): deliver all messages before any station has reached the longest backoff. The states of
+/// that event are absorbing.
 #[test]
 fn csma_before_the_longest_wait() {
     let mdp = Csma::default().generate().unwrap();
@@ -359,11 +361,11 @@ fn csma_before_the_longest_wait() {
     assert_holds(&solved(&stuck, &Criterion::Reach { goal }, 1e-9), start(&mdp), 7.0 / 8.0);
 }
 
-/// Sutton and Barto, example 4.3: with p = .4 and .25 bold play wins from 25, 50 and 75 as here. And Gymnasium 1.4's
-/// FrozenLake 8×8, undiscounted, whose goal can be reached for certain; on the CPU and emulated.
+/// Sutton and Barto, example 4.3, with p = .4 and .25: the probabilities of bold play from 25, 50 and 75. And the
+/// undiscounted FrozenLake 8×8 of Gymnasium 1.4, whose goal is reachable with probability 1. On the CPU and emulated.
 #[test]
 fn textbook_models_undiscounted() {
-    // Neither .4 nor 1/3 is a number in binary.
+    // Neither .4 nor 1/3 is exact in binary.
     let assert_near = |found: &Bounded, state: usize, exact: f64| {
         let value = found.values()[state];
         assert!((value - exact).abs() <= 1e-9 + 1e-12, "state {state}: {value}, not {exact}");
@@ -395,7 +397,8 @@ fn textbook_models_undiscounted() {
     }
 }
 
-/// Quantitative Verification Benchmark Set: `csma` (some_before), `firewire` (time_max, time_min) and `zeroconf` (correct_max, with a relative error).
+/// Quantitative Verification Benchmark Set: `csma` (some_before), `firewire` (time_max, time_min) and `zeroconf`
+/// (correct_max, to a relative error).
 #[test]
 fn protocols() {
     let mdp = Csma::default().generate().unwrap();
@@ -430,7 +433,7 @@ fn devices_agree() {
     }
 }
 
-/// A model of 2 to 4 states with up to 3 actions, some terminal, some rows that end.
+/// A random model of 2 to 4 states with up to 3 actions; some states are terminal, and some rows end the process.
 fn random(rng: &mut ChaCha8Rng, reward: impl Fn(u32) -> f64) -> Vec<Vec<Row>> {
     let below = |rng: &mut ChaCha8Rng, n: u32| rng.next_u32() % n;
     let n = 2 + below(rng, 3);
@@ -454,7 +457,7 @@ fn random(rng: &mut ChaCha8Rng, reward: impl Fn(u32) -> f64) -> Vec<Vec<Row>> {
     (0..n).map(|_| state(rng)).collect()
 }
 
-/// Bounds against all policies, and the value of the policy that came with them.
+/// Checks the bounds against the values of all policies, and the returned policy's own value.
 fn compare(mdp: &Mdp, criterion: &Criterion, value: impl Fn(&[u32]) -> Vec<Value>, case: u64) {
     let best = enumerate(mdp, &value);
     for (epsilon, relative) in [(1e-7, false), (1e-6, true)] {
@@ -482,7 +485,7 @@ fn random_models_agree_with_enumeration() {
     for case in 0..200 {
         let mut rng = ChaCha8Rng::seed_from_u64(case);
         for objective in [Objective::Maximize, Objective::Minimize] {
-            // Rewards of either sign, many of them 0.
+            // Rewards of both signs, many of them 0.
             let sign = if rng.next_u32().is_multiple_of(2) { 1.0 } else { -1.0 };
             let states = random(&mut rng, |kind| sign * [0.0, 0.0, 1.0, 2.5][kind as usize]);
             if states.iter().all(Vec::is_empty) {
@@ -497,7 +500,7 @@ fn random_models_agree_with_enumeration() {
 
             let reach = |policy: &[u32]| Chain::new(&mdp, policy, &goal).reach(&goal);
             compare(&mdp, &Criterion::Reach { goal: vec![last] }, reach, case);
-            // Who misses the goal has earned or paid without end.
+            // A path that misses the goal earns or pays forever.
             let idle = (0..rewards.len()).all(|row| rewards[row] == 0.0 || mdp.choices().state_of(row) == n - 1);
             let missed = if idle { f64::INFINITY } else { f64::INFINITY.copysign(sign) };
             let total = |policy: &[u32]| Chain::new(&mdp, policy, &goal).total(&goal, missed);
@@ -510,7 +513,7 @@ fn random_models_agree_with_enumeration() {
     }
 }
 
-/// A number over many orders of magnitude, of either sign.
+/// A random number of many possible magnitudes and both signs.
 fn wide(rng: &mut ChaCha8Rng) -> f64 {
     let sign = if rng.next_u32().is_multiple_of(2) { 1.0 } else { -1.0 };
     let exponent = f64::from(rng.next_u32() % 1300) / 100.0 - 6.0;
@@ -522,10 +525,10 @@ fn chance(rng: &mut ChaCha8Rng) -> f64 {
     f64::from(1 + rng.next_u32() % 999) / 1000.0
 }
 
-/// Two components of two states each, and two states from where they are reached: their gains cancel, exactly or but for a
-/// part of 10⁻³ to 10⁻¹³. What is relative to values is not relative to gains.
+/// Two recurrent components of two states each, and two states that lead to them. Their gains cancel, exactly or to a
+/// relative 10⁻³ to 10⁻¹³. An error relative to the values is not relative to the gains.
 #[test]
-fn relative_promises_hold_where_gains_cancel() {
+fn relative_errors_hold_if_gains_cancel() {
     let epsilon = 1e-6;
     for case in 0..240 {
         let mut rng = ChaCha8Rng::seed_from_u64(case);
@@ -534,7 +537,7 @@ fn relative_promises_hold_where_gains_cancel() {
             0 => 0.0,
             _ => 10_f64.powi(-3 - (rng.next_u32() % 11) as i32),
         };
-        // A component of the states i and i + 1, whose gain is about `gain`.
+        // A component of the states i and i + 1 with a gain of about `gain`.
         let component = |rng: &mut ChaCha8Rng, i: u32, gain: f64| {
             let (a, b) = (chance(rng), chance(rng));
             // The stationary distribution is (b, a) / (a + b).
@@ -547,7 +550,7 @@ fn relative_promises_hold_where_gains_cancel() {
             };
             let mut states = vec![vec![row(a, i, i + 1, rewards[0])], vec![row(b, i + 1, i, rewards[1])]];
             if rng.next_u32().is_multiple_of(2) {
-                // A worse way to stay.
+                // A worse action that stays in the component.
                 states[0].push((vec![(i, 1.0)], gain - gain.abs() / 2.0));
             }
             states
@@ -569,17 +572,17 @@ fn relative_promises_hold_where_gains_cancel() {
     }
 }
 
-/// What is earned on the way is lost again, exactly or nearly: then nothing but 0 is near 0. So it is in transitions, in
-/// actions, and on average.
+/// Rewards cancel, exactly or nearly, so that a total is 0 or near 0. The rewards are on transitions, on actions, or
+/// averaged.
 #[test]
-fn relative_promises_hold_where_totals_cancel() {
+fn relative_errors_hold_if_totals_cancel() {
     let epsilon = 1e-6;
     let mut zeros = 0;
     for case in 0..120 {
         let mut rng = ChaCha8Rng::seed_from_u64(case);
         let (p, q, earned) = (chance(&mut rng), chance(&mut rng), wide(&mut rng));
         let off = if case % 2 == 0 { 0.0 } else { 10_f64.powi(-((rng.next_u32() % 13) as i32)) };
-        // State 0 earns and stays for 1/(1 − p) steps, state 1 loses at once what it is worth.
+        // State 0 earns and stays for 1/(1 − p) steps in expectation; state 1 loses this amount in one step.
         let p = if case % 4 == 0 { 0.5 } else { p };
         let states = [
             vec![(vec![(0, p), (1, 1.0 - p)], earned), (vec![(3, 1.0)], -earned.abs())],
@@ -604,8 +607,8 @@ fn relative_promises_hold_where_totals_cancel() {
     assert!(zeros >= 15, "{zeros} values are exactly 0");
 }
 
-/// From each of n states a step leads on or back to the first, each with probability 1/2: 2ⁿ⁺¹ − 2 steps in all, after which
-/// the process is where `leave` leads at once. The states after these are `rest`.
+/// From each of n states a step leads to the next state or back to the first, each with probability 1/2: 2ⁿ⁺¹ − 2 steps
+/// in expectation, to the same successors that `leave` has directly. The states after these are `rest`.
 fn long_way(n: u32, leave: &[Row], rest: Vec<Vec<Row>>) -> Vec<Vec<Row>> {
     let state = |i: u32| {
         let on = match i + 1 == n {
@@ -618,9 +621,9 @@ fn long_way(n: u32, leave: &[Row], rest: Vec<Vec<Row>>) -> Vec<Vec<Row>> {
     (0..n).map(state).chain(rest).collect()
 }
 
-/// Optimal policies that tie with some that take 2^N steps, and no others than these.
+/// Optimal policies that tie with policies of 2^N steps, and models in which all policies take 2^N steps.
 #[test]
-fn ways_of_many_steps() {
+fn paths_of_exponential_length() {
     for n in [10, 41, 60, 150] {
         let win_or_lose = (vec![(n + 1, 0.25), (n + 2, 0.75)], 0.0);
         let rest = |won: f64| {
@@ -643,7 +646,7 @@ fn ways_of_many_steps() {
                 check(&Criterion::Average, 1.0, objective, 0.25);
             }
         }
-        // As a total: 3 at the end, and 1 for each step of the long way if there is no other.
+        // As a total reward: 3 at the end, plus 1 for each step of the long path if there is no short one.
         for (cost, leave, exact) in
             [(0.0, vec![(vec![(n, 1.0)], 0.0)], 3.0), (1.0, Vec::new(), 2.0_f64.powi(n as i32 + 1) + 1.0)]
         {
@@ -662,9 +665,9 @@ fn ways_of_many_steps() {
     }
 }
 
-/// Two states that earn 0 and 1, and a long way from each to the other: a component that takes 2^N steps to mix.
+/// Two states that earn 0 and 1, and a long path from each to the other: a component that needs 2^N steps to mix.
 #[test]
-fn components_that_take_long_to_mix() {
+fn slowly_mixing_components() {
     let n = 60;
     let way = |first: u32, last: u32| {
         (0..n).map(move |i| {
@@ -684,9 +687,9 @@ fn components_that_take_long_to_mix() {
     }
 }
 
-/// Elimination is the way of every device, and ends when it is asked to.
+/// Every device solves by elimination, which stops when asked to.
 #[test]
-fn devices_take_the_short_way() {
+fn devices_eliminate_states() {
     let leave = (vec![(61, 0.25), (62, 0.75)], 0.0);
     let rest = vec![vec![leave.clone()], vec![(vec![(61, 1.0)], 0.0)], vec![(vec![(62, 1.0)], 0.0)]];
     let mdp = model(Objective::Maximize, &long_way(60, &[leave], rest));

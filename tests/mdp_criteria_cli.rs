@@ -1,4 +1,4 @@
-//! `warpkov mdp solve` by criteria other than the discounted sum, as people and scripts drive it.
+//! `warpkov mdp solve` by criteria other than the discounted sum, run as users and scripts run it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// In state 0, stay for 1 or go to state 1 for nothing; from there, back for 3. Gymnasium's form.
+/// State 0: stay with reward 1, or go to state 1 with reward 0; state 1: return with reward 3. In Gymnasium's format.
 const DETOUR: &str = r#"{"gamma": 1, "P": [[[[1, 0, 1, false]], [[1, 1, 0, false]]], [[[1, 0, 3, false]]]]}"#;
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_warpkov")).current_dir(folder).args(arguments).output().unwrap()
 }
 
-/// What is printed by `warpkov mdp …`, which must end with exit code `code`.
+/// The output of `warpkov mdp …`, which must have exit code `code`.
 #[track_caller]
 fn printed(folder: &Path, arguments: &[&str], code: i32) -> String {
     let output = run(folder, &[&["mdp"], arguments].concat());
@@ -23,7 +23,7 @@ fn printed(folder: &Path, arguments: &[&str], code: i32) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What `warpkov mdp solve` prints on the CPU.
+/// The output of `warpkov mdp solve` on the CPU.
 #[track_caller]
 fn solved(folder: &Path, arguments: &[&str]) -> String {
     printed(folder, &[&["solve"], arguments, &["--device", "cpu"]].concat(), 0)
@@ -34,7 +34,7 @@ fn report(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&solved(folder, &[arguments, &["--json"]].concat())).unwrap()
 }
 
-/// Exit code 2, and each of `words` on stderr.
+/// Asserts exit code 2 and each of `words` on stderr.
 #[track_caller]
 fn refuses(folder: &Path, arguments: &[&str], words: &[&str]) {
     let output = run(folder, &[&["mdp", "solve"], arguments].concat());
@@ -57,19 +57,20 @@ fn numbers(value: &Value) -> Vec<f64> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// The numbers of the line that begins with `Value at init:`: V, and what it is between.
+/// V and its two bounds, from the line that begins with `Value at init:`.
 fn value_at_init(report: &str) -> [f64; 3] {
     let line = report.lines().find_map(|line| line.strip_prefix("Value at init: ")).expect("no value at init");
     let found: Vec<f64> = line.split([',', ' ']).filter_map(|word| word.parse().ok()).collect();
     found.try_into().unwrap()
 }
 
-/// A total that is exactly 0, as what is earned is lost again: proven where numbers of enough bits are affordable, and else said.
+/// A total reward of exactly 0, by cancellation: proven if numbers with enough bits are affordable, otherwise reported.
 #[test]
-fn what_may_be_zero_has_no_relative_error() {
+fn a_value_that_may_be_zero_has_no_relative_error() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // State 0 earns what state 1 loses. The bits that tell 0 from what is near it are those of all states.
+    // State 0 earns the amount that state 1 loses. The number of bits that distinguishes 0 from nearby values grows
+    // with the states.
     let write = |name: &str, states: usize| {
         let end = states - 1;
         let (mut text, mut starts) = (String::new(), vec![0, 1, 2]);
@@ -133,7 +134,7 @@ fn consensus_from_generator_to_report() {
     let [_, lower, upper] = value_at_init(&text);
     assert!(lower <= 75.0 && 75.0 <= upper, "{text}");
 
-    // Each of the steps costs 1, and γ = 1/2: who goes on for long pays nearly 2.
+    // Each step costs 1 and γ = 1/2: a long run costs nearly 2.
     let text = solved(folder, &["coin.json", "--gamma", "0.5", "--minimize"]);
     let line = text.lines().find_map(|line| line.strip_prefix("Value at init: ")).unwrap();
     assert!((line.parse::<f64>().unwrap() - 2.0).abs() < 1e-2, "{line}");
@@ -174,7 +175,7 @@ fn horizons_are_solved_step_by_step() {
         let off = numbers(found).iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(off < 1e-12, "{found}, expected {expected:?}");
     };
-    // At t = 0 both actions are worth 4; at t = 1 going is worth 3, staying 2; at t = 2 only staying pays.
+    // At t = 0 both actions have the value 4; at t = 1 going has 3 and staying 2; at t = 2 only staying earns.
     let found = horizon(&["3", "--all-steps", "plan.json"]);
     close(&found["values"], &[4.0, 6.0]);
     assert_eq!(
@@ -201,7 +202,7 @@ fn horizons_are_solved_step_by_step() {
     refuses(folder, &short, &["short.json: 1 terminal values, expected one per state, 2"]);
 }
 
-/// γ = 0.9: to stay earns 10, to go round 2.7/0.19. Undiscounted: 1 a step, or 1.5.
+/// γ = 0.9: staying earns 10, the cycle 2.7/0.19. Undiscounted: 1 per step, or 1.5.
 #[test]
 fn objectives_and_gains() {
     let folder = folder_with("detour.json", DETOUR);
@@ -238,7 +239,7 @@ fn infinite_values_are_written_and_read() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
+fn incompatible_options_are_refused() {
     let folder = folder_with("detour.json", DETOUR);
     let folder = folder.path();
     let refuses = |arguments: &[&str], words: &[&str]| refuses(folder, &[&["detour.json"], arguments].concat(), words);
@@ -265,7 +266,8 @@ fn what_does_not_fit_together_is_refused() {
     assert_eq!(run(folder, &absent).status.code(), Some(3));
 }
 
-/// Grids show a map, others a profile; undiscounted criteria, how the bounds closed in, unless the graph alone told all.
+/// Plots of grids are maps, of other models profiles. For undiscounted criteria they also show the bounds per sweep,
+/// unless the graph analysis alone solved the model.
 #[test]
 fn plots_show_values_bias_and_bounds() {
     let folder = folder_with("detour.json", DETOUR);
@@ -319,9 +321,9 @@ fn models_are_generated_in_every_format() {
     assert!(printed(folder, &["generate", "forest", "--out", "-", "--to", "drn"], 0).contains("@type: MDP"));
 }
 
-/// What is reported as solved has converged, and the other way round; otherwise the status says why not.
+/// The status is "solved" if and only if the run has converged; otherwise it names the reason.
 #[test]
-fn the_status_tells_how_a_run_ended() {
+fn the_status_says_how_a_run_ended() {
     let folder = folder_with("detour.json", DETOUR);
     let folder = folder.path();
     fs::write(folder.join("huge.json"), DETOUR.replace("3, false", "1.5e308, false")).unwrap();
@@ -363,9 +365,10 @@ fn the_status_tells_how_a_run_ended() {
     assert!(text.contains("actions within the tie margin 2e0 pass for equal"), "{text}");
 }
 
-/// Four entries of one state add up to a little more than 1, and so may one number: in every format.
+/// Four entries of one successor sum to slightly more than 1, and a single number may exceed 1 as much, in every
+/// format.
 #[test]
-fn rows_may_be_off_by_rounding() {
+fn rows_may_have_rounding_errors() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let model = |entries: &str| format!(r#"{{"gamma": 0.5, "P": [[[{entries}], [[1.0, 0, 0, false]]]]}}"#);
@@ -378,7 +381,7 @@ fn rows_may_be_off_by_rounding() {
             let out = format!("{name}-{format}.{}", if format == "petsc" { "P.bin" } else { "tra" });
             printed(folder, &["convert", name, &out, "--to", format], 0);
             let found = report(folder, &[&out, "--format", format, "--gamma", "0.5"]);
-            // PETSc's files hold costs.
+            // PETSc files contain costs.
             assert!((numbers(&found["values"])[0].abs() - 2.0).abs() < 1e-5, "{name} as {format}: {found}");
         }
     }
@@ -388,9 +391,10 @@ fn rows_may_be_off_by_rounding() {
     }
 }
 
-/// From each of 60 states on or back to the first by chance, or at once where all of that leads.
+/// 60 states from which one action leads to the next state or back to the first at random, and another directly to the
+/// end of this path.
 #[test]
-fn ties_with_long_ways_are_solved_soon() {
+fn ties_with_long_paths_are_solved_quickly() {
     let way = |i: usize| format!("[[[0.5, 0, 0, false], [0.5, {}, 0, false]], [[1, 60, 0, false]]]", i + 1);
     let states: Vec<String> = (0..60).map(way).collect();
     let last = "[[[0.5, 61, 3, false], [0.5, 62, 1, false]]], [[[1, 61, 0, false]]], [[[1, 62, 0, false]]]";
@@ -408,7 +412,7 @@ fn ties_with_long_ways_are_solved_soon() {
 /// The first Ctrl-C ends the sweeps, with a report and the exit code of an interrupted process.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_solve_reports_what_it_has() {
+fn an_interrupted_solve_still_reports() {
     let folder = folder_with("detour.json", DETOUR);
     let solve = ["mdp", "solve", "detour.json", "--horizon", "4000000000", "--device", "cpu", "--json"];
     let child = Command::new(env!("CARGO_BIN_EXE_warpkov"))
@@ -426,9 +430,9 @@ fn an_interrupted_solve_reports_what_it_has() {
     assert_eq!((&report["status"], &report["converged"]), (&json!("interrupted"), &json!(false)));
 }
 
-/// Sums beyond the range of numbers bound nothing.
+/// Sums that overflow give no bounds.
 #[test]
-fn what_overflows_is_not_certified() {
+fn overflowing_values_are_not_certified() {
     let folder = tempfile::tempdir().unwrap();
     let model = r#"{"S":2,"A":1,"gamma":0.99,"P":{"indptr":[0,1,2],"indices":[1,0],"data":[1,1]},
         "R":{"indptr":[0,1,2],"indices":[1,0],"data":[1e308,1e308]}}"#;
@@ -441,7 +445,7 @@ fn what_overflows_is_not_certified() {
     };
     let (code, said) = solve(&["--horizon", "20"]);
     assert!(code == Some(1) && !said.contains("Certified:"), "{code:?} {said}");
-    // The mean is a number, and can be bounded.
+    // The mean is finite and can be bounded.
     let (code, said) = solve(&["--criterion", "average"]);
     assert!(code == Some(1) && !said.contains("NaN"), "{code:?} {said}");
 }

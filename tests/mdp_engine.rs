@@ -1,4 +1,4 @@
-//! The engine of the CPU: every storage, order and method against the plain serial backend, on random models.
+//! The CPU engine: every storage, order and method against the plain serial backend, on random models.
 
 #[path = "kernels/random.rs"]
 mod random;
@@ -28,8 +28,8 @@ fn go(_: &warpkov::mdp::solution::Round) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Models of every kind: ragged ones with terminal states and ends, rows that are long, grids in which states repeat, and
-/// one in which hardly any state acts.
+/// Models of every kind: ragged ones with terminal states and ends, long rows, grids with repeated patterns, and
+/// one with a single state that has an action.
 fn models() -> Vec<Mdp> {
     let mut random = Random::new(7);
     let grid = |width, height, walls, obstacles| {
@@ -50,7 +50,7 @@ fn models() -> Vec<Mdp> {
     ]
 }
 
-/// A ring on which the two ways cost alike but for one toll: three patterns, and offsets that wrap around.
+/// A ring on which both directions have equal costs, except for one toll: three patterns, and offsets that wrap around.
 fn toroid(states: u32, gamma: f64) -> Mdp {
     let (mut col, mut val, mut cost) = (Vec::new(), Vec::new(), Vec::new());
     for state in 0..states {
@@ -70,7 +70,7 @@ fn toroid(states: u32, gamma: f64) -> Mdp {
         .unwrap()
 }
 
-/// Only state 0 has an action: it stays with probability ½, else it comes to the last state, which is terminal.
+/// Only state 0 has an action: it stays with probability ½ and otherwise enters the last state, which is terminal.
 fn almost_over(states: u32) -> Mdp {
     let mut offsets = vec![1; states as usize + 1];
     offsets[0] = 0;
@@ -131,7 +131,7 @@ fn every_storage_gives_the_same_bits() {
 }
 
 #[test]
-fn sweeps_are_those_of_the_serial_backend() {
+fn sweeps_agree_with_the_serial_backend() {
     for model in models() {
         let mut serial = Serial::<f64>::new(&model);
         let Ok(expected) = serial.backup(Stop::Change(0.0), 25);
@@ -150,7 +150,7 @@ fn sweeps_are_those_of_the_serial_backend() {
 }
 
 #[test]
-fn sweeps_start_where_they_are_told() {
+fn sweeps_start_from_given_values() {
     for model in models() {
         let optimal = reference(&model);
         let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
@@ -198,9 +198,9 @@ fn all_methods_agree() {
     }
 }
 
-/// Where γ is near 1 and what is earned far away matters, aggregates carry it: without them the products are 2099 and 1367.
+/// With γ near 1, distant rewards matter, and aggregation transports them: without it, 2099 and 1367 products.
 #[test]
-fn krylov_policies_take_few_products_where_values_travel_far() {
+fn krylov_evaluation_needs_few_products_for_distant_rewards() {
     let ring = Garnet { states: 8000, window: Some(20), gamma: 0.9999, ..Garnet::default() }.generate().unwrap();
     let ended = Garnet {
         terminal_fraction: 0.01,
@@ -225,7 +225,7 @@ fn krylov_policies_take_few_products_where_values_travel_far() {
 }
 
 #[test]
-fn modified_policy_iteration_stops_by_the_span() {
+fn modified_policy_iteration_stops_on_the_span() {
     let model = toroid(2500, 0.99);
     let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
     let Ok(run) = modified_policy_iteration(&mut engine, Stop::Span(1e-8), 20, &LIMITS, go);
@@ -235,9 +235,9 @@ fn modified_policy_iteration_stops_by_the_span() {
     assert!(bound <= 0.5 * 1e-8 / (1.0 - 0.99) * 1.001, "{bound:e}");
 }
 
-/// On a grid whose far side is more rounds away from the goal than any patience, changes grow before they fall.
+/// On a grid whose far side is many rounds away from the goal, the changes grow before they fall.
 #[test]
-fn modified_policy_iteration_waits_for_what_is_far() {
+fn modified_policy_iteration_waits_for_distant_states() {
     let grid = SlipGrid { width: 60, height: 60, gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
     let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
     let options =
@@ -254,10 +254,11 @@ fn modified_policy_iteration_waits_for_what_is_far() {
     assert!(longest > 32, "{longest} rounds: the grid is too small to show anything");
 }
 
-/// A V of one state, 1 in f32, which every greedy sweep changes by the first of these, or by what they go on with.
+/// A backend of one state with V = 1 in f32. Greedy sweep k reports the change `changes[k]`, and the last one
+/// afterwards.
 struct Restless {
     changes: Vec<f64>,
-    /// Changes from this one on are in another type.
+    /// Changes after this many sweeps are in another number type.
     other: usize,
     made: usize,
 }
@@ -309,9 +310,9 @@ impl Modify for Restless {
     }
 }
 
-/// Changes that do not fall are given up where they may be rounding errors, and only there.
+/// A run whose changes do not fall is stopped if they may be rounding errors, and only then.
 #[test]
-fn modified_policy_iteration_gives_up_on_rounding_errors() {
+fn modified_policy_iteration_stops_at_rounding_errors() {
     let limits = Limits { max_sweeps: 10_000, ..LIMITS };
     for (change, status, rounds) in [(1e-7, Status::Stalled, 33), (1e-2, Status::SweepLimit, 477)] {
         let mut backend = Restless { changes: vec![change], other: usize::MAX, made: 0 };
@@ -320,10 +321,11 @@ fn modified_policy_iteration_gives_up_on_rounding_errors() {
     }
 }
 
-/// Gauss-Seidel sweeps need not change V by less than those before, and what all values lack alike hardly becomes smaller:
-/// neither is a rounding error. Models like these took up to more than a million sweeps, or were given up.
+/// A Gauss-Seidel sweep may change V by more than the sweep before, and an error that is equal in all states falls
+/// slowly: neither is a rounding error. On such models, earlier rules took more than a million sweeps or stopped too
+/// soon.
 #[test]
-fn gauss_seidel_does_not_give_up() {
+fn gauss_seidel_does_not_stop_too_soon() {
     for (gamma, epsilon) in [(0.99999, 1.0), (0.99999, 1e-2), (0.999, 1e-6), (0.9, 1e-9)] {
         let mut slow = 0;
         for seed in (0..300).chain([108, 297, 383]) {
@@ -343,9 +345,9 @@ fn gauss_seidel_does_not_give_up() {
     }
 }
 
-/// Changes that are larger in another type are no sign that rounding errors keep V from coming nearer.
+/// Larger changes after a change of the number type do not count as rounding errors.
 #[test]
-fn a_finer_type_begins_anew() {
+fn a_finer_type_restarts_the_stopping_rule() {
     let changes = [1e-5, 1e-7].into_iter().chain((0..100).map(|k| 1e-5 * 0.9_f64.powi(k)));
     let run = |other| {
         let mut backend = Restless { changes: changes.clone().collect(), other, made: 0 };
@@ -358,7 +360,7 @@ fn a_finer_type_begins_anew() {
 }
 
 /// A queue of up to `capacity` customers: one arrives with probability λ, and one is served with probability μ, slow or
-/// fast; the fast server costs more. Slow to mix where λ ≈ μ.
+/// fast; the fast server costs more. It mixes slowly if λ ≈ μ.
 fn queue(capacity: u32, gamma: f64) -> Mdp {
     let (mut row_ptr, mut col, mut val, mut reward) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     for customers in 0..=capacity {
@@ -386,9 +388,9 @@ fn queue(capacity: u32, gamma: f64) -> Mdp {
         .unwrap()
 }
 
-/// γ = .9999 on a birth-death chain: sweeps would need more than 10⁵ of them for every policy.
+/// γ = .9999 on a birth-death chain: evaluation by sweeps would need more than 10⁵ sweeps per policy.
 #[test]
-fn krylov_shines_on_slow_chains() {
+fn krylov_evaluation_is_fast_on_slow_chains() {
     let model = queue(20_000, 0.9999);
     let Ok(mut krylov) = Krylov::new(System::new(Engine::new(&model, EngineOptions::default())));
     let theta = 1e-6;
@@ -396,7 +398,7 @@ fn krylov_shines_on_slow_chains() {
     assert_eq!(run.status, Status::Solved);
     assert!(run.sweeps() < 20_000, "{} products", run.sweeps());
     let (values, _) = solved(krylov);
-    // Certified independently, by the Bellman residual of the model.
+    // An independent certificate, from the Bellman residual.
     let found = warpkov::mdp::certificate::certify(&model, &values);
     assert!(found.bound.unwrap() < 2e-2, "{found:?}, {} products", run.sweeps());
 }

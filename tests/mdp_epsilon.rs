@@ -1,4 +1,4 @@
-//! ε is honoured: what a solver says of its error is true, on random models that are also solved exactly, and all solvers
+//! The error bounds of all solvers hold on random models that are also solved exactly, and all solvers
 //! agree on every family of models.
 
 mod exact;
@@ -20,10 +20,10 @@ use warpkov::runtime::choose::DeviceChoice;
 use exact::{distance, linear};
 use random::Random;
 
-/// Random models.
+/// Number of random models.
 const MODELS: u64 = 1000;
 
-/// What solves on the CPU, in every precision that it tells apart there.
+/// Methods on the CPU, in every precision that they distinguish.
 const ON_CPU: [(Option<Method>, Precision); 15] = [
     (Some(Method::Serial), F32),
     (Some(Method::Serial), F64),
@@ -42,7 +42,7 @@ const ON_CPU: [(Option<Method>, Precision); 15] = [
     (None, Mixed),
 ];
 
-/// What solves on a device.
+/// Methods on a device.
 const ON_DEVICE: [(Option<Method>, Precision); 12] = [
     (Some(Method::Values), F32),
     (Some(Method::Values), F64),
@@ -58,11 +58,11 @@ const ON_DEVICE: [(Option<Method>, Precision); 12] = [
     (None, Mixed),
 ];
 
-/// γ up to which all that runs on the CPU solves a model; above, a few do, in turns.
+/// All CPU methods solve the models up to this γ. For models with a larger γ, a few methods take turns.
 const ALL_BELOW: f64 = 0.97;
 
 fn solve(mdp: &Mdp, (method, precision): (Option<Method>, Precision), device: DeviceChoice, epsilon: f64) -> Solution {
-    // Where θ is out of the reach of f32, policies are evaluated as long as is allowed.
+    // If f32 cannot reach θ, policy evaluation runs up to its limit.
     let patient = precision != F32;
     let limits = Limits {
         target: Target::Epsilon(epsilon),
@@ -78,8 +78,8 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |norm, value| value.abs().max(norm))
 }
 
-/// V* by policy iteration with exact evaluation, and how far it may be off: the residuals of LU factorisation with
-/// pivoting are a few roundings, which 1/(1 − γ) magnifies.
+/// V* by policy iteration with direct evaluation, and a bound on its error: the residuals of LU factorisation with
+/// pivoting are a few rounding errors, which 1/(1 − γ) magnifies.
 fn exact(mdp: &Mdp) -> (Vec<f64>, f64) {
     let states = mdp.states() as usize;
     let (rewards, sign) = (mdp.expected_rewards(), mdp.objective().sign());
@@ -116,11 +116,11 @@ fn exact(mdp: &Mdp) -> (Vec<f64>, f64) {
     panic!("policies go round");
 }
 
-/// A small ragged model with ends and terminal states, rewards of mixed magnitudes and γ up to 0.9999; and ε.
+/// A small ragged model with ends, terminal states, rewards of mixed magnitudes and γ up to 0.9999; and an ε.
 fn model(number: u64) -> (Mdp, f64) {
     let mut random = Random::new(number);
     let states = 2 + random.below(29) as u32;
-    // Every eighth γ is the greatest of all.
+    // Every eighth γ is the largest one.
     let distance = if number % 8 == 7 { 1e-4 } else { 10_f64.powf(-3.5 * random.unit().powi(2)) };
     let (gamma, actions, longest) = (1.0 - distance, 1 + random.below(4) as u32, 1 + random.below(6) as u32);
     let mdp = match random.below(2) {
@@ -143,10 +143,10 @@ fn model(number: u64) -> (Mdp, f64) {
     (mdp.validated().unwrap(), relative)
 }
 
-/// Whether ε was reached; that what is said of the error is true is asserted.
+/// Asserts that the error bound holds. Returns whether ε was reached.
 fn honoured(number: u64, mdp: &Mdp, how: (Option<Method>, Precision), device: DeviceChoice, relative: f64) -> bool {
     let (values, error) = exact(mdp);
-    // V* can be 0 where rewards are not.
+    // V* can be 0 although the rewards are not.
     let size = norm(&values);
     let epsilon = relative * if size == 0.0 { 1e3 } else { size };
     let solution = solve(mdp, how, device, epsilon);
@@ -176,7 +176,7 @@ fn epsilon_is_honoured() {
         reached.filter(|(short, reached)| *short && *reached).count()
     };
     let reached: usize = (0..MODELS).into_par_iter().map(of_model).sum();
-    // Many targets are out of the reach of f32, and many are not.
+    // f32 reaches many of the targets, and many not.
     assert!(reached > 1000, "{reached}");
 }
 
@@ -221,7 +221,7 @@ fn all_methods_agree_on_all_families() {
     });
 }
 
-/// The state that n·7919 mod S has the number of; then 300² cells are far from their neighbours.
+/// Renumbers the states as n·7919 mod S, so that the 300² cells are far from their neighbours.
 #[test]
 fn the_order_of_states_does_not_matter() {
     let grid = SlipGrid { width: 300, height: 300, ..SlipGrid::default() }.generate().unwrap();
@@ -236,7 +236,7 @@ fn the_order_of_states_does_not_matter() {
     let expected = solve(&grid, Reorder::None);
     for (reorder, said) in [(Reorder::None, false), (Reorder::Auto, true), (Reorder::Rcm, true)] {
         let found = solve(&shuffled, reorder);
-        // Jacobi sweeps do the same in any order, but for the order of three terms of a sum.
+        // Jacobi sweeps are the same in any order of states, except for the order of three terms of a sum.
         assert!(distance(&order.to_old(&found.values), &expected.values) <= 1e-12, "{reorder:?}");
         assert_eq!(found.notes.iter().any(|note| note.contains("Cuthill")), said, "{reorder:?}: {:?}", found.notes);
     }

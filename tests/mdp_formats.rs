@@ -1,4 +1,4 @@
-//! Models in files and what is solved of them, against exact solutions of small ones.
+//! Models in files: round trips, error messages, and solutions against exact ones of small models.
 
 mod exact;
 
@@ -28,14 +28,14 @@ fn listing_grid() -> SlipGrid {
     SlipGrid { width: 2, height: 2, ..SlipGrid::default() }
 }
 
-/// Σ P·(R + γV) of a row, with R looked up entry by entry.
+/// The Q-factor Σ P·(R + γV) of a row, with R looked up entry by entry.
 fn q(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
     let ((successors, probs), (ends, rewards)) = (mdp.transitions().row(row), mdp.rewards().row(row));
     let reward = |s: u32| ends.iter().position(|&end| end == s).map_or(0.0, |i| rewards[i]);
     successors.iter().zip(probs).map(|(&s, p)| p * (reward(s) + mdp.gamma() * values[s as usize])).sum()
 }
 
-/// V* by policy iteration with exact evaluation.
+/// V* by policy iteration with direct evaluation.
 fn exact(mdp: &Mdp) -> Vec<f64> {
     let (states, actions) = (mdp.states() as usize, mdp.choices().max() as usize);
     let mut policy = vec![0; states];
@@ -83,7 +83,7 @@ fn same(a: &Mdp, b: &Mdp) {
     assert_eq!(a.grid(), b.grid());
 }
 
-/// A model whose P and R have patterns of their own.
+/// A random model whose P and R have different sparsity patterns.
 fn random(seed: u64) -> Mdp {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |n: u32| random.next_u32() % n;
@@ -111,7 +111,7 @@ fn random(seed: u64) -> Mdp {
 }
 
 #[test]
-fn malformed_files_say_what_is_wrong() {
+fn malformed_files_are_reported() {
     let expected = std::fs::read(data("malformed/expected.json")).unwrap();
     let expected: BTreeMap<String, String> = serde_json::from_slice(&expected).unwrap();
     let folder = data("malformed");
@@ -169,7 +169,7 @@ fn round_trips_keep_every_bit() {
 }
 
 #[test]
-fn unknown_keys_and_any_order_are_fine() {
+fn unknown_keys_and_any_order_are_accepted() {
     let text = r#" {"R": {"data": [-1.5E0], "indptr": [0, 1], "indices": [0], "note": {"a": [1, "}"]}},
         "comment": "x", "gamma": 0, "A": 1, "P": {"indices": [0], "data": [1], "indptr": [0, 1]}, "S": 1}
         "#;
@@ -203,7 +203,7 @@ fn random_models_are_solved_and_certified() {
         for theta in [1e-15, 1e-3] {
             for values in [solved(Serial::<f64>::new(&mdp), theta), solved(Parallel::<f64>::new(&mdp), theta)] {
                 let (found, bound) = (distance(&values, &optimal), certify(&mdp, &values).bound.unwrap());
-                // V* itself is known up to rounding.
+                // The reference V* has rounding errors.
                 assert!(found <= bound + 1e-12, "{seed}: {found:e} above {bound:e}");
                 assert!(theta > 1e-15 || found < 1e-10, "{seed}: {found:e}");
             }

@@ -1,5 +1,7 @@
-//! Models in the formats of Python's tools, PETSc and probabilistic model checkers, against published values; and files
-//! that are none.
+//! Models in the formats of Python tools, PETSc and probabilistic model checkers, against published values; and invalid
+//! files.
+//!
+//! One file, because all formats share the same models and comparisons.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,7 +17,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
-/// V* by plain value iteration from 0, in the model's own sign.
+/// V* by plain value iteration from 0, in the model's own sign (rewards or costs).
 fn values(mdp: &Mdp, gamma: f64) -> Vec<f64> {
     let (sign, r) = (mdp.objective().sign(), mdp.expected_rewards());
     let mut values = vec![0.0; mdp.states() as usize];
@@ -47,7 +49,7 @@ fn close(found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// Everything but what a row's rewards are made of.
+/// Asserts that two models are equal, except for the decomposition of a row's reward.
 #[track_caller]
 fn same_structure(a: &Mdp, b: &Mdp) {
     assert_eq!((a.states(), a.rows()), (b.states(), b.rows()));
@@ -78,7 +80,7 @@ fn csr(row_ptr: &[u64], col: &[u32], val: &[f64]) -> Csr {
     Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec()).unwrap()
 }
 
-/// One of everything: ragged actions, a terminal state, ends, both kinds of rewards, costs, labels, names.
+/// A model with all features: ragged actions, a terminal state, ends, both kinds of rewards, costs, labels, names.
 fn everything() -> Mdp {
     let names = ["stay", "go — weiter"].map(str::to_owned);
     MdpParts {
@@ -103,7 +105,7 @@ fn grid() -> Mdp {
     grid.generate().unwrap()
 }
 
-/// The message for what is read from these bytes.
+/// The error message of reading these bytes as a model.
 #[track_caller]
 fn message(bytes: &[u8], name: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +115,7 @@ fn message(bytes: &[u8], name: &str) -> String {
     error.replace(&format!("{}{}", folder.path().display(), std::path::MAIN_SEPARATOR), "")
 }
 
-/// Gymnasium 1.4's own tables, and what value iteration and exact policy iteration make of them.
+/// The tables of Gymnasium 1.4, with values by value iteration and by exact policy iteration.
 #[test]
 fn gymnasium_tables_have_their_values() {
     let value = |name: &str, gamma: f64, state: usize| values(&read(&data(name)).unwrap(), gamma)[state];
@@ -134,7 +136,7 @@ fn gymnasium_tables_have_their_values() {
     }
     let taxi = values(&read(&data("taxi.json")).unwrap(), 0.99);
     close(&[taxi.iter().sum::<f64>() / 500.0], &[9.422837256540], 1e-9);
-    // Its goal is left again, if one were there: P[47][0] = (1.0, 35, −1, False).
+    // The goal has outgoing transitions: P[47][0] = (1.0, 35, −1, False).
     let cliff = read(&data("cliff-walking.json")).unwrap();
     assert_eq!((cliff.states(), cliff.rows(), cliff.gamma()), (48, 192, 1.0));
     assert_eq!((cliff.transitions().row(47 * 4), cliff.end(47 * 4)), ((&[35][..], &[1.0][..]), 0.0));
@@ -156,7 +158,7 @@ fn gymnasium_tables_are_read_in_all_their_forms() {
 }
 
 #[test]
-fn gymnasium_tables_that_are_none_say_why() {
+fn invalid_gymnasium_tables_are_reported() {
     let message = |text: &str| message(text.as_bytes(), "a.json");
     assert_eq!(message(r#"{"P": [[[[1, 0, 0]]]]}"#), "a.json:1:18: P[0][0][0]: expected [p, s', r, done]",);
     assert_eq!(
@@ -178,10 +180,10 @@ fn gymnasium_tables_that_are_none_say_why() {
 }
 
 /// Forest management with three states, γ = 0.9 (pymdptoolbox, `example.forest`), in every convention of arrays; and
-/// Puterman, *Markov Decision Processes* (1994), § 3.1, γ = 0.95, where an action cannot be taken. Written by NumPy 2.4 and
+/// Puterman, *Markov Decision Processes* (1994), § 3.1, γ = 0.95, with an unavailable action. Written by NumPy 2.4 and
 /// SciPy 1.17.
 #[test]
-fn arrays_of_python_have_their_values() {
+fn arrays_from_python_have_their_values() {
     let forest = [26.244, 29.484, 33.484];
     for name in [
         "forest-scipy.npz",
@@ -202,9 +204,9 @@ fn arrays_of_python_have_their_values() {
     close(&values(&puterman, 0.95), &[-60.0 / 7.0, -20.0], 1e-9);
 }
 
-/// The same forest as madupite takes it: costs −R, and the matrices in PETSc's binary form.
+/// The same forest in madupite's form: costs −R, and matrices in PETSc's binary format.
 #[test]
-fn matrices_of_petsc_have_their_values() {
+fn petsc_matrices_have_their_values() {
     for name in ["forest.P.bin", "forest-64-bit.P.bin"] {
         let mdp = read(&data(name)).unwrap();
         assert_eq!((mdp.objective(), mdp.gamma()), (Objective::Minimize, 1.0));
@@ -215,9 +217,10 @@ fn matrices_of_petsc_have_their_values() {
     assert!(read_with(&data("forest-64-bit.P.bin"), &options).is_ok());
 }
 
-/// A walk on five states, written by umbi 0.2.5; the rewards of "mixed" are s/2 of states, c/4 of choices, b of branches.
+/// A walk on five states, written by umbi 0.2.5. The rewards "mixed" are s/2 for state s, c/4 for choice c, and b for
+/// branch b.
 #[test]
-fn models_of_umbi_are_read() {
+fn models_written_by_umbi_are_read() {
     let named = |name: &str| ReadOptions { reward: Some(name.into()), ..ReadOptions::default() };
     let [walk, exact] = ["walk.umb", "walk-exact.umb"].map(|file| read_with(&data(file), &named("steps")).unwrap());
     same_structure(&walk, &exact);
@@ -226,7 +229,7 @@ fn models_of_umbi_are_read() {
     assert_eq!((walk.labels()["init"].clone(), walk.labels()["edge"].clone()), (vec![2], vec![0, 4]));
     assert_eq!(walk.action_names().unwrap().names, ["left", "right"]);
     assert_eq!((walk.expected_rewards(), exact.expected_rewards()), (vec![-1.5; 8], vec![-1.0; 8]));
-    // Of several rewards the first by name.
+    // With several rewards, the reader takes the first by name.
     let mdp = read(&data("walk.umb")).unwrap();
     // Choice 3 is state 1's second: 0.5 + 0.75 + 0.9·6 + 0.1·7.
     assert!((mdp.expected_rewards()[3] - 7.35).abs() < 1e-12);
@@ -236,9 +239,9 @@ fn models_of_umbi_are_read() {
     assert!(error.contains("found no rewards \"cost\", expected one of [\"mixed\", \"steps\"]"), "{error}");
 }
 
-/// Rewards and labels by their aliases: Storm's names have only letters of one case.
+/// Rewards and labels have aliases: Storm's names have letters of one case only.
 #[test]
-fn aliases_of_umb_are_names() {
+fn aliases_in_umb_are_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.umb");
     let index = |from: &str, to: &str| std::fs::write(&path, changed_umb("index.json", from, to)).unwrap();
@@ -251,7 +254,7 @@ fn aliases_of_umb_are_names() {
     assert!(error.ends_with("found no rewards \"x\", expected one of [\"mixed\", \"numberOfSteps\"]"), "{error}");
     index("\"edge\": {", "\"edge\": {\"alias\": \"onEdge\",");
     assert_eq!(read(&path).unwrap().labels()["onEdge"], [0, 4]);
-    // An alias that is taken tells nothing.
+    // An alias that equals another name is ignored.
     index("\"edge\": {", "\"edge\": {\"alias\": \"init\",");
     let labels = read(&path).unwrap().into_parts().labels;
     assert_eq!((&labels["edge"][..], &labels["init"][..]), (&[0, 4][..], &[2][..]));
@@ -259,14 +262,14 @@ fn aliases_of_umb_are_names() {
     let labels = [("goalReached/2", vec![0]), ("b-9_c", vec![1]), ("γ", vec![])];
     let labels: BTreeMap<_, _> = labels.map(|(name, states)| (name.to_owned(), states)).into();
     write(&path, &MdpParts { labels: labels.clone(), ..everything().into_parts() }.validated().unwrap()).unwrap();
-    // Which states are initial is always written.
+    // The initial states are always written.
     let labels = labels.into_iter().chain([("init".to_owned(), vec![])]).collect::<BTreeMap<_, _>>();
     assert_eq!(read(&path).unwrap().labels(), &labels);
 }
 
-/// What the command line asks for and a format has not is refused.
+/// Options that a format does not support are refused.
 #[test]
-fn rewards_and_costs_that_a_format_has_not_are_refused() {
+fn unsupported_rewards_and_costs_are_refused() {
     let named = ReadOptions { reward: Some("steps".into()), ..ReadOptions::default() };
     let costs = ReadOptions { costs: Some(data("forest.g.bin")), ..ReadOptions::default() };
     for file in
@@ -283,9 +286,9 @@ fn rewards_and_costs_that_a_format_has_not_are_refused() {
     assert!(read_with(&data("forest.P.bin"), &costs).is_ok());
 }
 
-/// A table of ours is known by its content, also where the first states have no actions.
+/// A table written by warpkov is recognised by its content, even if the first states have no actions.
 #[test]
-fn tables_of_terminal_states_are_known() {
+fn tables_that_begin_with_terminal_states_are_recognised() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     for table in [
@@ -303,7 +306,7 @@ fn tables_of_terminal_states_are_known() {
 }
 
 #[test]
-fn arrays_keep_everything() {
+fn arrays_preserve_everything() {
     let folder = tempfile::tempdir().unwrap();
     for mdp in [everything(), grid()] {
         let [named, unnamed] = ["a.npz", "a"].map(|name| folder.path().join(name));
@@ -315,7 +318,7 @@ fn arrays_keep_everything() {
 }
 
 #[test]
-fn tables_of_gymnasium_keep_what_counts() {
+fn gymnasium_tables_preserve_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     for mdp in [everything(), grid()] {
@@ -328,9 +331,9 @@ fn tables_of_gymnasium_keep_what_counts() {
 }
 
 #[test]
-fn umb_keeps_what_it_can() {
+fn umb_preserves_all_but_ends() {
     let grid = grid();
-    // Its two rows that end lead on.
+    // The model without ends: the two ending rows get successors.
     let p = csr(&[0, 2, 3, 5, 6, 7], &[0, 1, 2, 0, 3, 0, 3], &[0.25, 0.75, 1.0, 0.5, 0.5, 1.0, 1.0]);
     let without_end =
         MdpParts { ends: Vec::new().into(), transitions: p, ..everything().into_parts() }.validated().unwrap();
@@ -351,7 +354,7 @@ fn umb_keeps_what_it_can() {
 }
 
 #[test]
-fn matrices_of_petsc_keep_the_values() {
+fn petsc_matrices_preserve_the_values() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.P.bin");
     for mdp in [everything(), grid()] {
@@ -362,7 +365,7 @@ fn matrices_of_petsc_keep_the_values() {
         let expected: Vec<f64> = values(&mdp, 0.9).iter().map(|value| sign * value).collect();
         close(&values(&found, 0.9)[..mdp.states() as usize], &expected, 1e-12);
     }
-    // Byte by byte what PETSc writes: the forest's own file.
+    // The output equals the file that PETSc wrote, byte for byte.
     let forest = read(&data("forest.P.bin")).unwrap();
     write(&path, &forest).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(data("forest.P.bin")).unwrap());
@@ -371,7 +374,7 @@ fn matrices_of_petsc_keep_the_values() {
 }
 
 #[test]
-fn matrices_that_are_none_say_why() {
+fn invalid_matrices_are_reported() {
     let p = std::fs::read(data("forest.P.bin")).unwrap();
     let changed = |position: usize, byte: u8| {
         let mut bytes = p.clone();
@@ -395,7 +398,7 @@ fn matrices_that_are_none_say_why() {
     assert!(error.contains("has 6 rows and 3 columns, expected S = 3 and A = 2"), "{error}");
 }
 
-/// An archive of these arrays of f64 or i64, as text: "name", type, shape, numbers.
+/// An .npz archive of arrays of f64 or i64, each given as (name, type, shape, numbers).
 fn archive(arrays: &[(&str, &str, &str, &[f64])]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
@@ -414,7 +417,7 @@ fn archive(arrays: &[(&str, &str, &str, &[f64])]) -> Vec<u8> {
 }
 
 #[test]
-fn arrays_that_are_no_model_say_why() {
+fn invalid_arrays_are_reported() {
     let message = |arrays: &[(&str, &str, &str, &[f64])]| message(&archive(arrays), "a.npz");
     let p: [(&str, &str, &str, &[f64]); 4] = [
         ("P_data", "<f8", "(2,)", &[1.0, 1.0]),
@@ -491,7 +494,7 @@ fn arrays_that_are_no_model_say_why() {
     assert_eq!(pairs(&[0.0, 1.0]), "a.npz: s_indices: [1] is 1, expected a state below 1");
 }
 
-/// The archive inside a file of umbi, with a part of one of its files changed.
+/// A file written by umbi, with a part of one member of its archive replaced.
 fn changed_umb(file: &str, from: &str, to: &str) -> Vec<u8> {
     let packed = std::fs::File::open(data("walk.umb")).unwrap();
     let mut changed = tar::Builder::new(Vec::new());
@@ -514,7 +517,7 @@ fn changed_umb(file: &str, from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn archives_that_are_no_model_say_why() {
+fn invalid_archives_are_reported() {
     let index = |from: &str, to: &str| message(&changed_umb("index.json", from, to), "a.umb");
     same(
         &read(&data("walk.umb")).unwrap(),
@@ -581,7 +584,7 @@ fn corrupt_files_never_panic() {
 }
 
 #[test]
-fn values_are_read_as_they_were_written() {
+fn written_values_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (values, policy) = ([1.0 / 3.0, -1e300, 0.0, 5e-324], [1, 0, NO_ACTION, 2]);
@@ -591,7 +594,7 @@ fn values_are_read_as_they_were_written() {
     assert_eq!(String::from_utf8(csv.clone()).unwrap(), text);
     let mut npy = Vec::new();
     write_npy(&mut npy, &values).unwrap();
-    // NumPy's own bytes: numpy.save of an array of four <f8.
+    // Bytes written by numpy.save, for an array of four <f8.
     assert_eq!((npy.len(), &npy[..8]), (128 + 32, &b"\x93NUMPY\x01\x00"[..]));
     let mut actions = Vec::new();
     write_npy(&mut actions, &policy).unwrap();

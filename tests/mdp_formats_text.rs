@@ -1,4 +1,7 @@
-//! Text formats of models: PRISM's and Storm's explicit files, DRN, and the XML and plain text of Jóhannsson's thesis.
+//! Text formats of models: the explicit files of PRISM and Storm, DRN, and the XML and text formats of Jóhannsson's
+//! thesis.
+//!
+//! One file, because all formats share the random models and the round trip.
 
 use std::fs;
 use std::io::Write;
@@ -16,13 +19,13 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
-/// A name that a model of this format can have.
+/// A valid file name for a model in this format.
 fn named(folder: &Path, format: Format) -> PathBuf {
     let extension = if format == Format::Storm { "tra" } else { format.extensions()[0] };
     folder.join("model").with_extension(extension)
 }
 
-/// V after so many greedy sweeps from 0.
+/// V after `sweeps` greedy sweeps from 0.
 fn swept(mdp: &Mdp, sweeps: usize) -> Vec<f64> {
     let rewards = mdp.expected_rewards();
     let mut values = vec![0.0; mdp.states() as usize];
@@ -51,8 +54,8 @@ fn row_names(mdp: &Mdp) -> Option<Vec<&str>> {
         .map(|names| names.of_row.iter().map(|&name| names.names[name as usize].as_str()).collect())
 }
 
-/// Forest management with S = 3: V* of γ = 0.9 is (26.244, 29.484, 33.484), as of γ = 0.96 (74.6496, 78.1056, 82.1056), in
-/// the documentation of pymdptoolbox (policy iteration).
+/// Forest management with S = 3: V* is (26.244, 29.484, 33.484) for γ = 0.9 and (74.6496, 78.1056, 82.1056) for γ =
+/// 0.96 (documentation of pymdptoolbox, policy iteration).
 #[test]
 fn the_forest_is_the_same_in_every_format() {
     for (name, gamma, labels, names) in [
@@ -78,9 +81,10 @@ fn the_forest_is_the_same_in_every_format() {
     }
 }
 
-/// The die of Knuth and Yao, *The complexity of nonuniform random number generation* (1976): 11/3 coin flips on average.
+/// The die of Knuth and Yao, *The complexity of nonuniform random number generation* (1976): 11/3 coin flips on
+/// average.
 #[test]
-fn markov_chains_have_one_choice() {
+fn markov_chains_have_one_action() {
     let folder = tempfile::tempdir().unwrap();
     let flips = [(0, 1, 2), (1, 3, 4), (2, 5, 6), (3, 1, 7), (4, 7, 7), (5, 7, 7), (6, 2, 7)];
     let lines: String = flips.iter().map(|(s, a, b)| format!("{s} {a} 0.5\n{s} {b} 1/2\n")).collect();
@@ -101,7 +105,7 @@ fn markov_chains_have_one_choice() {
     }
 }
 
-/// A model with everything that one can have: states with and without actions, rows that end, rewards of all kinds.
+/// A random model with all features: states with and without actions, rows that end the process, rewards of all kinds.
 fn random(seed: u64) -> Mdp {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |n: u32| random.next_u32() % n;
@@ -114,7 +118,7 @@ fn random(seed: u64) -> Mdp {
         let actions = if state == 0 { 1 } else { below(4) };
         for _ in 0..actions {
             let mut successors: Vec<u32> = (0..states).filter(|_| below(3) == 0).collect();
-            // In Storm's dialect some transition leads to the last state, if that has none.
+            // In Storm's dialect, the last state must have a transition or be the successor of one.
             if state == 0 {
                 successors.retain(|&successor| successor < states - 1);
                 successors.push(states - 1);
@@ -163,7 +167,7 @@ fn random(seed: u64) -> Mdp {
 fn round_trips_keep_the_model() {
     let folder = tempfile::tempdir().unwrap();
     for (seed, format) in (0..60).flat_map(|seed| FORMATS.map(|format| (seed, format))) {
-        // Actions of the thesis' formats differ within a state.
+        // The formats of the thesis require different action names within a state.
         let ids = matches!(format, Format::Xml | Format::Text);
         let mut parts = random(seed).into_parts();
         parts.action_names = parts.action_names.filter(|_| !ids);
@@ -187,7 +191,7 @@ fn round_trips_keep_the_model() {
             let unnamed = row_names(&mdp).filter(|names| names.iter().any(|name| !name.is_empty()));
             assert_eq!(row_names(&back).is_some(), unnamed.is_some() && !ids, "{what}");
         }
-        // What was read is written as what is read again as the same.
+        // A second round trip gives the same model.
         write_as(&path, format, &back).unwrap();
         let text = fs::read(&path).unwrap();
         let again = read(&path).unwrap();
@@ -204,7 +208,7 @@ fn round_trips_keep_the_model() {
 }
 
 #[test]
-fn storm_hears_of_the_last_state() {
+fn files_for_storm_mention_the_last_state() {
     let folder = tempfile::tempdir().unwrap();
     let path = named(folder.path(), Format::Text);
     fs::write(&path, "S:0:0:1\nA:0:1\nD:0:1:0\nS:1:0:0\nS:2:0:0\n").unwrap();
@@ -213,7 +217,8 @@ fn storm_hears_of_the_last_state() {
     assert_eq!(fs::read_to_string(&tra).unwrap(), "mdp\n0 0 0 1\n2 0 2 1\n");
 }
 
-/// In DRN a state has an action at least: those without get a loop, and the label that Storm gives to such.
+/// In DRN every state has an action. A state without actions gets a loop, and the label that Storm gives to such
+/// states.
 #[test]
 fn terminal_states_of_drn_are_loops() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +247,7 @@ fn order_does_not_matter_and_repetitions_add_up() {
     assert_eq!(mdp.transitions().val()[..], [1.0, 0.5, 0.5, 0.5, 0.5, 1.0]);
     assert_eq!(row_names(&mdp), Some(vec!["a", "b", "", ""]));
 
-    // Rewards of the same successor: their mean, weighted by the probabilities.
+    // Repeated successors: the reward is the mean, weighted by the probabilities.
     let text = "S:1:0:0\nS:0:7.5:1\nA:3:3\nD:1:0.25:8\nD:0:0.5:1\nD:1:0.25:4\n";
     let mdp = read_from(text.as_bytes(), "text", &ReadOptions::default()).unwrap();
     assert_eq!((&mdp.transitions().col()[..], &mdp.transitions().val()[..]), (&[0, 1][..], &[0.5, 0.5][..]));
@@ -258,7 +263,7 @@ fn rewards_are_chosen_by_name() {
     let error = read_with(&data("forest.drn"), &by("cost")).err().unwrap().to_string();
     assert!(error.ends_with("found the rewards \"yield\", \"years\", expected \"cost\""), "{error}");
 
-    // As PRISM exports several reward structures.
+    // Several reward structures, as PRISM exports them.
     let folder = tempfile::tempdir().unwrap();
     let tra = folder.path().join("robot.tra");
     fs::write(&tra, "2 2 2\n0 0 1 1 go\n1 0 1 1\n").unwrap();
@@ -278,7 +283,7 @@ fn rewards_are_chosen_by_name() {
 }
 
 #[test]
-fn files_of_an_earlier_model_are_not_read_with_a_later_one() {
+fn companion_files_of_an_overwritten_model_are_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tra");
     let names = || {
@@ -296,7 +301,7 @@ fn files_of_an_earlier_model_are_not_read_with_a_later_one() {
 }
 
 #[test]
-fn files_beside_the_transitions_must_fit() {
+fn companion_files_must_fit_the_transitions() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let prism = "2 2 2\n0 0 1 1\n1 0 1 1\n";
@@ -357,7 +362,7 @@ fn files_beside_the_transitions_must_fit() {
 }
 
 #[test]
-fn what_a_format_cannot_hold_is_refused() {
+fn models_that_a_format_cannot_hold_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let forest = read(&data("forest.tra")).unwrap();
     let label = MdpParts { labels: [("very old".to_owned(), vec![2])].into(), ..forest.clone().into_parts() };
@@ -413,7 +418,7 @@ fn warpkov(arguments: &[&str], input: &[u8]) -> (i32, String, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that is not read is no failure.
+    // An output that is not read is not a failure.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -441,7 +446,7 @@ fn models_are_piped_in_every_format_that_streams() {
     }
     let (code, _, error) = warpkov(&["mdp", "convert", "-", "-", "--to", "prism"], b"");
     assert_eq!((code, error.as_str()), (2, "error: prism cannot be streamed, expected the name of a file\n"));
-    // Transitions alone, as of any .tra without files beside it.
+    // Transitions alone, as for any .tra file without companion files.
     let (code, text, _) = warpkov(&["mdp", "info", "-"], b"1 1 1\n0 0 0 1\n");
     assert!(code == 0 && text.starts_with("States (S)       1\n"), "{text}");
     let (code, _, error) = warpkov(&["mdp", "info", "-", "--reward", "r"], b"1 1 1\n0 0 0 1\n");
@@ -450,7 +455,8 @@ fn models_are_piped_in_every_format_that_streams() {
     assert_eq!((code, error.contains("npz needs an uncompressed file, not a pipe")), (2, true));
 }
 
-/// Every text format, compressed in every way and behind a byte-order mark, is the same model; so are the files beside it.
+/// In every text format, a compressed file and a file with a byte-order mark give the same model. The same holds for
+/// companion files.
 #[test]
 fn compressed_texts_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -481,7 +487,7 @@ fn compressed_texts_are_read() {
             assert_eq!(back.transitions().val()[..], expected.transitions().val()[..], "{format} {extension}");
             assert_eq!(back.expected_rewards(), expected.expected_rewards(), "{format} {extension}");
             assert_eq!(back.labels(), expected.labels(), "{format} {extension}");
-            // Told by the content alone.
+            // The compression is recognised by content.
             let bytes = fs::read(&packed).unwrap();
             let back = read_from(&bytes[..], "pipe", &ReadOptions::default()).unwrap();
             assert_eq!(back.transitions().val()[..], expected.transitions().val()[..], "{format} {extension}");

@@ -1,6 +1,6 @@
-//! Models of the literature, whose values are known.
+//! Models of the literature with known values.
 //!
-//! Discounted ones are solved by every method that [`METHODS`] lists, and every solution must be certain.
+//! Every method in [`METHODS`] solves every discounted model, and every solution must be certified.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,7 +16,7 @@ use warpkov::mdp::solve_with;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::Gpu;
 
-/// What solves a discounted model, and where. On a GPU, all that is emulated here runs too.
+/// Methods and devices for discounted models. If there is a GPU, all emulated methods also run on it.
 const METHODS: [(Method, DeviceChoice); 11] = [
     (Method::Serial, DeviceChoice::Cpu),
     (Method::Parallel, DeviceChoice::Cpu),
@@ -31,13 +31,13 @@ const METHODS: [(Method, DeviceChoice); 11] = [
     (Method::Projected, DeviceChoice::Emulated),
 ];
 
-/// Entries of P, times 1/(1 − γ), at most for a model to be emulated.
+/// Maximum of nonzeros of P times 1/(1 − γ) for emulated methods.
 const EMULATED: f64 = 1e5;
 
-/// How certain solutions must be.
+/// Required ε of all solutions.
 const EPSILON: f64 = 1e-8;
 
-/// The solutions of all methods: P in f64, to within [`EPSILON`].
+/// The solutions of all methods in f64, to within [`EPSILON`].
 fn solutions(mdp: &Mdp) -> Vec<(String, Solution)> {
     let gpu = Gpu::count().is_ok_and(|count| count > 0);
     let emulated = METHODS.into_iter().filter(|(_, device)| *device == DeviceChoice::Emulated);
@@ -66,7 +66,7 @@ fn solutions(mdp: &Mdp) -> Vec<(String, Solution)> {
         .collect()
 }
 
-/// V(s) as every method finds it, to within [`EPSILON`] and the `digits` of what is expected.
+/// Asserts V(s) of every method to within [`EPSILON`] and the rounding of the expected value to `digits` digits.
 fn values_are(mdp: &Mdp, expected: &[(usize, f64)], digits: i32) {
     for (name, Solution { values, .. }) in solutions(mdp) {
         for &(state, expected) in expected {
@@ -76,7 +76,7 @@ fn values_are(mdp: &Mdp, expected: &[(usize, f64)], digits: i32) {
     }
 }
 
-/// A model whose rows are given in full, action by action of each state.
+/// A model from dense rows: for each state, its actions in order.
 fn dense(gamma: f64, states: &[&[(&[f64], f64)]]) -> Mdp {
     let rows: Vec<_> = states.concat();
     let mut offsets = vec![0];
@@ -107,7 +107,7 @@ fn q(mdp: &Mdp, rewards: &[f64], values: &[f64], row: usize) -> f64 {
     rewards[row] + mdp.gamma() * next
 }
 
-/// Sutton and Barto, 2nd edition, example 3.8 and figure 3.5; A is cell 1, B cell 3.
+/// Sutton and Barto, 2nd edition, example 3.8 and figure 3.5. A is cell 1, B is cell 3.
 #[test]
 fn sutton_grid() {
     let mdp = SuttonGrid::default().generate().unwrap();
@@ -129,7 +129,7 @@ fn sutton_grid_at_random() {
     assert!((values[3] - 5.322_367_593_370).abs() < 1e-12, "{}", values[3]);
 }
 
-/// Sutton and Barto, example 4.2: evaluated to six decimals, and figure 4.2, where −4 to 5 cars are moved.
+/// Sutton and Barto, example 4.2: values to six decimals, and the policy of figure 4.2, which moves −4 to 5 cars.
 #[test]
 fn car_rental() {
     let mdp = CarRental::default().generate().unwrap();
@@ -148,7 +148,7 @@ fn car_rental() {
     }
 }
 
-/// The example of the MDP toolbox; the values of its exact policy iteration.
+/// The forest example of the MDP toolbox, with the values of its exact policy iteration.
 #[test]
 fn forest() {
     let forest = Forest::default().generate().unwrap();
@@ -166,7 +166,7 @@ fn toolbox_example() {
     values_are(&small(0.99), &[(0, 392.299_107_14), (1, 386.160_714_29)], 8);
 }
 
-/// Gymnasium 1.4's own tables; V by value iteration and by exact policy iteration.
+/// The tables of Gymnasium 1.4, with V by value iteration and by exact policy iteration.
 #[test]
 fn gymnasium() {
     for (name, gamma, state, expected) in [
@@ -181,7 +181,7 @@ fn gymnasium() {
         ("taxi", 0.95, 0, 18.0),
         ("taxi", 0.99, 0, 18.8),
     ] {
-        // As it is when the test runs, which may be on another machine.
+        // Read at run time: the test may run on another machine than the one that built it.
         let root = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());
         let path = Path::new(&root).join(format!("data/{name}.json"));
         let mdp = read(&path).unwrap().with_gamma(gamma).unwrap();
@@ -189,7 +189,7 @@ fn gymnasium() {
     }
 }
 
-/// Puterman, *Markov Decision Processes* (1994), section 3.1: a state of two actions and one of one.
+/// Puterman, *Markov Decision Processes* (1994), section 3.1: a state with two actions and a state with one.
 #[test]
 fn puterman_two_states() {
     let mdp = dense(0.95, &[&[(&[0.5, 0.5], 5.0), (&[0.0, 1.0], 10.0)], &[(&[0.0, 1.0], -1.0)]]);
@@ -209,7 +209,7 @@ fn inventory_over_three_months() {
     assert_eq!(values, [67.0, 129.0, 194.0, 227.0].map(|sixteenths| sixteenths / 16.0));
 }
 
-/// No number of the literature: what the methods find of a model that mixes slowly is the same.
+/// No published values: all methods agree on a slowly mixing model.
 #[test]
 fn queues() {
     let mdp = QueueNetwork { capacity: 7, gamma: 0.95, ..QueueNetwork::default() }.generate().unwrap();
@@ -220,8 +220,8 @@ fn queues() {
     }
 }
 
-/// What is undiscounted is swept from V = 0 until nothing changes: slow, and no proof, but with rewards that are not
-/// negative it comes from below to what the quantity is.
+/// Solves undiscounted models by sweeps from V = 0 until V is stationary. This is slow and proves nothing, but with
+/// nonnegative rewards it converges from below to the exact value.
 struct Undiscounted<'m> {
     mdp: &'m Mdp,
     rewards: Vec<f64>,
@@ -232,13 +232,13 @@ impl<'m> Undiscounted<'m> {
         Self { mdp, rewards: mdp.expected_rewards() }
     }
 
-    /// V at the start, where V(s) = `known(s)` if that is some.
+    /// V at the initial state. V(s) is fixed to `known(s)` where that is `Some`.
     fn sweep(&self, rewards: &[f64], largest: bool, known: impl Fn(u32) -> Option<f64>) -> f64 {
         let mdp = self.mdp;
         let mut values: Vec<_> = (0..mdp.states()).map(|s| known(s).unwrap_or_default()).collect();
         loop {
             let mut change = 0.0_f64;
-            // Backwards: states come after those that lead to them.
+            // In descending order, because states have higher numbers than their predecessors.
             for s in (0..mdp.states() as usize).rev().filter(|&s| known(s as u32).is_none()) {
                 let factors = mdp.choices().rows(s).map(|row| q(mdp, rewards, &values, row));
                 let best = factors.reduce(if largest { f64::max } else { f64::min }).unwrap_or_default();
@@ -255,12 +255,12 @@ impl<'m> Undiscounted<'m> {
         self.mdp.labels()[label].binary_search(&state).is_ok()
     }
 
-    /// The probability of getting to a state of which `goal` holds.
+    /// The probability of reaching a state for which `goal` holds.
     fn probability(&self, largest: bool, goal: impl Fn(u32) -> bool) -> f64 {
         self.sweep(&vec![0.0; self.rewards.len()], largest, |s| goal(s).then_some(1.0))
     }
 
-    /// The expected sum of rewards until `label` holds.
+    /// The expected total reward until a state with `label`.
     fn total(&self, largest: bool, label: &str) -> f64 {
         self.sweep(&self.rewards, largest, |s| self.holds(label, s).then_some(0.0))
     }
@@ -270,7 +270,7 @@ fn close(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-10 * expected, "{found}, not {expected}");
 }
 
-/// Sutton and Barto, example 4.3: with p = .4 and .25 bold play wins from 25, 50 and 75 as here.
+/// Sutton and Barto, example 4.3, with p = .4 and .25: the probabilities of bold play from 25, 50 and 75.
 #[test]
 fn gambler() {
     for (heads, expected) in [(0.4, [0.16, 0.4, 0.64]), (0.25, [1.0 / 16.0, 0.25, 7.0 / 16.0])] {
@@ -301,7 +301,7 @@ fn consensus() {
     }
 }
 
-/// Likewise `csma`: all_before_max and some_before.
+/// `csma`: all_before_max and some_before.
 #[test]
 fn csma() {
     let mdp = Csma::default().generate().unwrap();
@@ -314,7 +314,7 @@ fn csma() {
     close(bus.probability(false, |s| bus.holds("early", s)), 0.5);
 }
 
-/// Likewise `firewire`: time_max and time_min.
+/// `firewire`: time_max and time_min.
 #[test]
 fn firewire() {
     let mdp = Firewire::default().generate().unwrap();
@@ -323,7 +323,7 @@ fn firewire() {
     close(bus.total(false, "elected"), 553.0 / 4.0);
 }
 
-/// Likewise `zeroconf`: correct_max.
+/// `zeroconf`: correct_max.
 #[test]
 fn zeroconf() {
     let mdp = Zeroconf::default().generate().unwrap();

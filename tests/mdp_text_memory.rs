@@ -1,4 +1,4 @@
-//! Reading text takes the memory of the arrays, not that of the text.
+//! Reading a text format needs memory in proportion to the arrays, not to the text.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,7 +43,7 @@ fn peak_is_bounded_by_the_arrays() {
         let peak = PEAK.load(Relaxed) - before;
         let arrays = bytes(mdp.transitions()) + bytes(mdp.rewards());
         println!("{}: {text} bytes of text, {peak} for {arrays} of arrays", path.display());
-        // JSON gives one array after the other, the others all at once.
+        // JSON contains the arrays one after another; the other formats fill all of them concurrently.
         let tenths = if path.extension().is_some_and(|json| json == "json") { 21 } else { 30 };
         assert!(peak * 10 <= arrays * tenths + (10 << 20), "{}: {peak} bytes for {arrays}", path.display());
     }

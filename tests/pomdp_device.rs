@@ -1,4 +1,4 @@
-//! Solves on a device, which is emulated here: what walks find holds, and is the same at every run.
+//! Solves on the emulator: the bounds of walks hold, and runs are reproducible.
 
 use std::ops::ControlFlow;
 
@@ -32,7 +32,7 @@ fn emulated(expansion: Option<Expansion>, precision: Precision, iterations: u64)
     }
 }
 
-/// Cassandra's tiger at γ = .95; SARSOP brackets its value by 19.3711 and 19.3721. Walks by the state never listen.
+/// Cassandra's tiger at γ = .95: SARSOP's bounds on V*(b₀) are 19.3711 and 19.3721. Walks by the state never listen.
 #[test]
 fn tiger_is_bracketed() {
     let tiger = Tiger::default().generate().unwrap();
@@ -42,7 +42,8 @@ fn tiger_is_bracketed() {
         (Some(Expansion::Random), Precision::F64),
         (Some(Expansion::Hsvi), Precision::F64),
     ] {
-        // Trials are a batch of four; the others are one step of eight walks, of which random ones seldom hear twice.
+        // Trials run in batches of four. The other expansions run one step of eight walks; random walks seldom listen
+        // twice.
         let (iterations, least) = match expansion {
             Some(Expansion::Hsvi) => (14, 18.0),
             Some(Expansion::Random) => (120, 16.0),
@@ -52,28 +53,28 @@ fn tiger_is_bracketed() {
         let solution = solve(&tiger, &options);
         let end = solution.end();
         assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.lower >= least, "{expansion:?}: {end:?}");
-        // The fast informed bound says 87. Few walks are optimistic, and they have to listen several times.
+        // The fast informed bound is 87. Few of the walks are optimistic, and they must listen several times.
         assert!(expansion.is_some() || end.upper <= 32.0, "{end:?}");
-        // What is reported is what the vectors say, or less by the rounding of their type.
+        // The reported lower bound is the value of the vectors, minus at most the rounding of their type.
         let value = solution.vectors.best(tiger.start()).unwrap().1;
         assert!(value >= end.lower && value - end.lower < 0.05, "{expansion:?}: {value}, {end:?}");
         assert_eq!(solution.device, "the emulator");
     }
 }
 
-/// Random walks with backups of all beliefs go through the backend, too.
+/// Random walks with backups of all beliefs also use the backend.
 #[test]
 fn hosted_schemes_run_on_devices() {
     let tiger = Tiger::default().generate().unwrap();
     for scheme in [Scheme::Full, Scheme::Randomized] {
         let options = SolveOptions { scheme: Some(scheme), ..emulated(Some(Expansion::Random), Precision::F64, 4) };
         let end = *solve(&tiger, &options).end();
-        // To listen for ever is worth −20.
+        // Listening forever has the value −20.
         assert!(end.lower <= 19.3722 && end.lower >= -15.0, "{scheme} {end:?}");
     }
 }
 
-/// A small search by smell: bounds that agree with those of the CPU, and runs that are the same again.
+/// A small olfactory search: the bounds agree with the CPU, and runs are reproducible.
 #[test]
 fn bounds_agree_and_runs_repeat() {
     let model = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
@@ -91,9 +92,9 @@ fn bounds_agree_and_runs_repeat() {
         let end = first.end();
         assert!(end.lower <= known.upper && end.upper >= known.lower, "{end:?} {known:?}");
         assert!(end.lower >= 0.9 * known.lower, "{end:?} {known:?}");
-        // Of 0.74, which the fast informed bound says, half of the way to 0.55.
+        // Half of the way from the fast informed bound, 0.74, to 0.55.
         assert!(first.rounds[0].upper >= 0.73 && end.upper <= 0.65, "{end:?}");
-        // Where memory is short, points and vectors are given up, and the run goes on.
+        // With little memory, points and vectors are dropped and the run continues.
         let limits = Limits { memory: Some(300_000), ..options.limits };
         let short = solve(&model, &SolveOptions { limits, ..options });
         assert_eq!(short.status, Status::Iterations);

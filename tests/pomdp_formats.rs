@@ -1,5 +1,7 @@
-//! Formats of partially observable models: what files of others hold, what is wrong with wrong ones, and that what is written is
-//! read back.
+//! Formats of partially observable models: files of other programs, error messages for invalid files, and
+//! round trips.
+//!
+//! One file, because all formats share the same models and the mutations at the end.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +13,8 @@ use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Policy, PolicyGraph};
 use warpkov::pomdp::model::Pomdp;
 
-/// The tiger of Kaelbling, Littman and Cassandra, *Planning and acting in partially observable stochastic domains* (1998).
+/// The tiger of Kaelbling, Littman and Cassandra, *Planning and acting in partially observable stochastic domains*
+/// (1998).
 const TIGER: &str = "\
 # The tiger is behind one of two doors.
 discount: 0.95
@@ -50,7 +53,7 @@ fn model(text: &str) -> Pomdp {
     parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// What is wrong with a text: the first line of the message, without the file's name, and what the caret stands under.
+/// The error of a text: the first line of the message without the file's name, and the text above the caret.
 fn fault(text: &str) -> (String, String) {
     let error = parse(text).err().unwrap_or_else(|| panic!("this is read:\n{text}"));
     let lines: Vec<&str> = error.lines().collect();
@@ -73,16 +76,16 @@ fn observed(model: &Pomdp, action: u32, state: u32) -> Vec<(u32, f64)> {
     col.iter().copied().zip(val.iter().copied()).collect()
 }
 
-/// Two states, actions and observations, and nothing said of T, O and R.
+/// A preamble with two states, actions and observations; T, O and R are missing.
 const TWO: &str = "discount: 0.5 states: 2 actions: 2 observations: 2\n";
 
-/// With what T, O or R say after a T and an O that are fine.
+/// The model of the preamble, a valid T, a valid O, and then `text`.
 fn two(text: &str) -> Pomdp {
     model(&format!("{TWO} T: * identity O: * uniform {text}"))
 }
 
 #[test]
-fn the_tiger_is_what_it_says() {
+fn the_tiger_has_its_entries() {
     let tiger = model(TIGER);
     assert_eq!((tiger.states(), tiger.actions(), tiger.observation_count(), tiger.gamma()), (2, 3, 2, 0.95));
     assert_eq!(tiger.names().states, ["tiger-left", "tiger-right"]);
@@ -97,7 +100,7 @@ fn the_tiger_is_what_it_says() {
 }
 
 #[test]
-fn white_space_and_comments_mean_nothing() {
+fn white_space_and_comments_are_ignored() {
     let all = TIGER.replace("# The tiger is behind one of two doors.\n", "");
     let packed = all.replace(" : ", ":").replace(": ", ":").replace('\n', "\r\n");
     let loose = all.replace(':', "\n:#a;b\n\t").replace(' ', " \n ");
@@ -122,7 +125,7 @@ fn the_preamble_comes_in_any_order() {
 }
 
 #[test]
-fn starts_in_every_way() {
+fn the_start_has_many_forms() {
     let start = |text: &str| {
         let text =
             format!("discount: 0.5 states: a b start-c d actions: 1 observations: 1 {text} T: * identity O: * uniform");
@@ -165,7 +168,7 @@ fn a_reset_goes_to_the_start() {
 }
 
 #[test]
-fn the_last_specification_counts() {
+fn the_last_specification_wins() {
     let model = two("T: 0 : 0 : 1 0.5 T: 0 : 0 : 0 0.5 T: 1 : * uniform T: * : 1 : 0 0.25 T: * : 1 : 1 0.75
          O: * : * : * 0.0 O: * : * : 1 1 O: 1 : 0 0.125 0.875 O: 1 : 0 : 1 0.5 O: 1 : 0 : 0 0.5");
     assert_eq!(successors(&model, 0, 0), [(0, 0.5), (1, 0.5)]);
@@ -173,7 +176,7 @@ fn the_last_specification_counts() {
     assert_eq!(successors(&model, 1, 1), [(0, 0.25), (1, 0.75)]);
     assert_eq!(observed(&model, 0, 0), [(1, 1.0)]);
     assert_eq!(observed(&model, 1, 0), [(0, 0.5), (1, 0.5)]);
-    // A row that is whole is so again after a wildcard that comes later.
+    // A later wildcard replaces the whole row, whose sum is then valid again.
     let whole = two("T: 0 : 0 : 1 1 T: 0 : 0 : 0 0 T: * identity");
     assert_eq!(successors(&whole, 0, 0), [(0, 1.0)]);
 }
@@ -191,7 +194,7 @@ fn rewards_are_expected_over_observations() {
 }
 
 #[test]
-fn rewards_are_kept_as_simple_as_they_are() {
+fn rewards_are_stored_in_the_simplest_form() {
     let process = |text: &str| two(text).process().clone();
     let of_actions = process("R: 1 : * : * : * -3.5");
     assert_eq!((of_actions.rewards().nnz(), &of_actions.action_rewards()[..]), (0, &[0.0, -3.5, 0.0, -3.5][..]));
@@ -204,7 +207,7 @@ fn rewards_are_kept_as_simple_as_they_are() {
 }
 
 #[test]
-fn an_mdp_shows_its_state() {
+fn an_mdp_observes_its_state() {
     let names = "discount: 0.9 states: a b actions: x T: x uniform ";
     for (text, expected) in [
         ("R: x : a : b 4", [2.0, 0.0]),
@@ -222,7 +225,7 @@ fn an_mdp_shows_its_state() {
 }
 
 #[test]
-fn rows_nearly_sum_to_one() {
+fn row_sums_have_a_tolerance() {
     let text = |last: &str| format!("{TWO}T: * identity O: * uniform T: 0 : 0 0.333333 {last}");
     let model = model(&text("0.666666"));
     assert_eq!(model.successors(0, 0).1.iter().sum::<f64>(), 1.0);
@@ -232,7 +235,7 @@ fn rows_nearly_sum_to_one() {
 }
 
 #[test]
-fn faults_have_a_place() {
+fn errors_have_a_position() {
     let of = |text: &str| fault(&format!("{TWO}{text}"));
     for (text, message, caret) in [
         ("T: 2 identity", "2:4: found `2`, expected the action by a number below 2", "2 identity"),
@@ -306,7 +309,7 @@ fn faults_have_a_place() {
 }
 
 #[test]
-fn named_things_have_numbers_too() {
+fn named_items_also_have_numbers() {
     let model = model(
         "discount: 0.5 states: a-1 b_2 actions: x observations: p q O: * uniform T: x : 0 : b_2 1 T: 0 : 1 : a-1 1",
     );
@@ -319,7 +322,7 @@ fn named_things_have_numbers_too() {
     );
 }
 
-/// The same numbers, as the same bits.
+/// Asserts that two models are equal to the last bit.
 fn assert_same(found: &Pomdp, expected: &Pomdp, what: &str) {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let (own, its) = (found.process(), expected.process());
@@ -336,7 +339,7 @@ fn assert_same(found: &Pomdp, expected: &Pomdp, what: &str) {
     assert_eq!((found.start(), found.names()), (expected.start(), expected.names()), "{what}");
 }
 
-/// A model with all that formats have a place for: sevenths, names, costs, rewards of transitions and of actions.
+/// A model with all features of the formats: sevenths, names, costs, rewards of transitions and of actions.
 fn sevenths() -> Pomdp {
     let row = ["0.14285714285714285"; 7].join(" ");
     model(&format!(
@@ -349,7 +352,7 @@ fn sevenths() -> Pomdp {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_models_are_read_back() {
     for (what, expected) in [("tiger", model(TIGER)), ("sevenths", sevenths()), ("two", two("R: 0 : 1 : * : * 1"))] {
         for format in [Format::Pomdp, Format::Json] {
             let mut text = Vec::new();
@@ -368,7 +371,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn json_says_where_it_is_wrong() {
+fn json_errors_have_a_position() {
     let read = |text: &str| formats::read_from(text.as_bytes(), "m.json", None).err().unwrap().to_string();
     let start = r#"{"S":1,"A":1,"O":1,"gamma":0.5,"#;
     let matrix = r#"{"indptr":[0,1],"indices":[0],"data":[1]}"#;
@@ -381,8 +384,8 @@ fn json_says_where_it_is_wrong() {
     assert!(message.contains("start.probs[0]: found string \"x\", expected a probability"), "{message}");
 }
 
-/// A rover whose place is seen and whose rock is not: two places, a rock that is good or bad, and a sensor that tells which with
-/// probability .8 from its place 0 only.
+/// A rover with an observed position and a hidden rock: two positions, a good or bad rock, and a sensor that is correct
+/// with probability .8, from position 0 only.
 const ROVER: &str = r#"<?xml version="1.0" encoding="ISO-8859-1"?>
 <!-- A small one. -->
 <pomdpx version="1.0" id="rover">
@@ -436,7 +439,7 @@ fn pomdpx_is_flattened() {
     assert_eq!(successors(&rover, 2, 2), [(3, 1.0)]);
     assert_eq!(observed(&rover, 0, 1), [(0, 0.2), (2, 0.8)]);
     assert_eq!(observed(&rover, 2, 3), [(1, 0.5), (3, 0.5)]);
-    // stay, go, sample in each state.
+    // The actions stay, go, sample in each state.
     assert_eq!(rover.expected_rewards(), [0.0, -0.75, 0.0, 0.0, -0.75, 0.0, 0.0, -0.75, 10.0, 0.0, -0.75, -10.0]);
     let mut text = Vec::new();
     formats::write_to(&mut text, Format::Pomdp, &rover).unwrap();
@@ -444,7 +447,7 @@ fn pomdpx_is_flattened() {
 }
 
 #[test]
-fn pomdpx_says_where_it_is_wrong() {
+fn pomdpx_errors_have_a_position() {
     let fault = |from: &str, to: &str| {
         assert!(ROVER.contains(from), "{from}");
         let text = ROVER.replacen(from, to, 1);
@@ -487,7 +490,7 @@ fn pomdpx_says_where_it_is_wrong() {
     }
 }
 
-/// Vectors whose numbers take all their digits.
+/// Vectors whose numbers need all digits.
 fn policy() -> AlphaVectors {
     let mut vectors = AlphaVectors::new(2);
     vectors.push(0, &[-1.0 - 1e-3, 0.1 + 0.2]);
@@ -515,7 +518,7 @@ fn vectors_are_read_back() {
 }
 
 #[test]
-fn vectors_of_other_tools_are_read() {
+fn vectors_of_other_programs_are_read() {
     let sparse = "<Policy version=\"0.1\" type=\"value\" model=\"m.pomdpx\"><AlphaVector vectorLength=\"3\" numObsValue=\"1\" \
                   numVectors=\"2\"><Vector action=\"1\" obsValue=\"0\">1 2 3 </Vector><SparseVector action=\"0\" obsValue=\"0\">\
                   <Entry>2 -1.5</Entry></SparseVector></AlphaVector></Policy>";
@@ -547,9 +550,9 @@ fn vectors_of_other_tools_are_read() {
     assert_eq!(error("\n"), "m:2:1: the file ends, expected a vector");
 }
 
-/// SARSOP's programs read numbers between blanks: a tag that follows a number at once would be a part of it.
+/// SARSOP's programs read numbers between blanks: a tag directly after a number would be part of it.
 #[test]
-fn numbers_of_xml_stand_between_blanks() {
+fn numbers_in_xml_are_surrounded_by_blanks() {
     let mut policy = AlphaVectors::new(2);
     policy.push(1, &[1.5, -2.0]);
     let mut text = Vec::new();
@@ -561,13 +564,13 @@ fn numbers_of_xml_stand_between_blanks() {
     .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("<Vector action=\"1\" obsValue=\"0\">1.5 -2 </Vector>"), "{text}");
-    // A file that lost a vector says so.
+    // A file with a missing vector is an error.
     let cut = text.replace("numVectors=\"1\"", "numVectors=\"2\"");
     let error = formats::read_vectors_from(cut.as_bytes(), "m", None, None).unwrap_err().to_string();
     assert!(error.contains("<AlphaVector> has 1 vectors, expected 2 as numVectors says"), "{error}");
 }
 
-/// Two parts of two states each, x of which is seen.
+/// Two state variables with two values each; x is observed.
 fn seen(objective: &str) -> String {
     let rows = "\"indptr\":[0,2,4,6,8,10,12,14,16],\"indices\":[0,2,1,3,0,2,1,3,0,2,1,3,0,2,1,3],\
                 \"data\":[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]";
@@ -578,14 +581,15 @@ fn seen(objective: &str) -> String {
     )
 }
 
-/// Planes for each x, of which one has fewer, in both senses: what is worse than all others for rewards is not for costs.
+/// Planes for each value of x, one of which has fewer, for rewards and for costs: a plane that is dominated for rewards
+/// is not for costs.
 #[test]
-fn planes_of_what_is_seen_are_read_back() {
+fn planes_per_observed_value_are_read_back() {
     for (objective, sign) in [("maximize", 1.0), ("minimize", -1.0)] {
         let model = formats::read_from(seen(objective).as_bytes(), "m", None).unwrap();
         assert_eq!(model.parts(), [[0, 1], [2, 3]]);
         let mut policy = AlphaVectors::new(4);
-        // In the last two states the second one exceeds the others, in the first two none does.
+        // In the last two states the second plane exceeds the others; in the first two states it does not.
         for (action, vector) in [(0, [3.0, 0.0, 1.0, 1.0]), (1, [0.0, 3.0, 2.0, 2.0]), (1, [2.0, 2.0, -5.0, 1.5])] {
             policy.push(action, &vector.map(|value| sign * value));
         }
@@ -609,13 +613,14 @@ fn planes_of_what_is_seen_are_read_back() {
     }
 }
 
-/// The number of a part is below that of the states, and what it is grouped by takes no more memory than they do.
+/// The value of an observed variable is less than the number of states, and the grouping needs no more memory than the
+/// states.
 #[test]
-fn parts_that_are_seen_are_few() {
+fn observed_values_are_limited_by_the_states() {
     let text = seen("maximize").replace("[0,0,1,1]}", "[0,0,4294967295,4294967295]}");
     let error = formats::read_from(text.as_bytes(), "m", None).err().unwrap().to_string();
     assert!(error.contains("the observed component of state 2 is 4294967295, expected a number below 4"), "{error}");
-    // Numbers need not follow each other. SARSOP's have to.
+    // The values need not be consecutive; in SARSOP's files they must be.
     let model = formats::read_from(text.replace("4294967295", "3").as_bytes(), "m", None).unwrap();
     assert_eq!(model.parts(), [[0, 1], [2, 3]]);
     let mut policy = AlphaVectors::new(4);
@@ -630,7 +635,7 @@ fn parts_that_are_seen_are_few() {
     assert!(error.contains("vectors for 0 observed values"), "{error}");
 }
 
-/// Content that leaves no doubt counts more than a name.
+/// Unambiguous content takes precedence over the file name.
 #[test]
 fn content_is_recognised_under_another_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -648,9 +653,9 @@ fn content_is_recognised_under_another_name() {
     assert_eq!(formats::read(&path, None).unwrap().states(), 2);
 }
 
-/// Rewards each of which is a number, whose sum over all time is none.
+/// Finite rewards whose discounted sum overflows.
 #[test]
-fn rewards_beyond_the_numbers_are_refused() {
+fn overflowing_rewards_are_refused() {
     for reward in ["1e308", "-1e299"] {
         let error = parse(&TIGER.replace("* 10\n", &format!("* {reward}\n"))).err().unwrap_or_default();
         assert!(error.contains("add up beyond the range of f64"), "{error}");
@@ -658,10 +663,10 @@ fn rewards_beyond_the_numbers_are_refused() {
     assert!(parse(&TIGER.replace("* 10\n", "* 1e290\n")).is_ok());
 }
 
-/// The tiger's optimal controller (Kaelbling, Littman and Cassandra, 1998, Figure 14): listen until one side was heard twice more
-/// often than the other, then open the other door. SARSOP's bounds on its value are 19.3711 and 19.3721.
+/// The tiger's optimal controller (Kaelbling, Littman and Cassandra, 1998, Figure 14): listen until one side has been
+/// heard twice more than the other, then open the other door. SARSOP's bounds on its value are 19.3711 and 19.3721.
 #[test]
-fn the_graph_of_a_policy() {
+fn policy_graphs_are_read() {
     let tiger = model(TIGER);
     let actions = [0, 0, 0, 2, 1];
     let next = [1, 2, 3, 0, 0, 4, 0, 0, 0, 0];
@@ -703,7 +708,7 @@ fn the_graph_of_a_policy() {
     ] {
         assert!(dot.contains(&format!("\n  {line}\n")), "{line} in {dot}");
     }
-    // Costs are best where they are least.
+    // For costs, the best action is the cheapest.
     let mut costs = tiger.clone().into_parts();
     costs.process.objective = Objective::Minimize;
     let costs = costs.validated().unwrap();
@@ -733,8 +738,9 @@ R: 0 : a : b-1 + 1 - 2
 R: 1 : * 1 2 3 4 5 6
 ";
 
-/// Deterministic mutations in the style of a fuzzer: bytes and pieces of `texts` are changed, copied and left out. None may
-/// panic, and what is refused is refused with a place or a reason. How many were read, and how many refused.
+/// Deterministic mutations like those of a fuzzer: bytes and pieces of `texts` are changed, copied and deleted. No
+/// mutation may cause a panic, and every error has a position or a reason. Returns the numbers of accepted and of
+/// refused texts.
 fn mutate(texts: &[&str], tokens: &[&str], count: usize, read: impl Fn(&[u8]) -> Result<(), String>) -> [usize; 2] {
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -855,16 +861,16 @@ fn mutations_of_other_formats_are_read_or_refused() {
     }
 }
 
-/// A part of the state that is always seen: where the rover is, of which nothing is known before the start.
+/// An observed state variable: the rover's position, which is uncertain at the start.
 #[test]
-fn parts_that_are_seen_are_kept() {
+fn observed_variables_are_preserved() {
     let rover = formats::read_from(ROVER.as_bytes(), "rover", None).unwrap();
     assert_eq!(rover.seen().len(), rover.states() as usize);
     let mut json = Vec::new();
     formats::write_to(&mut json, Format::Json, &rover).unwrap();
     let again = formats::read_from(&json[..], "json", None).unwrap();
     assert_eq!((again.seen(), again.start().clone()), (rover.seen(), rover.start().clone()));
-    // Each part's probability and what is known then make b₀ again.
+    // b₀ is the mixture of the beliefs given each observed value.
     let mut mixed = vec![0.0; rover.states() as usize];
     for (prob, belief) in rover.starts() {
         belief.iter().for_each(|(state, p)| mixed[state as usize] += prob * p);
@@ -872,7 +878,7 @@ fn parts_that_are_seen_are_kept() {
     let start = rover.start().to_dense(rover.states());
     assert!(mixed.iter().zip(&start).all(|(a, b)| (a - b).abs() < 1e-15), "{mixed:?}");
 
-    // SARSOP's policies of such models have vectors for each part.
+    // SARSOP's policies for such models have vectors for each observed value.
     let parts = *rover.seen().iter().max().unwrap() + 1;
     let length = rover.states() / parts;
     let mut vectors = AlphaVectors::new(rover.states());

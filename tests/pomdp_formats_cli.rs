@@ -1,4 +1,4 @@
-//! `warpkov pomdp info` and `convert`, driven as people and scripts drive them.
+//! `warpkov pomdp info` and `convert`, run as users and scripts run them.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn run(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
     command.current_dir(folder).arg("pomdp").args(arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A process that fails early does not read its input.
+    // Fails if the process exits early, without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -87,12 +87,12 @@ fn converts_policies() {
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     }
     assert_eq!(fs::read_to_string(folder.join("b.alpha")).unwrap(), "0\n0 80\n\n1\n1 1\n\n");
-    // Costs: to stay is best on the left, to go on the right, which a start on the left never sees.
+    // Costs: staying is best on the left, going on the right; a start on the left never observes the right.
     assert_eq!(fs::read_to_string(folder.join("a.pg")).unwrap(), "0 0  0 0\n1 1  0 0\n");
 }
 
 #[test]
-fn refuses_what_does_not_fit() {
+fn mismatched_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("a.pomdp"), MODEL).unwrap();

@@ -1,4 +1,4 @@
-//! Memory of a solve: what is not needed is given up before the limit is met, and the run goes on.
+//! The memory limit of a solve: the run drops unneeded data before it reaches the limit, and continues.
 
 #[allow(dead_code, reason = "what is allocated now is what is looked at")]
 mod counting;
@@ -16,7 +16,7 @@ use warpkov::runtime::choose::DeviceChoice;
 
 use counting::{NOW, PEAK};
 
-/// A solve, and the most that it took beyond what there was before, whenever it looked at the clock.
+/// Solves a model. Returns the solution and the peak of the additional memory in bytes, sampled once per round.
 fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {
     let limits = Limits { gap: 1e-9, iterations: Some(iterations), memory: Some(memory), ..Limits::default() };
     let options = SolveOptions { device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
@@ -28,14 +28,14 @@ fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {
     (solution.unwrap(), most)
 }
 
-/// One test, as memory is counted for the whole process.
+/// A single test, because the allocator counts the memory of the whole process.
 #[test]
-fn memory_is_kept() {
+fn the_memory_limit_holds() {
     small_files_of_large_models();
     for (name, model, iterations) in
         [("Tag", Tag::default().generate().unwrap(), 400), ("hallway2", Maze::hallway2().generate().unwrap(), 60)]
     {
-        // What the bounds take that need no belief.
+        // Memory of the bounds that use no beliefs.
         let (_, fixed) = measured(&model, 0, 1 << 30);
         let (free, needed) = measured(&model, iterations, 1 << 30);
         let memory = (needed - fixed) / 3;
@@ -43,7 +43,7 @@ fn memory_is_kept() {
         let (kept, peak) = measured(&model, iterations, memory as u64);
         assert_eq!(kept.status, Status::Iterations, "{name}");
         assert!(peak <= fixed + memory * 105 / 100, "{name}: {peak} of {memory} and {fixed}");
-        // Beliefs that are met again cost time, but values stay.
+        // Revisiting dropped beliefs costs time but does not change the bounds.
         let (kept, free) = (kept.end(), free.end());
         assert!(
             kept.lower >= free.lower - 0.15 * free.gap() && kept.upper <= free.upper + 0.5 * free.gap(),
@@ -52,8 +52,8 @@ fn memory_is_kept() {
     }
 }
 
-/// A file of a hundred bytes may name 10¹⁰ probabilities: it is refused before there is memory for them.
-fn small_files_of_large_models() {
+/// A file of a hundred bytes may declare 10¹⁰ probabilities: it is refused before memory for them is allocated.
+fn small_files_with_large_models_are_refused() {
     let head = "discount: 0.95\nvalues: reward\nstates: 100000\nactions: 2\nobservations: 2\n";
     for rest in ["T: * uniform\nO: * uniform\n", "start: uniform\nT: 0 uniform\nT: 1 identity\nO: * uniform\n"] {
         let before = NOW.load(Relaxed);

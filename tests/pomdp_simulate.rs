@@ -1,4 +1,4 @@
-//! Episodes, lookahead and certificates against values that are known.
+//! Simulation, lookahead and certificates against known values.
 
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::belief::Belief;
@@ -14,15 +14,15 @@ use warpkov::pomdp::verify::verify;
 /// SARSOP's bounds on the tiger's V*(b₀), γ = 0.95.
 const TIGER: [f64; 2] = [19.3711, 19.3721];
 
-/// One vector that begins with `action` and claims 0: it is taken for ever.
+/// A policy of one vector with all values 0, which takes `action` forever.
 fn always(model: &Pomdp, action: u32) -> AlphaVectors {
     let mut policy = AlphaVectors::new(model.states());
     policy.push(action, &vec![0.0; model.states() as usize]);
     policy
 }
 
-/// The tiger's vectors after many exact backups in a grid of beliefs, which holds those that matter: odds of hearing the
-/// tiger k times more often on one side.
+/// The tiger's vectors after many exact backups at a grid of beliefs, which contains the reachable ones: the beliefs
+/// after hearing the tiger k times more often on one side than on the other.
 fn tiger_policy(model: &Pomdp) -> AlphaVectors {
     let odds = |k: i32| (0.85_f64 / 0.15).powi(k);
     let beliefs: Vec<f64> = (-6..=6).map(|k| odds(k) / (1.0 + odds(k))).collect();
@@ -72,15 +72,15 @@ fn tiger_earns_what_is_published() {
     assert!((TIGER[0] - 1e-3..=TIGER[1]).contains(&value), "{value}");
     let options = Options { episodes: 20_000, steps: None, seed: 7 };
     let found = Simulator::new(&model, &policy, &options).unwrap().evaluate(&|| false).unwrap();
-    // 0.95^270 is the first power of at most 10⁻⁶; no episode of the tiger ends by itself.
+    // 0.95^270 is the first power that is at most 10⁻⁶. The tiger has no terminal state.
     assert_eq!((found.horizon, found.cut, found.steps), (270, 20_000, 270 * 20_000));
     assert!((found.tail - 0.95_f64.powi(270) * 2000.0).abs() < 1e-12);
-    // Four standard errors, so that the seed hardly matters.
+    // Four standard errors: almost every seed passes.
     assert!((found.mean - value).abs() <= 2.0 * found.half_width + found.tail, "{found:?}, {value}");
     assert!(found.half_width > 0.1 && found.half_width < 1.0, "{found:?}");
 }
 
-/// One number has no deviation.
+/// A single episode has no standard deviation.
 #[test]
 fn one_episode_has_no_interval() {
     let model = Tiger::default().generate().unwrap();
@@ -105,16 +105,16 @@ fn episodes_do_not_depend_on_threads() {
     assert_ne!(other.mean, found.mean);
 }
 
-/// Blind policies earn what their vector says: the fixed point of α = rₐ + γ Tₐ α.
+/// Blind policies earn the value of their alpha vector, the fixed point of α = rₐ + γ Tₐ α.
 #[test]
 fn blind_policies_earn_their_value() {
-    // RockSample[7,8], always east: seven moves, of which the last earns 10, and the end.
+    // RockSample[7,8], always east: seven moves; the last one earns 10 and ends the episode.
     let model = RockSample::new(Layout::R7x8).generate().unwrap();
     let options = Options { episodes: 50, ..Options::default() };
     let east = Simulator::new(&model, &always(&model, 2), &options).unwrap().evaluate(&|| false).unwrap();
     assert!((east.mean - 10.0 * 0.95_f64.powi(6)).abs() < 1e-12, "{east:?}");
     assert_eq!((east.half_width < 1e-12, east.steps, east.cut, east.tail), (true, 350, 0, 0.0));
-    // The tiger, always the left door: −45 on average in every step.
+    // The tiger, always the left door: −45 per step on average.
     let model = Tiger::default().generate().unwrap();
     let options = Options { episodes: 4000, ..Options::default() };
     let open = Simulator::new(&model, &always(&model, 1), &options).unwrap().evaluate(&|| false).unwrap();
@@ -125,41 +125,41 @@ fn blind_policies_earn_their_value() {
 fn lookahead_is_one_step() {
     let model = Tiger::default().generate().unwrap();
     let policy = tiger_policy(&model);
-    // At the fixed point the best action's Q is V; a door opened in doubt earns −45, and then V(b₀).
+    // At the fixed point the largest Q-factor is V. Opening a door at b₀ earns −45 and then V(b₀).
     let value = policy.best(model.start()).unwrap().1;
     let outlooks = lookahead(&model, &policy, model.start());
     assert!((outlooks[0].value - value).abs() < 1e-9, "{outlooks:?}");
     assert!(outlooks[1..].iter().all(|open| (open.value - (-45.0 + 0.95 * value)).abs() < 1e-9));
     assert_eq!(outlooks[0].observations.len(), 2);
-    // To hear the tiger on the left twice: .85² / (.85² + .15²).
+    // The belief after hearing the tiger twice on the left: .85² / (.85² + .15²).
     let mut projection = Projection::default();
     let once = projection.update(&model, model.start(), 0, 0).unwrap();
     let twice = projection.update(&model, &once, 0, 0).unwrap();
     assert!((once.probs()[0] - 0.85).abs() < 1e-15 && (twice.probs()[0] - 0.7225 / 0.745).abs() < 1e-15);
     let outlooks = lookahead(&model, &policy, &twice);
     assert!(outlooks[2].value > outlooks[0].value && outlooks[0].value > outlooks[1].value);
-    // In Tag the robot that goes west from the lower left corner cannot see another cell.
+    // In Tag, a robot that goes west from the lower left corner stays there and can observe no other cell.
     let tag = Tag::default().generate().unwrap();
     assert_eq!(projection.update(&tag, &Belief::at(5), 3, 1), None);
     assert_eq!(projection.update(&tag, &Belief::at(29), 3, 29), Some(Belief::at(29)));
 }
 
 #[test]
-fn vectors_are_certified_or_not() {
+fn certificates_of_vectors() {
     let model = Tiger::default().generate().unwrap();
     let policy = tiger_policy(&model);
     let found = verify(&model, &policy, 1e-6, 32, &|| false).unwrap();
     assert_eq!(found.supported, found.vectors, "{found:?}");
     assert!(found.residual <= 1e-6 && found.nodes <= found.vectors);
     assert!((found.attained - found.value).abs() < 1e-6 && found.attained <= TIGER[1], "{found:?}");
-    // Vectors that claim 5 more are each 5 − 5γ above their backup, and V(b₀) − δ/(1 − γ) takes just that back.
+    // Vectors raised by 5 exceed their backups by δ = 5 − 5γ, and V(b₀) − δ/(1 − γ) corrects exactly that.
     let mut boast = policy.clone();
     boast.values_mut().iter_mut().for_each(|value| *value += 5.0);
     let caught = verify(&model, &boast, 1e-6, 32, &|| false).unwrap();
     assert_eq!(caught.supported, 0);
     assert!((caught.residual - 0.25).abs() < 1e-6 && (caught.value - found.value - 5.0).abs() < 1e-12, "{caught:?}");
     assert!((caught.certified - found.value).abs() < 1e-4 && (caught.attained - found.attained).abs() < 1e-6);
-    // One that claims too little is fine, and what it attains is more: to listen for ever is worth −20.
+    // A vector below its policy's value is valid: listening forever attains −20, which is more.
     let modest = verify(
         &model,
         &{
@@ -185,7 +185,7 @@ fn policies_of_other_models_are_refused() {
 }
 
 #[test]
-fn pictures_show_what_there_is() {
+fn plots_show_vectors_and_bounds() {
     use warpkov::common::plot::Format;
     let model = Tiger::default().generate().unwrap();
     let svg = String::from_utf8(draw_vectors(&model, &tiger_policy(&model), Format::Svg).unwrap()).unwrap();
@@ -204,7 +204,7 @@ fn pictures_show_what_there_is() {
     }
 }
 
-/// What the binary prints, and its exit code.
+/// Exit code and output of the binary.
 fn warpkov(arguments: &[&str]) -> (Option<i32>, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov")).args(arguments).output().unwrap();
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -212,7 +212,7 @@ fn warpkov(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn commands_print_what_the_library_finds() {
+fn commands_print_the_results_of_the_library() {
     let folder = tempfile::tempdir().unwrap();
     let [model_file, policy_file, plot] =
         ["tiger.pomdp", "tiger.alpha", "tiger.svg"].map(|name| folder.path().join(name).display().to_string());
@@ -261,7 +261,7 @@ fn commands_print_what_the_library_finds() {
     assert!(text.contains("Attained          -20.0000") && text.contains("Supported         0 of 1"), "{text}");
 }
 
-/// Bounds against time, and SARSOP's bracket in the report.
+/// Plots of the bounds against time, and the bounds in the report, which must agree with SARSOP's.
 #[test]
 fn solve_plots_its_bounds() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ fn solve_plots_its_bounds() {
     assert!(
         drawn.starts_with("<svg") && drawn.contains("lower bound") && drawn.contains("tiger.pomdp: V*(b₀) from 19.37")
     );
-    // One object that says where the run stood, and vectors worth what it says.
+    // One JSON object with the state of the run, and vectors with the reported value.
     let rounds = report["rounds"].as_array().unwrap();
     assert_eq!(rounds.last().unwrap()["lower"], report["lower"]);
     let (code, text) = warpkov(&["pomdp", "bound", &model, "--policy", &policy, "--json"]);
@@ -286,7 +286,7 @@ fn solve_plots_its_bounds() {
     let bound: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!((bound["value"].as_f64().unwrap() - number("lower")).abs() < 1e-9, "{text}");
     assert!(bound["attained"].as_f64().unwrap() >= number("lower") - 1e-6, "{text}");
-    // A limit is no success; what there is is drawn all the same.
+    // A run that meets a limit has a failure exit code, but still writes its plot.
     let (code, _) = warpkov(&["pomdp", "solve", &model, "--iterations", "1", "--plot", &png]);
     assert_eq!(code, Some(1));
     assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));

@@ -1,4 +1,6 @@
-//! Bounds hold, and close.
+//! The solver of POMDPs: its bounds hold, and converge to published values.
+//!
+//! One file, because all tests share the random models and the check of policies.
 
 #[path = "kernels/random.rs"]
 #[allow(dead_code, reason = "only its numbers are needed")]
@@ -28,7 +30,7 @@ use warpkov::runtime::choose::DeviceChoice;
 
 use self::random::Random;
 
-/// No limit of time: whatever is asserted does not depend on the machine.
+/// Options without a time limit, so that no assertion depends on the speed of the machine.
 fn options(gap: f64, iterations: u64) -> SolveOptions {
     SolveOptions {
         device: DeviceChoice::Cpu,
@@ -41,7 +43,7 @@ fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
     let mut last = (f64::NEG_INFINITY, f64::INFINITY);
     let solution = solve_with(model, options, &mut |round| {
         assert!(round.lower <= round.upper, "{round:?}");
-        // A bound is never given up for a worse one.
+        // Bounds never become worse.
         assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
         last = (round.lower, round.upper);
         ControlFlow::Continue(())
@@ -49,7 +51,7 @@ fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
     solution.unwrap()
 }
 
-/// `rows` distributions over `columns`, about a third of whose entries are 0.
+/// `rows` random distributions over `columns`; about a third of the entries are 0.
 fn distributions(random: &mut Random, rows: usize, columns: u32) -> Csr {
     let (mut row_ptr, mut col, mut val) = (vec![0_u64], Vec::new(), Vec::new());
     for _ in 0..rows {
@@ -65,7 +67,7 @@ fn distributions(random: &mut Random, rows: usize, columns: u32) -> Csr {
     Csr::new(row_ptr, col, val).unwrap()
 }
 
-/// A model of 2 to 3 states, 2 actions and 1 to 2 observations.
+/// A random model of 2 or 3 states, 2 actions and 1 or 2 observations.
 fn model(random: &mut Random) -> Pomdp {
     let (states, actions, observations) = (2 + random.below(2) as u32, 2, 1 + random.below(2) as u32);
     let rows = (states * actions) as usize;
@@ -86,7 +88,7 @@ fn model(random: &mut Random) -> Pomdp {
     model.validated().unwrap()
 }
 
-/// Cassandra's tiger at γ = .95; SARSOP brackets its value by 19.3711 and 19.3721.
+/// Cassandra's tiger at γ = .95: SARSOP's bounds on V*(b₀) are 19.3711 and 19.3721.
 #[test]
 fn tiger_is_bracketed() {
     let tiger = Tiger::default().generate().unwrap();
@@ -95,17 +97,17 @@ fn tiger_is_bracketed() {
     assert_eq!(solution.status, Status::Gap);
     assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.gap() <= 1e-3, "{end:?}");
     assert!((solution.vectors.best(tiger.start()).unwrap().1 - end.lower).abs() < 1e-9);
-    // To listen is best at first.
+    // Listening is the best first action.
     assert_eq!(solution.vectors.actions()[solution.vectors.best(tiger.start()).unwrap().0], 0);
 }
 
-/// With every combination of expansion and backups the bounds stay on their sides of what SARSOP found for the tiger.
+/// With every combination of expansion and backups, the bounds enclose SARSOP's for the tiger.
 #[test]
 fn every_combination_holds() {
     let tiger = Tiger::default().generate().unwrap();
     for &expansion in Expansion::ALL {
         for scheme in [Scheme::Full, Scheme::Randomized, Scheme::Path] {
-            // Half of the turns of one are not of use here.
+            // For one expansion, half of the rounds do not help here.
             let iterations = if expansion == Expansion::Mixed { 160 } else { 40 };
             let options = SolveOptions {
                 expansion: Some(expansion),
@@ -115,7 +117,7 @@ fn every_combination_holds() {
             };
             let end = *solve(&tiger, &options).end();
             assert!(end.lower <= 19.3722 && end.upper >= 19.3711, "{expansion} {scheme} {end:?}");
-            // Walks by the state do not listen, and backups along a walk are of use on one only.
+            // Walks by the state never listen, and backups along a walk need a single walk.
             let finds = match expansion {
                 Expansion::Random | Expansion::Ssea => scheme != Scheme::Path,
                 Expansion::Hsvi | Expansion::Sarsop | Expansion::Mixed => scheme == Scheme::Path,
@@ -126,7 +128,7 @@ fn every_combination_holds() {
     }
 }
 
-/// 200 random models against exact value iteration: V*ₙ, and what can follow after n steps.
+/// 200 random models against exact value iteration: V*ₙ, plus the range of the rewards after n steps.
 #[test]
 fn bounds_hold_on_random_models() {
     let mut random = Random::new(8);
@@ -160,9 +162,9 @@ fn bounds_hold_on_random_models() {
     }
 }
 
-/// The bounds that need no belief hold at every corner and in the middle, and are in order: blind ≤ V* ≤ FIB ≤ QMDP ≤ MDP.
+/// The bounds that use no beliefs hold at all corners and at the centre, in the order blind ≤ V* ≤ FIB ≤ QMDP ≤ MDP.
 #[test]
-fn first_bounds_are_in_order() {
+fn initial_bounds_are_ordered() {
     const HORIZON: u32 = 40;
     let mut random = Random::new(11);
     for index in 0..50 {
@@ -194,9 +196,9 @@ fn first_bounds_are_in_order() {
     }
 }
 
-/// The grid of Parr and Russell (1995): by heuristic search, by PBVI, and by what its policy earns.
+/// The grid of Parr and Russell (1995): by heuristic search, by PBVI, and by simulation of the policy.
 #[test]
-fn four_by_three_closes() {
+fn four_by_three_converges() {
     let model = FourByThree::default().generate().unwrap();
     let solution = solve(&model, &options(1e-3, 20_000));
     let end = *solution.end();
@@ -212,7 +214,8 @@ fn four_by_three_closes() {
     assert!(earned.holds(end.lower.max(earned.mean.min(end.upper))), "{end:?}, {earned:?}");
 }
 
-/// Every vector of a policy is supported by the others, and what it earns is no less than what is claimed.
+/// Asserts that the backup of every vector of a policy is at least the vector, and that the policy earns at least its
+/// reported value.
 fn is_attained(model: &Pomdp, solution: &Solution, episodes: u32, what: &str) {
     let end = solution.end();
     let (maximized, sign) = (model.to_maximize(), model.process().objective().sign());
@@ -232,9 +235,10 @@ fn is_attained(model: &Pomdp, solution: &Solution, episodes: u32, what: &str) {
     }
 }
 
-/// A machine that wears, γ from .99 to .9999: without the vectors that others go on with, policies earn a part of what is claimed.
+/// A machine that wears, γ from .99 to .9999: a policy must keep the vectors that its other vectors refer to, otherwise
+/// it earns only part of its reported value.
 #[test]
-fn policies_of_machines_earn_what_is_claimed() {
+fn policies_of_machines_earn_the_reported_value() {
     for (gamma, parts, iterations, episodes) in
         [(0.99, 2, 60, 500), (0.999, 2, 60, 100), (0.9999, 1, 80, 20), (0.999, 3, 40, 0)]
     {
@@ -244,9 +248,9 @@ fn policies_of_machines_earn_what_is_claimed() {
     }
 }
 
-/// With every expansion and every scheme, on the CPU and on a device, of 64 bits and of 32.
+/// The same for every expansion and every backup scheme, on the CPU and on a device, in f64 and f32.
 #[test]
-fn policies_are_supported_however_they_were_found() {
+fn policies_of_all_schemes_earn_the_reported_value() {
     let machine = Maintenance { parts: 2, gamma: 0.99, ..Maintenance::default() }.generate().unwrap();
     let grid = FourByThree::default().generate().unwrap();
     for (name, model) in [("machine", &machine), ("grid", &grid)] {
@@ -264,7 +268,6 @@ fn policies_are_supported_however_they_were_found() {
     }
 }
 
-/// Random models, rewards and costs.
 /// The same model with another γ.
 fn discounted(model: Pomdp, gamma: f64) -> Pomdp {
     let parts = model.into_parts();
@@ -272,7 +275,7 @@ fn discounted(model: Pomdp, gamma: f64) -> Pomdp {
 }
 
 #[test]
-fn policies_of_random_models_are_supported() {
+fn policies_of_random_models_earn_the_reported_value() {
     let mut random = Random::new(31);
     for index in 0..60 {
         let model = model(&mut random);
@@ -283,10 +286,10 @@ fn policies_of_random_models_are_supported() {
     }
 }
 
-/// An Aloha channel at γ = .999: bounds go on closing where trials of 500 steps have nothing more to say. SARSOP's bounds on
-/// Cassandra's file are 535.1 and 544.9.
+/// An Aloha channel at γ = .999: the bounds keep converging after trials of 500 steps bring no improvement. SARSOP's
+/// bounds for Cassandra's file are 535.1 and 544.9.
 #[test]
-fn gaps_go_on_shrinking_with_little_discounting() {
+fn gaps_keep_shrinking_for_gamma_near_1() {
     let model = Aloha { backlogs: 4, ..Aloha::default() }.generate().unwrap();
     let run = |iterations| {
         let options = SolveOptions { expansion: Some(Expansion::Hsvi), ..options(1e-3, iterations) };
@@ -297,7 +300,7 @@ fn gaps_go_on_shrinking_with_little_discounting() {
     assert!(ends.windows(2).all(|pair| pair[1].upper < pair[0].upper), "{ends:?}");
 }
 
-/// What plans of the start need of vectors that were backed up one after the other is supported, and says the same at the start.
+/// The subset of vectors that the plan from the start refers to is a valid policy with the same value at the start.
 #[test]
 fn reduced_sets_are_policies() {
     let mut random = Random::new(41);
@@ -330,9 +333,9 @@ fn reduced_sets_are_policies() {
     assert!(10 * counts[0] < 9 * counts[1], "{counts:?}");
 }
 
-/// Once it is late there is the value of the next state at its best, whatever the state.
+/// If QMDP is interrupted, the remaining states get an upper bound, from the largest value of all states.
 #[test]
-fn qmdp_looks_at_the_clock() {
+fn interrupted_qmdp_is_an_upper_bound() {
     let states = 1 << 19;
     let rows =
         |col: Vec<u32>| Csr::new((0..=col.len() as u64).collect::<Vec<_>>(), col, vec![1.0; states as usize]).unwrap();
@@ -360,7 +363,7 @@ fn qmdp_looks_at_the_clock() {
     );
 }
 
-/// Whenever a run is interrupted, in its first bounds or later, there is a policy, and what is said of it holds. It ends at once.
+/// An interrupted run stops at once, with a policy whose reported value holds, even during the initial bounds.
 #[test]
 fn interrupted_runs_have_policies() {
     let model = Maintenance { parts: 2, ..Maintenance::default() }.generate().unwrap();
@@ -384,10 +387,10 @@ fn interrupted_runs_have_policies() {
     }
 }
 
-/// Cassandra's file of the same grid has one slip: in the third cell of the lowest row, where the wall is to the south, a move to
-/// the east slips to the west. SARSOP's bounds on that are 1.88988 and 1.89085.
+/// Cassandra's file of the same grid contains an error: in the third cell of the lowest row, where the wall is to the
+/// south, a move to the east slips to the west. SARSOP's bounds for this file are 1.88988 and 1.89085.
 #[test]
-fn four_by_three_with_the_slip_of_the_file() {
+fn four_by_three_with_the_error_of_the_file() {
     let mut model = FourByThree::default().generate().unwrap().into_parts();
     let (row_ptr, col, val) = std::mem::take(&mut model.process.transitions).into_arrays();
     let row = 9 * 4 + 2;
@@ -400,30 +403,30 @@ fn four_by_three_with_the_slip_of_the_file() {
     assert!(end.lower <= 1.89085 && end.upper >= 1.88988 && end.gap() <= 1e-3, "{end:?}");
 }
 
-/// A maze of Littman, Cassandra and Kaelbling (1995), of which SARSOP's bounds after 60 to 250 s are these: its lower bound is
-/// passed, and neither bound contradicts one of its.
+/// Solves a maze of Littman, Cassandra and Kaelbling (1995). `lower` and `upper` are SARSOP's bounds after 60 to 250 s.
+/// The lower bound must exceed SARSOP's, and no bound may contradict SARSOP's.
 fn passes(maze: &Maze, [lower, upper]: [f64; 2], iterations: u64) {
     let end = *solve(&maze.generate().unwrap(), &options(1e-3, iterations)).end();
     assert!(end.lower >= lower && end.lower <= upper && end.upper >= lower, "{end:?}");
 }
 
 #[test]
-fn tiger_grid_passes_the_published_bound() {
+fn tiger_grid_exceeds_the_published_bound() {
     passes(&Maze::tiger_grid(), [2.2578, 2.5316], 700);
 }
 
 #[test]
-fn hallway_passes_the_published_bound() {
+fn hallway_exceeds_the_published_bound() {
     passes(&Maze::hallway(), [0.9983, 1.2051], 110);
 }
 
 #[test]
-fn hallway2_passes_the_published_bound() {
+fn hallway2_exceeds_the_published_bound() {
     passes(&Maze::hallway2(), [0.3559, 0.9039], 50);
 }
 
-/// RockSample of ZMDP's layouts and sensors. SARSOP closes [4,4] at 17.9245; its bounds are 19.2369 and 20.618 for [5,5], and
-/// 23.918 and 27.36 for [5,7].
+/// RockSample with ZMDP's layouts and sensors. SARSOP converges to 17.9245 for [4,4]; its bounds are 19.2369 and 20.618
+/// for [5,5], and 23.918 and 27.36 for [5,7].
 #[test]
 fn rock_samples_agree_with_published_bounds() {
     let published = [
@@ -437,14 +440,14 @@ fn rock_samples_agree_with_published_bounds() {
         let end = solution.end();
         assert_eq!(solution.status, status, "{layout:?}: {end:?}");
         assert!(end.lower <= upper + 1e-4 && end.upper >= lower - 1e-4, "{layout:?}: {end:?}");
-        // As good as what was published.
+        // At least the published lower bound.
         assert!(end.lower >= lower - 1e-3, "{layout:?}: {end:?}");
     }
 }
 
-/// Tag, 870 states: SARSOP's bounds are −6.2011 and −1.820 after a minute, the best policies known earn about −6.
+/// Tag, 870 states: SARSOP's bounds after a minute are −6.2011 and −1.820; the best known policies earn about −6.
 #[test]
-fn tag_passes_the_published_bound() {
+fn tag_exceeds_the_published_bound() {
     let model = Tag::default().generate().unwrap();
     let end = *solve(&model, &options(1e-2, 600)).end();
     assert!(end.lower >= -6.45 && end.lower <= -1.82 && end.upper >= -6.2, "{end:?}");
@@ -452,7 +455,7 @@ fn tag_passes_the_published_bound() {
 
 /// Equal seeds give equal runs.
 #[test]
-fn runs_repeat() {
+fn runs_are_reproducible() {
     let model = FourByThree::default().generate().unwrap();
     for &expansion in Expansion::ALL {
         let run = |seed| {
@@ -466,7 +469,7 @@ fn runs_repeat() {
     }
 }
 
-/// A backup is as good as the definition says, and the vectors are valid: by brute force on random models.
+/// On random models, a backup equals the best one-step plan found by brute force, and all vectors are valid.
 #[test]
 fn a_backup_is_the_best_one_step_plan() {
     let mut random = Random::new(23);
@@ -481,7 +484,7 @@ fn a_backup_is_the_best_one_step_plan() {
         let Ok(()) = backend.set_vectors(&gamma);
         let Ok(backed) = backend.backup(std::slice::from_ref(model.start()));
         let rewards = model.expected_rewards();
-        // Σ over o of the best vector's share, action by action.
+        // For each action, the sum over o of the best vector's contribution.
         let plan = |action: u32| {
             let reward: f64 = model.start().iter().map(|(s, p)| p * rewards[(s * actions + action) as usize]).sum();
             let share = |o: u32, i: usize| -> f64 {
@@ -506,7 +509,7 @@ fn a_backup_is_the_best_one_step_plan() {
     }
 }
 
-/// Every limit ends a run, with what there is.
+/// Every limit ends a run with a valid solution.
 #[test]
 fn limits_end_runs() {
     let model = Tag::default().generate().unwrap();
@@ -516,20 +519,20 @@ fn limits_end_runs() {
     let none = Limits::default();
     assert_eq!(run(Limits { iterations: Some(3), ..none }).status, Status::Iterations);
     assert_eq!(run(Limits { time: Some(Duration::ZERO), ..none }).status, Status::Time);
-    // What there is no room for is given up; where not even the beliefs of a trial fit, the run ends.
+    // Data beyond the memory limit is dropped. If not even the beliefs of one trial fit, the run ends.
     let small = run(Limits { memory: Some(4 << 20), iterations: Some(40), ..none });
     assert_eq!(small.status, Status::Iterations);
     let small = run(Limits { memory: Some(1 << 12), ..none });
     assert_eq!(small.status, Status::Memory);
     assert!(!small.vectors.is_empty() && small.end().lower < small.end().upper);
-    // Those that backups look for are few; those that they go on with come on top.
+    // Few vectors are the best at a belief; the vectors that they refer to are additional.
     let lengths = [12, 1 << 20].map(|vectors| run(Limits { vectors, iterations: Some(60), ..none }).vectors.len());
     assert!(lengths[0] < lengths[1], "{lengths:?}");
     let stopped = solve_with(&model, &SolveOptions::default(), &mut |_| ControlFlow::Break(())).unwrap();
     assert_eq!((stopped.status, stopped.rounds.len()), (Status::Interrupted, 1));
 }
 
-/// Trials whose upper bounds are lowered together, on one core and on three.
+/// Trials with batched updates of the upper bound have the same result on one core and on three.
 #[test]
 fn cores_do_not_matter() {
     let model = Tag::default().generate().unwrap();
@@ -542,7 +545,8 @@ fn cores_do_not_matter() {
     assert_eq!(ends[0], ends[1]);
 }
 
-/// The bounds of a horizon hold the exact value, that of incremental pruning, and the plan is worth its vectors.
+/// The bounds for a finite horizon enclose the exact value of incremental pruning, and the plan attains the value of
+/// its vectors.
 #[test]
 fn horizons_have_their_values() {
     let undiscounted = |model: Pomdp| discounted(model, 1.0);
@@ -560,7 +564,7 @@ fn horizons_have_their_values() {
             let exact = reference_value(&model, horizon, model.start());
             assert!(end.lower <= exact + 1e-9 && exact <= end.upper + 1e-9, "{horizon}: {end:?}, {exact}");
             assert_eq!(solution.stages.len(), horizon as usize);
-            // Each plan by what follows it.
+            // The value of each plan, from the plans that follow it.
             let rewards = model.expected_rewards();
             let count = model.observation_count() as usize;
             for (stage, pair) in solution.stages.windows(2).enumerate() {
@@ -590,7 +594,7 @@ fn horizons_have_their_values() {
     }
 }
 
-/// max over actions, for each observation again: no vectors.
+/// The exact value by recursion over actions and observations, without alpha vectors.
 fn reference_value(model: &Pomdp, horizon: u32, belief: &Belief) -> f64 {
     let rewards = model.expected_rewards();
     let mut best = f64::NEG_INFINITY;
@@ -604,8 +608,8 @@ fn reference_value(model: &Pomdp, horizon: u32, belief: &Belief) -> f64 {
     if horizon == 0 { 0.0 } else { best }
 }
 
-/// Two states, which are always seen, also at the start: staying in one earns 1, and in the other nothing, and the action tells which
-/// of them it expects. Not to know the first one would cost.
+/// Two states, always observed, also at the start, with uniform transitions. The reward is 1 if the action names the
+/// current state, otherwise 0.
 const SEEN: &str = r#"<pomdpx version="1.0"><Discount>0.95</Discount><Variable>
     <StateVar vnamePrev="x0" vnameCurr="x1" fullyObs="true"><NumValues>2</NumValues></StateVar>
     <ActionVar vname="a"><NumValues>2</NumValues></ActionVar><RewardVar vname="r"/></Variable>
@@ -617,9 +621,10 @@ const SEEN: &str = r#"<pomdpx version="1.0"><Discount>0.95</Discount><Variable>
     <Entry><Instance>a0 s0</Instance><ValueTable>1</ValueTable></Entry>
     <Entry><Instance>a1 s1</Instance><ValueTable>1</ValueTable></Entry></Parameter></Func></RewardFunction></pomdpx>"#;
 
-/// What is fully observed is so before the first action, too: 1 in every step is 20, and not knowing at first would be 19.5.
+/// A fully observed variable is known before the first action: 1 per step has the value 20; an unknown first state
+/// would give 19.5.
 #[test]
-fn what_is_seen_is_seen_at_the_start() {
+fn observed_variables_are_known_at_the_start() {
     let model = warpkov::pomdp::io::read_from(SEEN.as_bytes(), "seen", None).unwrap();
     for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
         let options = SolveOptions { device, ..SolveOptions::default() };

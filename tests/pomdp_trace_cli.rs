@@ -20,9 +20,9 @@ fn stdout(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// "The final matrix is" of sections 2 to 7, whose belief set is the first two of the three in the file.
+/// The results of sections 2 to 7 ("The final matrix is"). Their belief set is the first two of the three in the file.
 #[test]
-fn tensors_are_those_of_the_source() {
+fn tensors_agree_with_the_source() {
     let found: Value = serde_json::from_str(&stdout(&["--json"])).expect("JSON");
     let tensor = |kernel: &str| {
         let tensors = found["tensors"].as_array().expect("tensors");
@@ -58,7 +58,8 @@ fn elements_are_derived() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("expected an index below 16"));
 }
 
-/// By the definitions, not by the source's T_inv: action 1 takes b = [.1 .9] to state 1 for certain, p(o|b, a) = .2.
+/// By the definitions, not by the source's T_inv: action 1 leads from b = [.1 .9] to state 1 with probability 1, and
+/// p(o|b, a) = .2.
 #[test]
 fn the_lookahead_follows_the_definitions() {
     let text = stdout(&["--lookahead", "2"]);
@@ -74,7 +75,7 @@ fn the_lookahead_follows_the_definitions() {
 }
 
 #[test]
-fn devices_are_those_with_kernels() {
+fn only_devices_with_kernels_are_accepted() {
     let refused = trace(&["--device", "cpu"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("expected emulated or cuda:N"));

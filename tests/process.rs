@@ -1,4 +1,5 @@
-//! The process at its limits: the first Ctrl-C ends every method soon, with what it has found; a lack of memory ends it with a message.
+//! The process at its limits: the first Ctrl-C ends every method quickly, with its results so far; a lack of memory or
+//! disk space ends it with a message.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Far more than a stop takes, far less than the runs below.
+/// Much longer than a stop takes, and much shorter than the runs below.
 const SOON: Duration = Duration::from_secs(10);
 
 fn warpkov(arguments: &[&str]) -> Command {
@@ -23,7 +24,7 @@ fn listens(child: &Child) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
 }
 
-/// Starts a command, interrupts it when it has been at work for a while, and returns what it printed.
+/// Starts a command, interrupts it after a while, and returns its output.
 fn interrupted(arguments: &[&str]) -> Output {
     let mut child = warpkov(arguments).spawn().unwrap();
     let begun = Instant::now();
@@ -46,7 +47,7 @@ fn interrupted(arguments: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A grid whose sweeps converge too slowly for any test.
+/// Writes a grid on which sweeps converge too slowly for any test to wait.
 fn slow_grid(folder: &Path, side: &str) -> String {
     let path = folder.join("grid.safetensors").display().to_string();
     let arguments =
@@ -58,7 +59,7 @@ fn slow_grid(folder: &Path, side: &str) -> String {
 fn ends_soon(side: &str, options: &[&[&str]]) {
     let folder = tempfile::tempdir().unwrap();
     let model = slow_grid(folder.path(), side);
-    // A pipe that nobody reads before the end would not hold the values.
+    // A pipe that nothing reads before the end cannot hold the values.
     let solution = folder.path().join("solution.npy").display().to_string();
     for options in options {
         let arguments =
@@ -86,7 +87,7 @@ fn methods_on_devices_stop() {
     ends_soon("24", &options.each_ref().map(|options| &options[..]));
 }
 
-/// One launch of the emulator takes longer than anybody waits: it is given up.
+/// A launch on the emulator takes too long to wait for: it is abandoned.
 #[test]
 fn emulated_launches_stop() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +103,7 @@ fn emulated_launches_stop() {
         assert_eq!(report["stopped_by"], "interrupted", "{options:?}");
         let [lower, upper] = ["lower", "upper"].map(|bound| report[bound].as_f64().unwrap());
         assert!(lower <= upper, "{options:?}: {lower} {upper}");
-        // What is there is a policy, which earns what is said of it.
+        // The result is a policy that attains its reported value.
         let bound = warpkov(&["pomdp", "bound", &hallway, "--policy", &policy, "--json"]).output().unwrap();
         let bound: serde_json::Value = serde_json::from_slice(&bound.stdout).unwrap();
         assert!(bound["certified"].as_f64().unwrap() >= lower - 1e-9, "{options:?}: {bound} {lower}");
@@ -118,7 +119,7 @@ fn emulated_launches_stop() {
     assert!(errors.contains("interrupted before there was a result"), "{errors}");
 }
 
-/// A random model and one sequence of it, and where the trained model is to be.
+/// Paths of a random model, of one sequence sampled from it, and of the trained model.
 fn to_be_trained(folder: &Path, states: &str, symbols: &str, length: &str) -> [String; 3] {
     let target = |name: &str| folder.join(name).display().to_string();
     let [chain, sequence, trained] = ["chain.json", "symbols.txt", "trained.json"].map(target);
@@ -131,7 +132,7 @@ fn to_be_trained(folder: &Path, states: &str, symbols: &str, length: &str) -> [S
     [chain, sequence, trained]
 }
 
-/// An E step is left off in the midst: the model is that of the last M step.
+/// An interrupted E step is discarded: the result is the model of the last M step.
 #[test]
 fn training_stops() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ fn training_stops() {
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// On a device an E step is one kernel, which nothing stops: the process ends beside it.
+/// On a device an E step is one kernel, which cannot be stopped: the process ends without waiting for it.
 #[test]
 fn training_on_a_device_stops() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,8 +154,8 @@ fn training_on_a_device_stops() {
     assert!(errors.contains("Ctrl-C again") && !Path::new(&trained).exists(), "{errors}");
 }
 
-/// Runs commands with a file system of this size at `disk`, and returns what they printed; `None` where the system does not let this
-/// process mount any.
+/// Runs commands with a file system of this size mounted at `disk`, and returns their output; `None` if this process
+/// may not mount file systems.
 fn on_small_disk(disk: &Path, size: &str, arguments: &[&str]) -> Option<Output> {
     let script = "mount -t tmpfs -o size=$1 none \"$2\" || exit 99; disk=$2; shift 2; echo old > \"$disk/old.json\"; \
                   \"$@\"; code=$?; echo \"left: $(ls -A \"$disk\") $(cat \"$disk/old.json\")\" >&2; exit $code";
@@ -174,9 +175,10 @@ fn on_small_disk(disk: &Path, size: &str, arguments: &[&str]) -> Option<Output> 
     }
 }
 
-/// Every command that writes much says what is needed and what is free, and leaves what was there.
+/// Every command with large output reports the needed and the free space of a full disk, and leaves existing files
+/// unchanged.
 #[test]
-fn a_disk_without_room_is_said() {
+fn a_full_disk_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let target = |name: &str| folder.path().join(name).display().to_string();
     let disk = folder.path().join("disk");
@@ -256,7 +258,7 @@ fn a_disk_without_room_is_said() {
     }
 }
 
-/// Runs under a limit of `kilobytes` of address space.
+/// Runs the binary with at most `kilobytes` KiB of address space.
 fn limited(kilobytes: u32, arguments: &[&str]) -> Output {
     let script = format!("ulimit -v {kilobytes}; exec \"$@\"");
     let arguments = [&["-c", &script, "sh", env!("CARGO_BIN_EXE_warpkov")], arguments].concat();
@@ -264,7 +266,7 @@ fn limited(kilobytes: u32, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_lack_of_memory_is_said() {
+fn a_lack_of_memory_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let target = |name: &str| folder.path().join(name).display().to_string();
     let garnet = target("garnet.safetensors");

@@ -1,5 +1,5 @@
-//! Validated models are types: through no public way does an invalid one come into being, and what takes a model and more
-//! checks that the two belong together before a kernel reads a number of either.
+//! Validated models are types: no public function creates an invalid one, and functions that take a model and other
+//! data check that they match before a kernel reads either.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -29,7 +29,7 @@ use warpkov::pomdp::reference::{Operands, Transitions, full_backup, one_step_loo
 use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
 
-/// Two states, two actions: 0 stays, 1 goes to the other.
+/// Two states and two actions: action 0 stays, action 1 goes to the other state.
 fn mdp() -> MdpParts {
     MdpParts {
         states: 2,
@@ -50,7 +50,7 @@ fn csr(row_ptr: &[u64], col: &[u32], val: &[f64]) -> Result<Csr, warpkov::mdp::m
     Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec())
 }
 
-/// What is wrong with the parts, once they are changed.
+/// The error of validating the changed parts.
 #[track_caller]
 fn of_mdp(change: impl FnOnce(&mut MdpParts)) -> String {
     let mut parts = mdp();
@@ -60,7 +60,7 @@ fn of_mdp(change: impl FnOnce(&mut MdpParts)) -> String {
 }
 
 #[test]
-fn matrices() {
+fn invalid_matrices_are_refused() {
     let message = |row_ptr: &[u64], col: &[u32], val: &[f64]| csr(row_ptr, col, val).err().unwrap().to_string();
     assert_eq!(message(&[1, 2], &[0, 0], &[1.0; 2]), "indptr[0] is 1, expected 0");
     assert_eq!(message(&[0, 2, 1, 2], &[0, 0], &[1.0; 2]), "indptr falls from 2 to 1 in row 1");
@@ -77,7 +77,7 @@ fn matrices() {
 }
 
 #[test]
-fn decision_processes() {
+fn invalid_decision_processes_are_refused() {
     assert!(mdp().validated().is_ok());
     let p = |row_ptr: &[u64], col: &[u32], val: &[f64]| csr(row_ptr, col, val).unwrap();
     for message in [
@@ -121,7 +121,7 @@ fn decision_processes() {
     ] {
         assert!(message.len() > 10, "{message}");
     }
-    // The other ways to a model, and from one to another.
+    // The other constructors and conversions.
     let valid = mdp().validated().unwrap();
     let bad = csr(&[0, 1], &[3], &[1.0]).unwrap();
     assert!(Mdp::new(1, 1, 0.5, bad, Csr::default(), None).is_err());
@@ -143,7 +143,7 @@ fn decision_processes() {
     }
 }
 
-/// The tiger, changed.
+/// Whether every constructor refuses the tiger after a change.
 fn of_pomdp(change: impl FnOnce(&mut PomdpParts)) -> bool {
     let mut parts = Tiger::default().generate().unwrap().into_parts();
     change(&mut parts);
@@ -151,7 +151,7 @@ fn of_pomdp(change: impl FnOnce(&mut PomdpParts)) -> bool {
 }
 
 #[test]
-fn partially_observable_ones() {
+fn invalid_partially_observable_models_are_refused() {
     let tiger = Tiger::default().generate().unwrap();
     assert!(!of_pomdp(|_| ()));
     let rows = |col: u32, val: f64| {
@@ -198,7 +198,7 @@ fn partially_observable_ones() {
 }
 
 #[test]
-fn beliefs_and_alpha_vectors() {
+fn invalid_beliefs_and_alpha_vectors_are_refused() {
     assert!(Belief::new(vec![0, 3], vec![0.25, 0.75]).is_ok());
     for (states, probs) in [
         (vec![3, 0], vec![0.25, 0.75]),
@@ -231,7 +231,7 @@ fn beliefs_and_alpha_vectors() {
 }
 
 #[test]
-fn hidden_markov_models_and_sequences() {
+fn invalid_hidden_markov_models_and_sequences_are_refused() {
     let categorical = |symbols, probs: &[f64]| Emissions::Categorical { symbols, probs: probs.to_vec() };
     let gaussian = |dimensions, means: usize, covariances| Emissions::Gaussian {
         dimensions,
@@ -306,10 +306,10 @@ fn hidden_markov_models_and_sequences() {
     }
 }
 
-/// What is wrong is found before a kernel runs: the emulator would report a read out of bounds as an error, not as a panic of
-/// the host.
+/// Backends detect mismatched arguments before a kernel runs. (An access out of bounds in a kernel would be an error of
+/// the emulator, not a panic of the host.)
 #[test]
-fn backends_check_what_they_are_given() {
+fn backends_check_their_arguments() {
     let device = &Emulator::default();
     let forest = Forest::default().generate().unwrap();
     let states = forest.states() as usize;
@@ -398,7 +398,7 @@ fn backends_check_what_they_are_given() {
     assert!(panics(|| drop(batch.set_models(&[model, other]))), "models of two shapes");
 }
 
-/// Whether something is given up with a message.
+/// Whether a function panics.
 fn panics(of: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(of)).is_err()
 }

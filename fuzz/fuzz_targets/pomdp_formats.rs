@@ -1,4 +1,5 @@
-//! Reads hostile models and policies: none may panic, and what is read as a model can be written and read again.
+//! Reads arbitrary bytes as POMDP models and policies. No reader may panic, and every accepted model survives a round
+//! trip through the POMDP format.
 
 #![no_main]
 
@@ -6,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Kind};
 
-/// The first byte chooses one.
+/// The formats. The first byte of the input chooses one.
 const FORMATS: [Format; 5] = [Format::Pomdp, Format::Pomdpx, Format::Json, Format::Alpha, Format::PolicyXml];
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(model) = formats::read_from(text, "input", Some(format)) {
         let mut written = Vec::new();
-        formats::write_to(&mut written, Format::Pomdp, &model).expect("memory is written to");
-        formats::read_from(&written[..], "written", Some(Format::Pomdp)).expect("what is written is read");
+        formats::write_to(&mut written, Format::Pomdp, &model).expect("writes to memory succeed");
+        formats::read_from(&written[..], "written", Some(Format::Pomdp)).expect("the written model can be read");
     }
 });

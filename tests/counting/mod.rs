@@ -1,9 +1,9 @@
-//! An allocator that counts.
+//! A global allocator that counts the allocated bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes allocated now, and most ever.
+/// Bytes allocated at present, and their maximum so far.
 pub static NOW: AtomicUsize = AtomicUsize::new(0);
 pub static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Counted as if the old block were copied to the new one; large ones are in fact remapped.
+        // Counts both blocks, as if the contents were copied. In fact the system remaps large blocks.
         add(size);
         NOW.fetch_sub(layout.size(), Relaxed);
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Small dense systems, solved exactly but for rounding.
+//! Solves small dense linear systems directly in f64.
 
 /// Solves a·x = b by Gaussian elimination with partial pivoting.
 pub fn linear(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {

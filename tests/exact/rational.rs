@@ -1,18 +1,18 @@
-//! Markov chains with rational numbers: what a policy is worth, exactly.
+//! Exact values of policies, from Markov chains in rational arithmetic.
 
 use std::cmp::Ordering;
 
 use dashu_ratio::RBig;
 use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
 
-/// A number, or ±∞ by its sign.
+/// A rational number, or ±∞ as an f64.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Finite(RBig),
     Infinite(f64),
 }
 
-/// The same number.
+/// The rational number that equals x.
 pub fn exact(x: f64) -> RBig {
     RBig::try_from(x).unwrap()
 }
@@ -31,18 +31,18 @@ impl Value {
         }
     }
 
-    /// The better of both.
+    /// The better of the two values.
     pub fn best(self, other: Self, objective: Objective) -> Self {
         let larger = self.compare(&other) == Ordering::Greater;
         if larger == (objective == Objective::Maximize) { self } else { other }
     }
 
-    /// Whether it is between these.
+    /// Whether `lower` ≤ value ≤ `upper`.
     pub fn is_within(&self, lower: f64, upper: f64) -> bool {
         Self::of(lower).compare(self) != Ordering::Greater && self.compare(&Self::of(upper)) != Ordering::Greater
     }
 
-    /// Whether `x` is no further from it than `absolute` + `relative` times its size.
+    /// Whether |x − value| ≤ `absolute` + `relative` · |value|.
     pub fn is_near(&self, x: f64, absolute: f64, relative: f64) -> bool {
         match (self, Self::of(x)) {
             (Self::Finite(value), Self::Finite(x)) => {
@@ -58,11 +58,11 @@ fn size(x: RBig) -> RBig {
     if x < RBig::ZERO { -x } else { x }
 }
 
-/// The chain of a policy, with one more state, where the process has ended. Rows are divided by their sums.
+/// The Markov chain of a policy, with an additional state for the end of the process. Rows are normalised to sum 1.
 pub struct Chain {
     p: Vec<Vec<RBig>>,
     r: Vec<RBig>,
-    /// Whether j can be reached from i, in no steps too.
+    /// Whether j is reachable from i in zero or more steps.
     reaches: Vec<Vec<bool>>,
 }
 
@@ -112,7 +112,7 @@ impl Chain {
         self.states().all(|j| !self.reaches[i][j] || self.reaches[j][i])
     }
 
-    /// x = b + P x on the states that are `inner`, given x on the others.
+    /// Solves x = b + P x on the `inner` states, given x on the other states.
     fn solve(
         &self,
         inner: impl Fn(usize) -> bool,
@@ -135,7 +135,7 @@ impl Chain {
         finite(self.solve(|i| can(i) && !goal[i], |_| RBig::ZERO, |i| whole(goal[i])))
     }
 
-    /// With goals absorbing; `missed` where they may be missed.
+    /// Expected total reward until a goal, with absorbing goals; `missed` in states that may miss all goals.
     pub fn total(&self, goal: &[bool], missed: f64) -> Vec<Value> {
         let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);
         let may_miss = |i: usize| self.states().any(|j| self.reaches[i][j] && !can(j));
@@ -144,7 +144,7 @@ impl Chain {
         x
     }
 
-    /// For ever; rewards of one sign in recurrent states.
+    /// Expected total reward over an infinite horizon. Rewards in recurrent states must have one sign.
     pub fn cumulative(&self) -> Vec<Value> {
         let pays = |i: usize| self.is_recurrent(i) && self.r[i] != RBig::ZERO;
         let infinite = |i: usize| self.states().find(|&j| self.reaches[i][j] && pays(j));
@@ -189,7 +189,7 @@ fn finite(x: Vec<RBig>) -> Vec<Value> {
     x.into_iter().map(Value::Finite).collect()
 }
 
-/// Gaussian elimination; rows are equations with their right-hand side.
+/// Solves linear equations by Gaussian elimination. Each row is an equation, followed by its right-hand side.
 fn eliminate(mut a: Vec<Vec<RBig>>) -> Vec<RBig> {
     let n = a.len();
     for k in 0..n {
@@ -206,7 +206,7 @@ fn eliminate(mut a: Vec<Vec<RBig>>) -> Vec<RBig> {
     (0..n).map(|k| &a[k][n] / &a[k][k]).collect()
 }
 
-/// The best of all policies, and the value of one.
+/// The optimal values, by enumeration of all policies. `value` computes the values of one policy.
 pub fn enumerate(mdp: &Mdp, value: impl Fn(&[u32]) -> Vec<Value>) -> Vec<Value> {
     let n = mdp.states() as usize;
     let mut policy = mdp.first_policy();

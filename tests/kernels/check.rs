@@ -1,4 +1,4 @@
-//! Comparing what a device gives with what it should.
+//! Comparisons of a device's results with the expected ones.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use warpkov::runtime::Precise;
 
 use crate::Outcome;
 
-/// Equal, element by element.
+/// Checks that all elements are equal.
 pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Outcome {
     if got.len() != expected.len() {
         return Err(format!("{what}: {} elements, expected {}", got.len(), expected.len()).into());
@@ -17,7 +17,7 @@ pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Outc
     }
 }
 
-/// Within `absolute` + `relative` · |expected|, element by element; never so for what is not a number.
+/// Checks |got − expected| ≤ `absolute` + `relative` · |expected| for every element. NaN fails.
 pub fn close<T: Precise>(what: &str, got: &[T], expected: &[f64], absolute: f64, relative: f64) -> Outcome {
     if got.len() != expected.len() {
         return Err(format!("{what}: {} elements, expected {}", got.len(), expected.len()).into());
@@ -31,12 +31,12 @@ pub fn close<T: Precise>(what: &str, got: &[T], expected: &[f64], absolute: f64,
     Ok(())
 }
 
-/// The relative rounding error of one operation.
+/// The relative rounding error of one operation in precision T.
 pub fn epsilon<T: Precise>() -> f64 {
     if T::WIDE { f64::EPSILON } else { f64::from(f32::EPSILON) }
 }
 
-/// Numbers in precision T.
+/// Converts numbers to precision T.
 pub fn of<T: Precise>(numbers: &[f64]) -> Vec<T> {
     numbers.iter().map(|&x| T::from_f64(x)).collect()
 }

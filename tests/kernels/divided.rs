@@ -1,5 +1,5 @@
-//! Value iteration divided by results and by blocks, on every device: sweeps against the same on the CPU in f64, launches
-//! against the algorithm written out, and runs to their end against the optimal values.
+//! Result-divided and block-divided value iteration on every device: sweeps against the CPU in f64, launches
+//! against the published algorithm, and complete runs against the optimal values.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,7 +32,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
         "block_divided_buffering": buffering,
         "block_divided_crowded": crowded,
     }
-    // The longer ones, in each type once.
+    // The longer cases, once per type.
     macro_rules! runs {
         ($($name:literal: $case:ident,)*) => {$(
             suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
@@ -47,7 +47,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     }
 }
 
-/// Every enhancement, alone and together; blocks of whole warps and not; a thread alone.
+/// Every enhancement alone and all together; blocks with and without a partial warp; blocks of one thread.
 fn variants() -> Vec<BlockDivided> {
     let plain = BlockDivided::default();
     let small = BlockDivided { width: 4, height: 2, sweeps_per_launch: 3, ..plain };
@@ -67,8 +67,8 @@ fn models(scale: usize) -> Result<Vec<Mdp>, Box<dyn std::error::Error>> {
     let mut random = Random::new(31);
     let n = scale as u32;
     let grid = SlipGrid { width: 11, height: 7, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
-    // One state alone; fewer states than a block; one action; long rows; many actions; states with none, rows that end; a
-    // grid that tiles do not divide; one row, and one column, of cells.
+    // One state; fewer states than a block; one action; long rows; many actions; states without actions and rows that
+    // end; a grid whose size is not a multiple of the tile; grids of one row and of one column.
     Ok(vec![
         random.mdp(1, 2, 1, 0.5),
         random.mdp(7, 3, 4, 0.9),
@@ -83,12 +83,12 @@ fn models(scale: usize) -> Result<Vec<Mdp>, Box<dyn std::error::Error>> {
     ])
 }
 
-/// Rounding of sums that sweeps may add in precision T, over many sweeps of a contraction.
+/// Bound on the rounding errors of many sweeps of a contraction in precision T.
 fn tolerance<T: Precise>(model: &Mdp) -> f64 {
     16.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2)
 }
 
-/// Least and greatest of what is a number; and a turn after one that met the bound leaves zeros.
+/// Minimum and maximum of the changes, ignoring NaN. A turn after the bound is met leaves zeros.
 fn extremes<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let cases: [(Vec<f64>, (f64, f64)); 4] = [
         (Random::new(32).signed(3000 * scale), (-2.0, 3.0)),
@@ -120,7 +120,7 @@ fn extremes<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// r(s, a) + γ Σ P(s'|s, a) V(s') of every action of a state.
+/// The Q-factors r(s, a) + γ Σ P(s'|s, a) V(s') of a state.
 fn factors(model: &Mdp, reward: &[f64], state: usize, v: impl Fn(usize) -> f64) -> Vec<f64> {
     let factor = |row: usize| {
         let (successors, probs) = model.transitions().row(row);
@@ -134,7 +134,8 @@ fn largest(factors: &[f64]) -> f64 {
     factors.iter().copied().reduce(f64::max).unwrap_or_default()
 }
 
-/// V ← TV as on the CPU, with the extremes of its changes; and π greedy, within rounding, for the V before.
+/// Checks V ← TV and the extremes of its changes against the CPU, and that π is greedy for the previous V within
+/// rounding.
 fn sweeps<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, counts: &[u32]) -> Outcome {
     let mut reference = cpu::Serial::<f64>::new(model);
     let reward = model.expected_rewards();
@@ -176,7 +177,7 @@ fn result_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> 
     Ok(())
 }
 
-/// The last sweep is a full one in all variants: a single one is V ← TV.
+/// In all variants the last sweep updates every state, so a single sweep is V ← TV.
 fn block_sweep<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     for model in models(scale)? {
         for parameters in variants() {
@@ -187,7 +188,7 @@ fn block_sweep<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Ou
     Ok(())
 }
 
-/// One launch, as sections 3.2.1 and 3.3.2 of the source have it.
+/// One launch by the algorithm of sections 3.2.1 and 3.3.2 of the source.
 fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
     let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } =
         *division.parameters();
@@ -224,12 +225,12 @@ fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
     new
 }
 
-/// A launch, then a full sweep, from values at random.
+/// A launch and then a full sweep, from random values.
 fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(33);
     for model in models(scale)? {
         for parameters in variants() {
-            // Rounding may turn a choice between states of all but the same eligibility.
+            // Rounding may change the choice between states of nearly equal priority.
             if parameters.states_per_thread > 1 && parameters.sweeps_per_launch > 1 && !T::WIDE {
                 continue;
             }
@@ -253,7 +254,7 @@ fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
     Ok(())
 }
 
-/// Where values are read from makes no difference to what comes out, in no bit.
+/// The results do not depend on the buffering of values, to the last bit.
 fn buffering<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     for model in models(scale)? {
         for parameters in variants() {
@@ -271,11 +272,11 @@ fn buffering<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
     Ok(())
 }
 
-/// Blocks whose buffers are full, or that have no room for any, read what is left from device memory, and say so.
+/// Blocks with a full buffer, or without room for one, read the remaining values from device memory and report it.
 fn crowded<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let plain = BlockDivided { width: 64, height: 16, sweeps_per_launch: 1, ..BlockDivided::default() };
     let mut random = Random::new(34);
-    // Of 48 KiB, three numbers for each of 4096 states leave nothing, and the values of 1024 states leave 5120.
+    // Of 48 KiB, three numbers for each of 4096 states leave no room; the values of 1024 states leave 5120 bytes.
     let cases = [
         (random.mdp(4500, 1, 3, 0.5), BlockDivided { states_per_thread: 4, ..plain }, (2, 2, 0)),
         (random.mdp(7100, 1, 40, 0.5), plain, (7, 7, 5120)),
@@ -308,7 +309,7 @@ fn optimal(model: &Mdp) -> Vec<f64> {
     values
 }
 
-/// Runs to θ: the values are as close to the optimal ones as θ promises, and as their certificate says.
+/// Runs until θ. The values are within the distance of V* that θ guarantees, and within their certificate.
 fn solves<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, optimal: &[f64]) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-4 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
@@ -343,7 +344,7 @@ fn block_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
     Ok(())
 }
 
-/// Stopping on the span: bounds from the extremes hold (Puterman 1994, Theorem 6.6.6), V + γ/(1 − γ)·ΔV of both.
+/// Stopping on the span: the bounds V + γ/(1 − γ)·ΔV with the extreme ΔV hold (Puterman 1994, Theorem 6.6.6).
 fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let bound = 1e-3;
     let check = |model: &Mdp, Backups { sweeps, least, greatest, .. }: Backups, values: Vec<f64>| -> Outcome {
@@ -356,7 +357,7 @@ fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
         }
         Ok(())
     };
-    // The span of full sweeps shrinks with mixing, faster than γ; that of blocks, which do not shift all values alike, not.
+    // Mixing shrinks the span of full sweeps faster than γ, but not that of block sweeps, which shift values unequally.
     let model = Random::new(35).mdp(60, 3, 20, 0.99);
     let mut tested = ResultIteration::<T, O, D>::new(device, &model)?;
     check(&model, tested.backup(Stop::Span(bound), 50)?, tested.values()?)?;
@@ -369,7 +370,7 @@ fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     Ok(())
 }
 
-/// From the optimal values there is little to do; after a reset everything again, and the same.
+/// A start from the optimal values takes few sweeps. A reset repeats the first run exactly.
 fn starts<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let model = Random::new(36).ragged(50, 3, 4, 0.9);
     let optimal = optimal(&model);

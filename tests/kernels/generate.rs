@@ -1,5 +1,5 @@
-//! Grids that the device makes: their patterns must be those of the host's model, and what is solved and certified on them
-//! what is solved and certified on it.
+//! Grids that the device generates: their patterns must equal those of the host's model, and so must the solutions and
+//! certificates computed on them.
 
 use std::ops::ControlFlow;
 
@@ -40,7 +40,7 @@ fn grids(scale: usize) -> Vec<SlipGrid> {
     ]
 }
 
-/// That a pattern has the rows of a cell is tested where patterns are made; here, that the device finds the pattern.
+/// The device assigns each cell the host's pattern. (The rows of the patterns are tested where patterns are built.)
 fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
     for grid in grids(scale) {
         let made = grid.patterns()?;
@@ -50,7 +50,7 @@ fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
         let walled = u32::from(!made.kinds().is_empty());
         for shape in [Shape::cover(expected.len() as u64, 128), Shape::new(3, 64)] {
             device.clear(&mut found)?;
-            // SAFETY: one pattern per cell, one kind per cell or none, one index per number.
+            // SAFETY: one pattern per cell, one kind per cell or none, one index per pattern number.
             unsafe { grid_patterns(device, shape, grid.width, grid.height, walled, &kinds, &index, &mut found)? };
             same("pattern", &device.to_vec(&found)?, &expected)?;
         }
@@ -58,7 +58,7 @@ fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Bit for bit what the same grid gives that came from the host, with skipping and without.
+/// The results equal those for the same grid uploaded from the host, to the last bit, with and without skipping.
 fn solves<D: Device>(device: &D, scale: usize) -> Outcome {
     for grid in grids(scale) {
         let (mdp, made) = (grid.generate()?, grid.patterns()?);
@@ -79,7 +79,7 @@ fn solves<D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// What is certified without the model holds, and is hardly worse than what is certified with it.
+/// A certificate computed without the model holds, and is nearly as tight as one computed with it.
 fn certifies<D: Device>(device: &D, scale: usize) -> Outcome {
     let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
     for grid in grids(scale) {
@@ -110,7 +110,7 @@ fn magnitude<D: Device>(device: &D, scale: usize) -> Outcome {
     let found = |values: &[f64]| {
         let (v, mut slots) = (device.upload(values)?, device.zeros(1)?);
         let shape = Shape::grid_stride(values.len() as u64 / 3, 128);
-        // SAFETY: one slot, which is 0, and as many values as the kernel is told.
+        // SAFETY: there is one slot, of value 0, and as many values as the count passed to the kernel.
         unsafe { largest(device, shape, values.len() as u32, &v, &mut slots)? };
         Ok::<_, D::Error>(f64::from_bits(device.to_vec(&slots)?[0]))
     };

@@ -1,4 +1,4 @@
-//! What only a GPU has: events, limits, and memory that ends.
+//! Properties of real GPUs only: events, graphs, limits, and exhaustion of memory.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,15 +21,15 @@ pub fn add(suite: &mut Suite<OnGpu>) {
     suite.add(NEW, move |gpu, _| new_kernels(gpu, &device));
 }
 
-/// The name of a case that runs itself again.
+/// The name of a case that runs itself in a child process.
 const NEW: &str = "new_kernels";
 
-/// In a process of its own, where no kernel is loaded: the first launch is recorded, of machine code and of PTX.
+/// Captures the first launch of a kernel, as machine code and as PTX, in a child process that has loaded no kernel.
 fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
     const ALONE: &str = "WARPKOV_TEST_ALONE";
 
     if std::env::var_os(ALONE).is_some() {
-        return recorded(gpu);
+        return captured(gpu);
     }
     let machine = Gpu::list(&MODULES)?
         .iter()
@@ -45,19 +45,19 @@ fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
     Ok(())
 }
 
-fn recorded(gpu: &Gpu) -> Outcome {
+fn captured(gpu: &Gpu) -> Outcome {
     let (x, y) = (gpu.upload(&[1f32, 2.0, 3.0])?, gpu.upload(&[10f32, 20.0, 30.0])?);
     let mut z = gpu.zeros::<f32>(3)?;
     // SAFETY: all three vectors have three elements.
     let add = || unsafe { lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z) };
-    let recording = gpu.capture(add)?.ok_or("nothing was recorded")?;
+    let graph = gpu.capture(add)?.ok_or("no graph was captured")?;
     same("before the replay", &gpu.to_vec(&z)?, &[0.0; 3])?;
-    // SAFETY: the vectors are there.
-    unsafe { gpu.launch_graph(&recording)? };
+    // SAFETY: the captured vectors still exist, with three elements each.
+    unsafe { gpu.launch_graph(&graph)? };
     same("after the replay", &gpu.to_vec(&z)?, &[11.0, 22.0, 33.0])
 }
 
-/// The GPU's own clock agrees with the host's: within it, and not far below for work that fills the time.
+/// GPU time is at most the host's time, and close to it for work that keeps the GPU busy.
 fn events(gpu: &Gpu) -> Outcome {
     let n = 1 << 24;
     let (x, y) = (gpu.zeros::<f64>(n)?, gpu.zeros::<f64>(n)?);
@@ -80,7 +80,7 @@ fn events(gpu: &Gpu) -> Outcome {
     Ok(())
 }
 
-/// A block may have more than the 48 KiB that need no asking, and not more than the GPU has.
+/// A block may use more than the default of 48 KiB of shared memory, but not more than the GPU has.
 fn shared_memory(gpu: &Gpu) -> Outcome {
     let x = gpu.upload(&[1i32; 64])?;
     let mut out = gpu.zeros::<u32>(3)?;
@@ -97,7 +97,7 @@ fn shared_memory(gpu: &Gpu) -> Outcome {
     }
 }
 
-/// More memory than there is, asked for up front and allocated: an error that names the sizes, and the GPU goes on.
+/// Reserving and allocating too much memory are errors that name the sizes. The GPU stays usable.
 fn memory(gpu: &Gpu) -> Outcome {
     let (_, total) = gpu.memory()?;
     let too_much = total + (1 << 30);

@@ -1,4 +1,6 @@
-//! The recursions of hidden Markov models on every device, against those on the CPU.
+//! The recursions of hidden Markov models on every device, against the CPU and against the definitions.
+//!
+//! One file, because all cases share the reference results of `in_logarithms` and the comparison `agree`.
 
 use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics};
 use warpkov::hmm::cpu::{Batch as OnCpu, Exact};
@@ -52,7 +54,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("mma_f64", tensor_core);
 }
 
-/// Everything that is said of one model.
+/// Results of all recursions for one model.
 #[derive(PartialEq, Debug)]
 struct Said {
     logs: Vec<f64>,
@@ -100,7 +102,7 @@ fn scores(model: &Hmm, sequences: &Sequences, states: &[u32]) -> Vec<f64> {
 
 fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Sequences) -> Outcome {
     let tolerance: f64 = if T::WIDE { 1e-11 } else { 2e-4 };
-    // Logarithms of densities are rounded.
+    // Log-densities have rounding errors.
     let largest =
         expected.logs.iter().filter(|log| log.is_finite()).fold(0.0_f64, |largest, log| largest.max(log.abs()));
     let tolerance = tolerance.max(1e-14 * largest);
@@ -141,7 +143,7 @@ fn agree<T: Precise>(got: &Said, expected: &Said, model: &Hmm, sequences: &Seque
 }
 
 impl Random {
-    /// A distribution over `n`, of which about a quarter are zeros, never the element `keep`.
+    /// A random distribution over `n` elements; about a quarter of them are 0, but not the element `keep`.
     fn distribution(&mut self, n: usize, total: f64, keep: usize) -> Vec<f64> {
         let weights: Vec<f64> =
             (0..n).map(|i| if i != keep && self.below(4) == 0 { 0.0 } else { 0.01 + self.unit() }).collect();
@@ -149,7 +151,7 @@ impl Random {
         weights.iter().map(|weight| total * weight / sum).collect()
     }
 
-    /// A random model of symbols; one that ends, where `ends`.
+    /// A random model of symbols, with end probabilities if `ends`.
     fn hmm(&mut self, n: usize, symbols: usize, ends: bool) -> Hmm {
         let end: Option<Vec<f64>> = ends.then(|| (0..n).map(|_| 0.5 * self.unit()).collect());
         let left = |i: usize| end.as_ref().map_or(1.0, |end| 1.0 - end[i]);
@@ -167,14 +169,14 @@ impl Random {
         .unwrap()
     }
 
-    /// Sequences of these lengths.
+    /// Random sequences of these lengths.
     fn observed(&mut self, lengths: &[usize], symbols: usize) -> Sequences {
         let symbols = (0..lengths.iter().sum()).map(|_| self.below(symbols as u64) as u32).collect();
         Sequences::new(offsets(lengths.iter().copied()), Observations::Symbols(symbols)).unwrap()
     }
 }
 
-/// Products of TF32 numbers are as good as their 11 bits, and no better.
+/// Products of TF32 numbers have an error of 11-bit factors: no more, and no less.
 fn plain_tf32<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(18);
     let models = [random.hmm(130, 3, false)];
@@ -191,7 +193,7 @@ fn plain_tf32<D: Device>(device: &D, _: usize) -> Outcome {
     same("fewer bits", &[off(&plain) > 4.0 * off(&split)], &[true])
 }
 
-/// Several models with N states, and sequences of all kinds of lengths.
+/// Checks several models with N states on sequences of various lengths.
 fn check<T: Precise, D: Device>(
     device: &D,
     random: &mut Random,
@@ -215,7 +217,7 @@ fn small<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     for (n, symbols) in [(1, 1), (2, 3), (7, 5), (8, 2), (9, 4), (16, 16), (17, 3), (32, 6)] {
         check::<T, D>(device, &mut random, n, symbols, &[3, 1, 17, 2, 40, 1, 5, 9, 9, 33, 4])?;
     }
-    // Counts of this many symbols do not fit in a block's memory.
+    // The counts of this many symbols exceed the shared memory of a block.
     check::<T, D>(device, &mut random, 12, 700, &[5, 20, 1])
 }
 
@@ -238,7 +240,7 @@ fn large<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Within little memory: the same bits of all that is no sum, and nearly the same sums.
+/// With little memory, results that are not sums over steps have the same bits, and sums agree within rounding.
 fn windows<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(14);
     for n in [5, 30, 40, 130] {
@@ -255,7 +257,7 @@ fn windows<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// A batch says of a sequence what is said of it alone, bit for bit; and the same twice.
+/// A sequence has the same results in a batch and alone, to the last bit, and so does a repeated run.
 fn one_by_one<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(15);
     for n in [6, 20, 50, 140] {
@@ -280,10 +282,11 @@ fn one_by_one<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Of equal paths that with the lowest last state, and so on; sequences that are not possible have none.
+/// Ties between paths go to the lowest last state, then the lowest state before it, and so on. Impossible sequences
+/// have no path.
 fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     for n in [3, 20, 70, 130] {
-        // All states are alike, but that only the last one emits symbol 1, and none emits symbol 2.
+        // All states are equal, except that only the last one emits symbol 1. No state emits symbol 2.
         let mut probs: Vec<f64> = [1.0, 0.0, 0.0].repeat(n);
         probs[3 * n - 3..].copy_from_slice(&[0.5, 0.5, 0.0]);
         let model = HmmParts {
@@ -311,7 +314,7 @@ fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     Ok(())
 }
 
-/// Normal emissions, with diagonal and with full covariances.
+/// Gaussian emissions with diagonal and with full covariances.
 fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     for (states, dimensions, full) in [(3, 1, false), (12, 3, true), (40, 2, false), (130, 2, true)] {
         let kind = Kind::Vectors { dimensions, full };
@@ -335,7 +338,7 @@ fn log_sum(x: impl Iterator<Item = f64> + Clone) -> f64 {
     if largest == f64::NEG_INFINITY { largest } else { largest + x.map(|x| (x - largest).exp()).sum::<f64>().ln() }
 }
 
-/// Everything that is said of a model, in logarithms, as definitions have it; paths are those of the CPU. Covariances are diagonal.
+/// Results of all recursions by the definitions, in logarithms. Paths come from the CPU. Covariances must be diagonal.
 fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
     let n = model.states() as usize;
     let log_b = |at: usize, j: usize| match (model.emissions(), sequences.observations()) {
@@ -432,7 +435,7 @@ fn in_logarithms(model: &Hmm, sequences: &Sequences) -> Said {
     Said { logs: expected.log_likelihoods.clone(), posteriors, decoded, expected }
 }
 
-/// The model with states that nobody comes to, up to `n`: they emit all symbols, or vectors around 25.
+/// The model extended to `n` states by unreachable ones, which emit all symbols, or vectors around 25.
 fn with_unreachable(model: &Hmm, n: usize) -> Hmm {
     let old = model.states() as usize;
     let more = |row: &[f64], by: f64| row.iter().copied().chain(vec![by; n - old]).collect::<Vec<f64>>();
@@ -474,7 +477,8 @@ fn of_two(start: [f64; 2], transitions: [f64; 4], probs: [f64; 4], end: Option<[
     .unwrap()
 }
 
-/// What is said is what is so, whole, in little memory and in chunks; where emulated threads have much to do, in one of these ways.
+/// Results agree with the definitions in one piece, with little memory, and in chunks; larger emulated cases run one of
+/// the three.
 fn agree_everywhere<T: Precise, D: Device>(
     device: &D,
     scale: usize,
@@ -503,19 +507,19 @@ fn agree_everywhere<T: Precise, D: Device>(
     Ok(())
 }
 
-/// States that trail by more than a number's range, and are all that is left then.
+/// States whose probability underflows relative to another state, and which later are the only possible ones.
 fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let half = [0.5, 0.5, 0.0, 1.0];
     let symbols = [
-        // What state 0 emits is unlikely, and nothing else is reachable.
+        // The observations are unlikely in state 0, the only reachable state.
         of_two([1.0, 0.0], half, [1.0 - 1e-300, 1e-300, 1e-300, 1.0 - 1e-300], None),
-        // A state that leads by 10⁴⁰⁰, and cannot emit what comes then.
+        // A state leads by a factor of 10⁴⁰⁰ and then cannot emit the observation.
         of_two([0.5, 0.5], [1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1e-200, 1.0], None),
         of_two([1.0, 0.0], half, [0.5; 4], Some([0.0, 1e-310])),
-        // Subnormal, for all states.
+        // Subnormal probabilities in all states.
         of_two([0.5, 0.5], half, [1.0, 5e-320, 1.0, 2e-315], None),
         of_two([1.0, 1e-310], [1.0, 1e-312, 1e-300, 1.0], [1.0, 0.0, 0.5, 0.5], Some([0.0, 1e-30])),
-        // Far from any limit.
+        // Probabilities of ordinary size.
         of_two([0.5, 0.5], [0.5; 4], [0.25, 0.75, 0.75, 0.25], None),
     ];
     let observed = [vec![1, 0, 1], vec![0, 0, 1], vec![0], vec![0, 1, 0, 1, 1, 0]];
@@ -555,19 +559,19 @@ fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 impl Random {
-    /// 10^−x, x uniform below `orders`; now and then 0.
+    /// 10^−x with x uniform in [0, `orders`), or 0 with a small probability.
     fn magnitude(&mut self, orders: f64) -> f64 {
         if self.below(6) == 0 { 0.0 } else { 10_f64.powf(-orders * self.unit()) }
     }
 
-    /// A distribution over `n` of such numbers; that of `keep` is not among the small ones.
+    /// A distribution with such elements that sums to `total`. The element `keep` is not small.
     fn uneven(&mut self, n: usize, orders: f64, keep: usize, total: f64) -> Vec<f64> {
         let weights: Vec<f64> = (0..n).map(|i| if i == keep { 1.0 } else { self.magnitude(orders) }).collect();
         let sum: f64 = weights.iter().sum();
         weights.iter().map(|weight| total * weight / sum).collect()
     }
 
-    /// A model of numbers of all orders of magnitude: from left to right, or with moves between any states.
+    /// A random model with parameters of all magnitudes: left-right or with all transitions.
     fn wild(&mut self, n: usize, symbols: usize, ends: bool, vectors: bool) -> Hmm {
         let orders = [2.0, 40.0, 320.0];
         let order = |random: &mut Self| orders[random.below(3) as usize];
@@ -606,7 +610,7 @@ impl Random {
     }
 }
 
-/// Models and sequences of numbers of all orders of magnitude.
+/// Models and sequences with numbers of all magnitudes.
 fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(31);
     for n in [3, 8, 11, 25, 40, 129] {
@@ -628,13 +632,13 @@ fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outco
     Ok(())
 }
 
-/// The model with a state more that every other one goes to with probability 1e-300: all sequences of two steps are in doubt. What it
-/// emits is what state 0 does.
+/// The model with an additional state, which every other state enters with probability 1e-300 and which has the
+/// emissions of state 0: every sequence of two or more steps may underflow and is in doubt.
 fn with_doubt(model: &Hmm) -> Hmm {
     let n = model.start().len();
     let mut transitions: Vec<f64> =
         model.transitions().chunks_exact(n).flat_map(|row| row.iter().copied().chain([1e-300])).collect();
-    // Once there, anything may follow.
+    // The additional state may go to every state.
     transitions.extend(vec![1.0 / (n + 1) as f64; n + 1]);
     let again = |x: &[f64]| [x, &x[..x.len() / n]].concat();
     let emissions = match model.emissions() {
@@ -654,8 +658,8 @@ fn with_doubt(model: &Hmm) -> Hmm {
         .unwrap()
 }
 
-/// Sequences in doubt are taken again in f64, whatever the precision is, as the definitions say, as the host has it, and in little memory
-/// or in chunks with the same bits.
+/// Sequences in doubt are recomputed in f64 in every precision. The results agree with the definitions and with the
+/// host, and have the same bits with little memory and in chunks.
 fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     for seed in 0..if scale > 1 { 150 } else { 24 } {
         let (model, sequences) = wide::random_case(seed);
@@ -679,7 +683,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let mut loosest: f64 = 0.0;
             for (m, truth) in truths.iter().enumerate() {
                 let range = sequences.range(m);
-                // One step is never in doubt for lack of range in A.
+                // A sequence of one step uses no transition, so it is not in doubt.
                 let unit = if T::WIDE || range.len() > 1 { 1e-12 } else { 1e-4 };
                 let steps = range.len() as f64;
                 if truth.log.is_finite() {
@@ -706,7 +710,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                     Statistics::Gaussian { weights, sums, squares },
                     Statistics::Gaussian { weights: of_weights, sums: of_sums, squares: of_squares },
                 ) => {
-                    // Observations may be far from means.
+                    // Observations may be far from the means.
                     let far = |x: &[f64]| loosest * x.iter().fold(1.0, |most: f64, x| most.max(x.abs())) * 1e3;
                     close(&what("weights"), weights, of_weights, loosest, 0.0)?;
                     close(&what("sums"), sums, of_sums, far(of_sums), 0.0)?;
@@ -730,7 +734,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// A step of training goes on to the model that all counts make most likely, those of sequences in doubt, too; and the likelihood rises.
+/// A training step includes the expected counts of sequences in doubt, and the likelihood rises.
 fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(33);
     let whole = Limits::default();
@@ -788,7 +792,7 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
     Ok(())
 }
 
-/// Two steps of training, of models with and without ends: those of the CPU, from the counts that each way of counting leaves.
+/// Two training steps of models with and without ends agree with the CPU, for each way of counting.
 fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(21);
     let (whole, tolerance) = (Limits::default(), if T::WIDE { 1e-11 } else { 1e-3 });
@@ -804,7 +808,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     ];
     for (n, symbols, limits, lengths) in cases {
         let mut models = vec![random.hmm(n, symbols, false), random.hmm(n, symbols, true)];
-        // Nobody comes to the last state of the first model: what it does stays as it is.
+        // The last state of the first model is unreachable, so its parameters stay.
         let last = n - 1;
         let without_last = |row: &mut [f64]| {
             row[last] = 0.0;
@@ -824,7 +828,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let mut got = Batch::<T, D>::new(device, &sequences, limits)?;
             let Ok(()) = expected.set_models(&models);
             got.set_models(&models)?;
-            // Without counts nothing changes.
+            // Without counts no parameter changes.
             got.m_step(&pseudocounts, 1e-6)?;
             for _ in 0..2 {
                 let Ok(logs) = expected.e_step();
@@ -858,7 +862,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             if prior == 0.0 {
                 close("a state without counts", &trained[0].transitions()[last * n..], &kept, 1e-6, 0.0)?;
             }
-            // What is done next is done by the models of now.
+            // The next recursion uses the updated models.
             let Ok(decoded) = expected.viterbi();
             for (got, expected) in got.viterbi()?.iter().zip(decoded) {
                 close("ln P(path, O)", &got.scores, &expected.scores, tolerance, tolerance)?;
@@ -873,7 +877,8 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Sequences cut into chunks: what the recursion says; and what is said of a sequence has the same bits without the others.
+/// Sequences cut into chunks have the results of the recursion, and each sequence has the same bits as without the
+/// others.
 fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(18);
     let many = [1, 30, 5, 6, 13];
@@ -922,11 +927,12 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     agree::<T>(&all[0], &on_cpu(&models, &drawn.sequences)[0], &models[0], &drawn.sequences)
 }
 
-/// In chunks too it is the path with the lowest last state, and so on; and a model that only goes on has no other.
+/// In chunks, too, ties go to the lowest last state, and so on. A left-right model has no tie.
 fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let limits = Limits { chunks: Some(3), ..Limits::default() };
     for n in [3, 20] {
-        // Probabilities are powers of two, whose sums of logarithms are equal to the last bit in few steps. Two states emit symbol 1.
+        // Probabilities are powers of two: over few steps, sums of their logarithms tie exactly. Two states emit symbol
+        // 1.
         let p = 1.0 / (n as f64).log2().ceil().exp2();
         let mut transitions = vec![p; n * n];
         transitions.chunks_exact_mut(n).for_each(|row| row[n - 1] += 1.0 - n as f64 * p);
@@ -956,7 +962,7 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         same("none", &got.decoded.states[19..27], &[NO_STATE; 8])?;
         agree::<T>(&got, &expected, &models[0], &sequences)?;
     }
-    // States alike: every path through the first two is as good as any.
+    // Equal states: all paths through the first two tie.
     let alike = HmmParts {
         start: vec![0.5, 0.5, 0.0],
         transitions: vec![0.5, 0.5, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 1.0],
@@ -969,7 +975,7 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let sequences = Sequences::of_symbols(&[vec![0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1], vec![1; 6]])?;
     let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, std::slice::from_ref(&alike))?.remove(0);
     same("the lowest states", &got.decoded.states, &[0; 17])?;
-    // From left to right, a state every third step at the earliest.
+    // A left-right model.
     let left_right = HmmParts {
         start: vec![1.0, 0.0, 0.0, 0.0],
         transitions: vec![0.75, 0.25, 0.0, 0.0, 0.0, 0.75, 0.25, 0.0, 0.0, 0.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.5],
@@ -986,7 +992,7 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     agree::<T>(&got, &on_cpu(&models, &sequences)[0], &models[0], &sequences)
 }
 
-/// The parts of a step, put together, are the forward recursion.
+/// The partial kernels of a step together give the forward recursion.
 fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(16);
     let (n, v, m) = (37, 5, 6);
@@ -1014,7 +1020,7 @@ fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     close("ln P(O)", &logs, &on_cpu(&[model], &sequences)[0].logs, tolerance, 0.0)
 }
 
-/// A product of 16 × 8 and 8 × 8 in f64, of small integers.
+/// A product of 16 × 8 and 8 × 8 matrices of small integers in f64 is exact.
 fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(17);
     let mut integers = |n: usize| (0..n).map(|_| random.below(21) as f64 - 10.0).collect::<Vec<_>>();

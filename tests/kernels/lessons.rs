@@ -1,4 +1,4 @@
-//! The lessons: each primitive of the device library against what it should give.
+//! The lessons: each primitive of the device library against its definition.
 
 use warpkov::runtime::Precise;
 use warpkov::runtime::prefix_sum::{exclusive_scan, scratch_len};
@@ -95,7 +95,7 @@ fn reverse_blocks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 fn barrier_votes<D: Device>(device: &D, scale: usize) -> Outcome {
     let (blocks, threads) = (6 * scale, 64);
     let mut random = Random::new(5);
-    // Blocks of all positive, of none, and of some.
+    // Blocks in which all, no and some elements are positive.
     let x: Vec<i32> = (0..blocks * threads)
         .map(|i| match i / threads % 3 {
             0 => 1,
@@ -138,7 +138,7 @@ fn shuffles<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 fn partial_warps<D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 128 * scale;
     let mut random = Random::new(7);
-    // The second warp of each block is positive throughout.
+    // All elements of each block's second warp are positive.
     let x: Vec<u32> = (0..n).map(|i| random.below(4) as u32 + u32::from(i / 32 % 2 == 1)).collect();
     let (dx, mut out) = (device.upload(&x)?, device.zeros::<u32>(8 * n)?);
     // SAFETY: `x` has one element per thread, `out` eight.
@@ -181,7 +181,7 @@ fn scans<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 expected.extend([sum(&block[i / 32 * 32..=i]), sum(&block[..i]), total]);
             }
         }
-        // Each partial sum is below √n, give or take, and every addition rounds once.
+        // Partial sums are of order √n, and every addition rounds once.
         close("scans", &device.to_vec(&out)?, &expected, threads as f64 * epsilon::<T>(), 0.0)?;
     }
     Ok(())
@@ -205,7 +205,7 @@ fn atomics<D: Device>(device: &D, scale: usize) -> Outcome {
     let x: Vec<i32> = (0..n).map(|_| random.below(2001) as i32 - 1000).collect();
     let (dx, mut cells) = (device.upload(&x)?, device.upload(&[0, i32::MIN, i32::MAX, -1, 0])?);
     let (mut flags, mut sums) = (device.zeros::<u32>(3)?, device.zeros::<f64>(1)?);
-    // SAFETY: `x` has one element per thread; the cells are those that the kernel names.
+    // SAFETY: `x` has one element per thread, and there are as many cells as the kernel uses.
     unsafe { lessons::atomics(device, Shape::new(n as u32 / 128, 128), &dx, &mut cells, &mut flags, &mut sums)? };
     let sum: i32 = x.iter().sum();
     let (max, min) = (x.iter().max().copied().unwrap_or(0), x.iter().min().copied().unwrap_or(0));
@@ -235,7 +235,7 @@ fn special_functions<D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 fn prefix_sum<O: Offset + std::fmt::Debug, D: Device>(device: &D, scale: usize) -> Outcome {
-    // One tile, one exactly, several, and enough that the totals need more than one step of their block.
+    // A partial tile, a full tile, several tiles, and more tiles than the scan of totals has threads.
     for n in [0, 1, 5, 1024, 1025, 5000 * scale, if scale > 1 { 600_000 } else { 264_000 }] {
         let mut random = Random::new(n as u64);
         let x: Vec<O> = (0..n).map(|_| O::from_usize(random.below(9) as usize)).collect();

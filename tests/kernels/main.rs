@@ -1,9 +1,9 @@
-//! Every kernel on every device: one suite, run under emulation in several orders, and on each GPU of this machine.
+//! Every kernel on every device: the same cases run on the emulator under several schedules, and on each GPU.
 //!
-//! `cargo test --test kernels` lists the cases as `device::kernel::instance`. Where there is no GPU only the emulated ones
-//! are there; `WARPKOV_REQUIRE_GPU=1` makes that an error.
+//! `cargo test --test kernels` lists the cases as `device::kernel::instance`. Without a GPU, only the emulated cases
+//! exist; `WARPKOV_REQUIRE_GPU=1` makes this an error.
 
-/// Adds cases that are generic over precision and offsets, in every combination of these.
+/// Adds cases that are generic over precision and offsets, in every combination.
 macro_rules! instances {
     ($suite:ident, $($name:literal: $case:ident,)*) => {$(
         $suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
@@ -36,23 +36,23 @@ use warpkov::runtime::gpu::{Gpu, MODULES};
 use warpkov_device::emulator::{Emulator, Schedule};
 use warpkov_device::launch::Device;
 
-/// What a case returns.
+/// The result of a case.
 pub type Outcome = Result<(), Failed>;
 
-/// The cases of one device. `with` runs a case on it.
+/// The cases of one device. `with` gives access to the device.
 pub struct Suite<W> {
     device: String,
     with: W,
     trials: Vec<Trial>,
 }
 
-/// A way to run something on a device, from any thread.
+/// Access to a device from any thread.
 pub trait With: Clone + Send + 'static {
     /// The device.
     type Device: Device + 'static;
     /// Runs `case` on the device.
     fn with(&self, case: impl FnOnce(&Self::Device) -> Outcome) -> Outcome;
-    /// How large a case may be: emulated threads are a thousand times slower than real ones.
+    /// Size factor of cases: emulated threads are a thousand times slower than those of a GPU.
     fn scale(&self) -> usize;
 }
 
@@ -96,7 +96,7 @@ impl With for Emulated {
 struct OnGpu(u32);
 
 thread_local! {
-    /// A context and its compiled module, kept for the cases that this thread runs.
+    /// The open GPU, kept for the next cases of this thread.
     static GPU: std::cell::RefCell<Option<(u32, Rc<Gpu>)>> = const { std::cell::RefCell::new(None) };
 }
 

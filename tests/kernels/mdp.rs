@@ -1,4 +1,4 @@
-//! Policy iteration on every device, against the same on the CPU in f64, and kernel by kernel where a whole run would
+//! Policy iteration on every device against the CPU in f64, and single kernels where a complete run would
 //! hide a fault.
 
 use std::collections::HashSet;
@@ -38,7 +38,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     }
 }
 
-/// The method under test, for a layout of P^π; `None` is the plain one.
+/// The backend under test for a layout of P^π; `None` is the plain one.
 fn backend<'d, T: Precise, O: Offset, D: Device>(
     device: &'d D,
     model: &Mdp,
@@ -59,12 +59,12 @@ const LAYOUTS: [PolicyLayout; 6] = [
     PolicyLayout::Rows { lanes: 32 },
 ];
 
-/// Rounding of sums of |x| ≤ `size` that a sweep may add in precision T, over many sweeps of a contraction.
+/// Bound on the rounding errors of many sweeps of a contraction in precision T.
 fn tolerance<T: Precise>(model: &Mdp) -> f64 {
     16.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2)
 }
 
-/// Evaluates the first policy, the one after an improvement, and so on: values and residuals must be those of the CPU.
+/// Evaluates the first policy, then the improved policies. Values and residuals must agree with the CPU.
 fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
     let mut tested = backend::<T, O, D>(device, model, layout)?;
     let mut reference = cpu::Serial::<f64>::new(model);
@@ -75,7 +75,7 @@ fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Opt
         close("residual", &[got.residual], &[expected.residual], tolerance::<T>(model), 0.0)?;
         let Ok(values) = reference.values();
         close("V", &tested.values()?, &values, tolerance::<T>(model), 0.0)?;
-        // Both policies stay the same where Q-factors differ by more than rounding, as they do in random models.
+        // In random models, Q-factors differ by more than rounding, so both policies are equal.
         tested.improve(1e-3)?;
         let Ok(_) = reference.improve(1e-3);
         let Ok(policy) = reference.policy();
@@ -87,7 +87,7 @@ fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Opt
 fn models(scale: usize) -> Vec<Mdp> {
     let mut random = Random::new(12);
     let n = scale as u32;
-    // One state alone; fewer states than lanes; not a multiple of 32; rows longer than a warp; one action; many actions.
+    // One state; fewer states than lanes; not a multiple of 32; rows longer than a warp; one action; many actions.
     vec![
         random.mdp(1, 2, 1, 0.5),
         random.mdp(7, 3, 4, 0.9),
@@ -95,7 +95,7 @@ fn models(scale: usize) -> Vec<Mdp> {
         random.mdp(90, 2, 80, 0.8),
         random.mdp(40 * n, 1, 6, 0.7),
         random.mdp(5, 300, 5, 0.6),
-        // Terminal states, rows that end, and states with up to as many actions as a block has threads, and more.
+        // Terminal states, rows that end, and states with as many actions as a block has threads, and more.
         random.ragged(75 * n, 4, 5, 0.9),
         random.ragged(6, 300, 4, 0.7),
     ]
@@ -118,8 +118,8 @@ fn row_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Out
     Ok(())
 }
 
-/// Ties: with all rewards equal no action is better, and none may change; with one better by less than the tolerance,
-/// neither; and of two equally good ones the lower-numbered wins.
+/// Ties: with equal rewards, no action changes. The same holds if one action is better by less than the tolerance.
+/// Of two equally good actions the lower-numbered one wins.
 fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     let model = |rewards: [f64; 3]| {
         let csr =
@@ -140,7 +140,7 @@ fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcom
     Ok(())
 }
 
-/// Runs policy iteration to its end: the certificate must hold, and the policy be optimal.
+/// Runs policy iteration to completion. The certificate must hold and the policy must be optimal.
 fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-5 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1000, tie: theta };
@@ -171,17 +171,17 @@ fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) 
         chosen.insert(format!("{layout:?}"));
         solves::<T, O, D>(device, &model, Some(layout))?;
     }
-    // The models above must exercise more than one layout.
+    // The models must exercise more than one layout.
     if chosen.len() < 2 {
         return Err(format!("every model chose {chosen:?}").into());
     }
     Ok(())
 }
 
-/// Greedy sweeps of P^π, alone and after some of a policy: values and changes must be those of the CPU.
+/// Greedy sweeps, alone and after sweeps of a policy. Values and changes must agree with the CPU.
 fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     for model in models(scale) {
-        // States without actions are swept as well, and never change.
+        // Sweeps include states without actions, which never change.
         let terminal = (0..model.states() as usize).any(|state| model.choices().count(state) == 0);
         let still = |x: f64, keep: fn(f64, f64) -> f64| if terminal { keep(x, 0.0) } else { x };
         for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 2 }, PolicyLayout::Rows { lanes: 32 }] {
@@ -195,7 +195,7 @@ fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> 
                 let extremes = [still(expected.least, f64::min), still(expected.greatest, f64::max)];
                 close("extremes", &[got.least, got.greatest], &extremes, 2.0 * tolerance::<T>(&model), 0.0)?;
                 same("sweeps", &[got.sweeps], &[expected.sweeps])?;
-                // Policies may differ where actions are as good but for rounding: both go on from the same V.
+                // Policies may differ where actions tie within rounding, so both continue from the same V.
                 tested.evaluate(0.0, 2)?;
                 let values = tested.values()?;
                 let Ok(()) = reference.reset(Some(&values));
@@ -205,7 +205,8 @@ fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> 
     Ok(())
 }
 
-/// Modified policy iteration to its end, by either rule: the certificate must hold, and the values be optimal.
+/// Modified policy iteration to completion, by either stopping rule. The certificate must hold and the values must be
+/// optimal.
 fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     let epsilon = if T::WIDE { 1e-8 } else { 1e-2 };
     let limits = Limits { target: Target::Epsilon(epsilon), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
@@ -243,8 +244,8 @@ fn slip_grid<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
     solves::<T, O, D>(device, &model, None)
 }
 
-/// The source's own test of correctness: on slip grids without walls (its Table 5.3: 64 × 64 and 256 × 256 cells), every
-/// method agrees with the serial one by its rule: policies on 95 % of the states, values within 10⁻⁴.
+/// The source's correctness test on slip grids without walls (Table 5.3: 64 × 64 and 256 × 256 cells): every method
+/// agrees with the serial one in the policy of 95 % of the states, and in the values within 10⁻⁴.
 fn table_5_3<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     let sides: &[u32] = if scale > 1 { &[64, 256] } else { &[16] };
     for &side in sides {

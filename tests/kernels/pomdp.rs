@@ -1,5 +1,7 @@
-//! Point-based backups on every device: the seven kernels and the lookahead against their definitions in f64, and the fast
-//! path against those.
+//! Point-based backups on every device: the seven kernels and the lookahead against their definitions in f64, and the
+//! fast path against the seven kernels.
+//!
+//! One file, because all cases share the random models and beliefs.
 
 use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::pomdp::alpha::AlphaVectors;
@@ -72,13 +74,13 @@ fn example() -> Operands {
     }
 }
 
-/// The same with T as compressed rows: row s·A + a.
+/// The same operands with T in compressed rows; row s·A + a.
 fn sparse(operands: Operands) -> Operands {
     let rows = Csr::new(vec![0, 1, 2, 3, 4], vec![0, 1, 1, 1], vec![1.0; 4]).unwrap();
     Operands { transitions: Transitions::Sparse(rows), ..operands }
 }
 
-/// "The final matrix is" of the source's sections 2 to 7.
+/// The results of the source's sections 2 to 7 ("The final matrix is").
 fn example_tensors() -> Tensors {
     let g_ao = |i: [f64; 4]| [i, i].concat();
     let scores = |j: [f64; 4]| [j, j].concat();
@@ -104,8 +106,8 @@ fn two_states<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
 /// Sections 8 and 9, for b = [.1 .9], a = 1, o = 0.
 fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let (belief, tolerance) = ([0.1, 0.9], 4.0 * epsilon::<T>());
-    // The source's own: its T_inv says that action 1 leaves each state where it is, against its T, so that p(o|b, a) = .2
-    // and the Σ = .19 that it divides by differ.
+    // The source's numbers: its T_inv lets action 1 keep each state, unlike its T, so its p(o|b, a) = .2 differs from
+    // the divisor Σ = .19.
     let operands = example();
     let found = one_step_lookahead::<T, D>(device, &operands, &belief, Some(&[0, 1, 0, 1]))?;
     let outlook = &found.prospects[1].outlooks[0];
@@ -115,7 +117,7 @@ fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
     close("t_{a,o}", &outlook.t, &[0.2, 0.2], tolerance, 0.0)?;
     close("p(o|b, a)", &[outlook.probability], &[0.2], tolerance, 0.0)?;
 
-    // By the definitions both states go to 1, and Σ b̂ = p(o|b, a).
+    // By the definitions, both states go to state 1, and Σ b̂ = p(o|b, a).
     same("T_inv", &[operands.inverse()], &[None])?;
     for operands in [example(), sparse(example())] {
         let found = one_step_lookahead::<T, D>(device, &operands, &belief, None)?;
@@ -136,7 +138,7 @@ fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
 }
 
 impl Random {
-    /// A random process: `longest` successors and `seen` observations at most in each row, rewards in [−1, 1).
+    /// A random POMDP with at most `longest` successors and `seen` observations per row, and rewards in [−1, 1).
     pub fn pomdp(&mut self, states: u32, actions: u32, observations: u32, longest: u32, seen: u32) -> Pomdp {
         let process =
             MdpParts { choices: Choices::Uniform(actions), ..self.mdp(states, actions, longest, 0.9).into_parts() };
@@ -181,7 +183,7 @@ fn full_backups<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     Ok(())
 }
 
-/// c₁ + γ c₂ of an action is what the best vectors of the full backup promise: b · gₐᵇ.
+/// c₁ + γ c₂ of an action equals b · gₐᵇ from the best vectors of the full backup.
 fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(71);
     for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES {
@@ -197,7 +199,7 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
             same("a*", &[found.best], &[expected.best_action[j]])?;
         }
     }
-    // A permutation has an inverse, and both ways of updating agree.
+    // A permutation has an inverse, so both ways of updating the belief agree.
     let permuted = Operands { transitions: Transitions::Deterministic(vec![1, 0, 0, 1]), ..example() };
     let inverse = permuted.inverse();
     same("T_inv", std::slice::from_ref(&inverse), &[Some(vec![1, 0, 0, 1])])?;
@@ -205,12 +207,12 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     same("lookahead", &[by_inverse], &[one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], None)?])
 }
 
-/// D = A·B + C of one warp: exact for small integers, and of other factors only ten bits of the fraction count.
+/// D = A·B + C by one warp is exact for small integers. Other factors are truncated to ten fraction bits.
 fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(72);
     let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
     let (mut a, b, c) = (integers(128), integers(64), integers(128));
-    // 1 + 2⁻¹¹ counts as 1.
+    // 1 + 2⁻¹¹ is truncated to 1.
     a[0] = 1.0 + f32::powi(2.0, -11);
     let mut d = device.zeros::<f32>(128)?;
     let (da, db, dc) = (device.upload(&a)?, device.upload(&b)?, device.upload(&c)?);
@@ -222,7 +224,7 @@ fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     same("D", &device.to_vec(&d)?, &expected)
 }
 
-/// The same of factors in f16, sixteen a row: exact for small integers, the sum too.
+/// The same with f16 factors and k = 16: products and sums of small integers are exact.
 fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(77);
     let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
@@ -234,14 +236,14 @@ fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let (da, db, dc) = (device.upload(&words(&a))?, device.upload(&words(&b))?, device.upload(&c)?);
     // SAFETY: the matrices have 16 × 8 and 8 × 8 words, and 16 × 8 elements.
     unsafe { half_tensor_product(device, Shape::new(1, 32), &da, &db, &dc, &mut d)? };
-    // B is by columns.
+    // B is column-major.
     let dot = |row: usize, column: usize| (0..16).map(|k| a[16 * row + k] * b[16 * column + k]).sum::<f32>();
     let expected: Vec<_> = (0..128).map(|place| c[place] + dot(place / 8, place % 8)).collect();
     same("D", &device.to_vec(&d)?, &expected)
 }
 
-/// Tiles that are not full, several of them, steps of zeros, and vectors that are there twice; each product errs by `digits` of
-/// itself at most.
+/// Partial tiles, several tiles, tiles of zeros, and duplicate vectors. The relative error of each product is at most
+/// `digits`.
 fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -> Outcome {
     let mut random = Random::new(73);
     for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 200)] {
@@ -254,9 +256,9 @@ fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -
             });
             padded
         };
-        // Where there are many states, the first of them are never met.
+        // If there are many states, the first ones have belief 0.
         let (x, mut alpha) = (matrix(rows, states / 130 * 130), matrix(vectors, 0));
-        // The second half repeats the first, and must never win.
+        // The second half of the vectors repeats the first half and must never win.
         let half = vectors / 2;
         let (first, second) = alpha.split_at_mut((vectors - half) * stride);
         second[..half * stride].copy_from_slice(&first[..half * stride]);
@@ -269,7 +271,8 @@ fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -
         let (mut list, mut keys) = (device.zeros::<u32>(tiles * (steps + 1))?, device.zeros::<u64>(rows)?);
         let shape = Shape::new((tiles * vectors.div_ceil(TILE)) as u32, DENSE_THREADS).with_shared(DENSE_SHARED);
         let (m, n) = (rows as u32, vectors as u32);
-        // SAFETY: whole tiles of both, padded with zeros; a block for each pair of tiles.
+        // SAFETY: both operands consist of whole tiles, padded with zeros, and the grid has one block per pair of
+        // tiles.
         unsafe {
             list_steps(device, Shape::new(tiles as u32, 32), steps as u32, &used, &mut list)?;
             best_of_dense(device, shape, m, n, words as u32, &dx, &list, &da, &mut keys)?;
@@ -290,9 +293,9 @@ const PRODUCTS: [Product; 3] = [Product::Sparse, Product::Dense { exact: true },
 /// The fast path, in batches of different sizes, against the definitions.
 fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(74);
-    // More vectors than a block takes at a time; emulated, one batch of them is enough.
+    // More vectors than a block processes at a time; one batch of them on the emulator.
     let wide = (40, 2, 3, 5, 3, 530 * scale.min(3), 2 * scale);
-    // More beliefs than lie side by side, in more states than a block takes.
+    // More beliefs than a tile holds, over more states than a block processes.
     let many = (150, 2, 2, 4, 2, 3, 37);
     for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES.into_iter().chain([wide, many]) {
         let model = random.pomdp(states, actions, observations, longest, seen);
@@ -304,7 +307,7 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let small = Limits { elements: 2 * (states * actions * observations) as usize, entries: 30 };
             for limits in [Limits::default(), small].into_iter().take(if states == 40 { scale.min(2) } else { 2 }) {
                 let mut tested = Backups::<T, D>::new(device, &model, Some(product), limits)?;
-                // In two parts, so that Γ grows.
+                // Γ is uploaded in two parts, so that it grows.
                 let half = vectors.len() / 2;
                 tested.set_vectors(&vectors)?;
                 tested.set_vectors(&vectors.retain(|i| i < half))?;
@@ -320,7 +323,7 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 let best: Vec<_> =
                     best.map(|scores| scores.iter().copied().fold(f64::NEG_INFINITY, f64::max)).collect();
                 if product == (Product::Dense { exact: false }) {
-                    // Another choice than the best, where they are worth the same in ten bits.
+                    // Another choice may win if both values agree in ten bits.
                     close("b · backup(b)", &values, &best, 4e-3, 0.0)?;
                 } else {
                     same("actions", found.actions(), &expected.best_action)?;
@@ -340,7 +343,7 @@ fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let mut tested = Backups::<T, D>::new(device, &model, None, Limits::default())?;
     for count in [1, 5, 700] {
         let once = random.vectors(count, 30);
-        // Twice the same: the first of equal ones is best.
+        // Duplicate vectors: the first one is best.
         let values = [once.values(), once.values()].concat();
         let twice = AlphaVectors::of(30, values, [once.actions(), once.actions()].concat())?;
         tested.set_vectors(&twice)?;
@@ -357,8 +360,8 @@ fn of_actions(vectors: &AlphaVectors, actions: Vec<u32>) -> AlphaVectors {
     AlphaVectors::of(vectors.states(), vectors.values().to_vec(), actions).expect("an action for each")
 }
 
-/// Beliefs of walks are b₀ and what follows some belief of the step before; they are the same again, and backups of them,
-/// the last first, lift each as far as its own backup does.
+/// The beliefs of walks are b₀ and successors of beliefs of the previous step. Walks are reproducible. Backups of the
+/// beliefs in reverse order raise the value at each as far as its own backup.
 fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(76);
     let (tolerance, count) = (64.0 * epsilon::<T>(), 4 + scale as u32);
@@ -430,12 +433,12 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// The upper bound by its definitions.
+/// The upper bound, by its definition.
 struct Known<'m> {
     model: &'m Pomdp,
     /// Q(s, a) at s·A + a.
     informed: Vec<f64>,
-    /// Beliefs, and what V\* is at most there.
+    /// Beliefs with upper bounds on V\*.
     points: Vec<(Belief, f64)>,
 }
 
@@ -445,7 +448,7 @@ impl Known<'_> {
         belief.iter().map(|(s, p)| p * self.informed[s as usize * actions + action]).sum()
     }
 
-    /// min of maxₐ Σ b(s) Q(s, a) and the sawtooth bound of every point.
+    /// The minimum of maxₐ Σ b(s) Q(s, a) and the sawtooth bounds of all points.
     fn at(&self, belief: &Belief) -> f64 {
         let of_state = self.informed.chunks(self.model.actions() as usize);
         let corners: Vec<f64> =
@@ -459,7 +462,7 @@ impl Known<'_> {
         })
     }
 
-    /// maxₐ r(b, a) + γ Σₒ p(o | b, a) · (bound of b^{a,o}).
+    /// maxₐ r(b, a) + γ Σₒ p(o | b, a) · bound(b^{a,o}).
     fn ahead(&self, belief: &Belief) -> f64 {
         let (rewards, mut projection) = (self.model.expected_rewards(), Projection::default());
         let value = |action: u32| {
@@ -472,7 +475,7 @@ impl Known<'_> {
     }
 }
 
-/// Bounds that fall batch by batch are those of the definitions, also when points were taken away that others imply.
+/// The bounds agree with the definition after each batch of points, also after removal of dominated points.
 fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(78);
     for (states, actions, observations, rounds) in [(1, 1, 1, 1), (9, 2, 3, if T::WIDE { 7 } else { 1 }), (70, 3, 2, 1)]

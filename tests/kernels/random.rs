@@ -11,7 +11,7 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Uniform in 0 … bound − 1 (with a bias of no concern here).
+    /// Uniform in 0 … `bound` − 1, with a negligible bias.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0.next_u64() % bound
     }
@@ -26,7 +26,7 @@ impl Random {
         (0..n).map(|_| 2.0 * self.unit() - 1.0).collect()
     }
 
-    /// A random model: rows of 1 to `longest` successors, rewards in [−1, 1) on about half of them.
+    /// A random model: rows of 1 to `longest` successors, with rewards in [−1, 1) on about half of the transitions.
     pub fn mdp(&mut self, states: u32, actions: u32, longest: u32, gamma: f64) -> Mdp {
         let (p, r) = self.rows((states * actions) as usize, states, longest, |_| 1.0);
         Mdp::new(states, actions, gamma, p.csr(), r.csr(), None).expect("a valid model")
@@ -38,8 +38,8 @@ impl Random {
         self.rows(count, columns, longest, |_| 1.0).0.csr()
     }
 
-    /// A random model in which states have 0 to `actions` actions, some rows end the process with some probability, and
-    /// actions earn something.
+    /// A random model: states have 0 to `actions` actions, some rows end the process with positive probability, and
+    /// some actions have rewards.
     pub fn ragged(&mut self, states: u32, actions: u32, longest: u32, gamma: f64) -> Mdp {
         let mut offsets = vec![0];
         for state in 0..u64::from(states) {
@@ -63,7 +63,8 @@ impl Random {
         mdp.validated().expect("a valid model")
     }
 
-    /// Rows of 1 to `longest` successors, none where the sum of a row is to be 0; and rewards on about half of them.
+    /// Rows of 1 to `longest` successors with sum `sum(row)`, empty if that is 0; and rewards on about half of the
+    /// transitions.
     fn rows(&mut self, count: usize, states: u32, longest: u32, sum: impl Fn(usize) -> f64) -> (Rows, Rows) {
         let (mut p, mut r) = (Rows::default(), Rows::default());
         for row in 0..count {

@@ -1,4 +1,4 @@
-//! Models that are streamed through a device: V must be that of models which are there, bit for bit.
+//! Models streamed through a device: V must have the same bits as with a resident model.
 
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::device::{Streamed, Streaming, SweepLayout, ValueIteration};
@@ -29,7 +29,7 @@ fn bits(values: Vec<f64>) -> Vec<u64> {
     values.into_iter().map(f64::to_bits).collect()
 }
 
-/// Sweeps and starts, in parts of one tile, of several and in one, with two windows and with more.
+/// Sweeps and starts with parts of one tile, of several tiles and of all tiles, and with two or more windows.
 fn streamed<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     let n = scale as u32;
     let side = if scale > 1 { 300 } else { 31 };
@@ -69,9 +69,9 @@ fn streamed<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
     if tried < 20 { Err(format!("only {tried} cases").into()) } else { Ok(()) }
 }
 
-/// What is in a window is not copied again, nor is a part in which nothing can change.
+/// A part that is in a window, or whose values cannot change, is not copied again.
 fn streamed_again<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
-    // Eight tiles of 256 states, and one of 52; a slice has two actions with two successors.
+    // Eight tiles of 256 states and one of 52; each slice has two actions with two successors.
     let model = chain(2100);
     let tile = 256 * 2 * (2 * (4 + size_of::<T>()) + size_of::<T>()) as u64;
     for windows in [2, 3, 5] {
@@ -82,7 +82,7 @@ fn streamed_again<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Out
         tested.backup(Stop::Change(0.0), 4)?;
         same("copies", &[tested.copies()], &[9 + 3 * (9 - windows)])?;
     }
-    // A line with the only reward at its end: nine sweeps come no further than the last two parts, which stay.
+    // A line with its only reward at the end: nine sweeps change the last two parts only, which stay in their windows.
     let line = SlipGrid { width: 2100, height: 1, ..SlipGrid::default() }.generate().map_err(|e| e.to_string())?;
     let streaming = Streaming::new(plan(&line, Storage::Narrow)?, 1, 0).ok_or("nothing to stream")?;
     let mut tested = Streamed::<T, O, D>::new(device, &streaming)?;

@@ -1,4 +1,5 @@
-//! Value iteration: every layout must sweep as the CPU does, skip nothing that changes, and come to the optimal values.
+//! Value iteration: in every layout, sweeps agree with the CPU, skip no state that changes, and reach the optimal
+//! values.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -32,7 +33,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
 
 const STORAGES: [Storage; 4] = [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns];
 
-/// Models with successors near their states, a few probabilities and rewards: some have every layout.
+/// Models with successors near their states and few distinct probabilities and rewards: some allow every layout.
 fn local_models(scale: usize) -> Vec<Mdp> {
     let side = if scale > 1 { 250 } else { 25 };
     let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
@@ -45,7 +46,7 @@ fn local_models(scale: usize) -> Vec<Mdp> {
     models
 }
 
-/// A walk on a line: two actions, states that end it, every seventh state without an action.
+/// A walk on a line: two actions, states that end the process, and every seventh state without actions.
 pub fn chain(states: u32) -> Mdp {
     let (mut choices, mut row_ptr, mut col, mut val) = (vec![0u64], vec![0u64], Vec::new(), Vec::new());
     let (mut ends, mut earned) = (Vec::new(), Vec::new());
@@ -88,7 +89,7 @@ fn scattered_models(scale: usize) -> Vec<Mdp> {
     ]
 }
 
-/// Sweeps, then solves, each model that has the layout; `least` of them must.
+/// Sweeps and solves each model that allows the layout; at least `least` of them must.
 fn in_layout<T: Precise, O: Offset, D: Device>(device: &D, models: &[Mdp], storage: Storage, least: usize) -> Outcome {
     let mut found = 0;
     for model in models {
@@ -100,7 +101,7 @@ fn in_layout<T: Precise, O: Offset, D: Device>(device: &D, models: &[Mdp], stora
     if found < least { Err(format!("{found} models have the layout, expected {least}").into()) } else { Ok(()) }
 }
 
-/// One sweep, two, and so on: values and changes must be those of the CPU.
+/// Batches of one sweep, two sweeps, and so on. Values and changes must agree with the CPU.
 fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &SweepLayout) -> Outcome {
     let mut tested = ValueIteration::<T, O, D>::new(device, plan)?;
     let mut reference = cpu::Serial::<f64>::new(model);
@@ -126,7 +127,7 @@ fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Swee
     close("V from a start", &tested.values()?, &values, tolerance, 0.0)
 }
 
-/// Runs to the end, by either rule: what is certified must hold.
+/// Runs to completion, by either stopping rule. The certificate must hold.
 fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &SweepLayout) -> Outcome {
     let theta = if T::WIDE { 1e-6 } else { 1e-3 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
@@ -168,7 +169,7 @@ fn patterns<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
     in_layout::<T, O, D>(device, &local_models(scale), Storage::Patterns, 3)
 }
 
-/// Bit for bit the same, with skipping as without.
+/// The results have the same bits with and without skipping.
 fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
     let mut skipped = HashSet::new();
     for model in local_models(scale) {
@@ -194,7 +195,7 @@ fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
     Ok(())
 }
 
-/// Sweeps in f32 that end in f64: as exact as f64 alone.
+/// Sweeps in f32 followed by f64 are as accurate as f64 alone.
 fn mixed<D: Device>(device: &D, scale: usize) -> Outcome {
     let models = local_models(scale).into_iter().chain(scattered_models(scale));
     for model in models {

@@ -1,4 +1,4 @@
-//! Inner products, linear combinations, and BiCGSTAB over them.
+//! Inner products, linear combinations, and BiCGSTAB.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ fn combinations<D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let mut random = Random::new(31);
     let (x, z, mut y) = (random.signed(n), random.signed(n), random.signed(n));
-    // What is not read may be anything.
+    // With a = 0 the kernel must not read y, which contains a NaN.
     y[5] = f64::NAN;
     let (dx, dz) = (device.upload(&x)?, device.upload(&z)?);
     for a in [0.0, -1.0, 0.5] {
@@ -47,7 +47,7 @@ fn combinations<D: Device>(device: &D, scale: usize) -> Outcome {
 
 fn inner_products<D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(32);
-    // Fewer elements than threads; several blocks, the last one not full.
+    // Fewer elements than threads; several blocks, the last one partial.
     for (n, blocks) in [(1, 1), (100, 1), (3000 * scale + 5, 7)] {
         let (x, y, z) = (random.signed(n), random.signed(n), random.signed(n));
         let (dx, dy, dz) = (device.upload(&x)?, device.upload(&y)?, device.upload(&z)?);
@@ -68,7 +68,7 @@ fn inner_products<D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-/// Policy iteration whose policies are evaluated by BiCGSTAB ends at the optimal values, in either layout.
+/// Policy iteration with evaluation by BiCGSTAB reaches the optimal values in either layout.
 fn krylov<D: Device>(device: &D, scale: usize) -> Outcome {
     let mut random = Random::new(33);
     let limits = Limits { target: Target::Theta(1e-10), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };

@@ -1,10 +1,10 @@
-//! What hidden Markov models say, straight from the definitions, in numbers of 64 bits with an exponent of 64 more; and random models
-//! whose numbers are of all orders of magnitude.
+//! Reference results for hidden Markov models, computed from the definitions in numbers with a wide exponent; and
+//! random models with numbers of all magnitudes.
 
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 
-/// m · 2ᵉ; m has its highest bit, or is 0.
+/// m · 2ᵉ, where m is 0 or has its highest bit set.
 #[derive(Clone, Copy, Debug)]
 pub struct Big {
     m: u64,
@@ -35,7 +35,7 @@ impl Big {
     /// eˣ.
     pub fn exp(x: f64) -> Self {
         let whole = (x / std::f64::consts::LN_2).floor();
-        // ln 2 in two parts, the first of 32 bits.
+        // ln 2 in two parts; the first has 32 bits.
         let rest = (x - whole * 0.693_147_180_369_123_8) - whole * 1.908_214_929_270_587_7e-10;
         let Self { m, e } = Self::new(rest.exp());
         Self { m, e: e + whole as i64 }
@@ -74,7 +74,7 @@ impl Big {
     }
 }
 
-/// What is true of one sequence.
+/// Reference results for one sequence.
 pub struct Truth {
     /// ln P(O).
     pub log: f64,
@@ -82,11 +82,11 @@ pub struct Truth {
     pub gamma: Vec<f64>,
     /// Σ ξ, N × N.
     pub pairs: Vec<f64>,
-    /// The largest |ln bⱼ(o)| of a density, of which an ulp is an error that γ cannot be without.
+    /// The largest |ln bⱼ(o)|. Its ulp is an unavoidable error of γ.
     pub steepest: f64,
 }
 
-/// By the definitions.
+/// Computes the results from the definitions.
 pub fn truth(model: &Hmm, sequences: &Sequences, sequence: usize) -> Truth {
     let (n, range) = (model.start().len(), sequences.range(sequence));
     let steps = range.len();
@@ -175,7 +175,7 @@ fn densities(model: &Hmm, sequences: &Sequences, sequence: usize) -> Option<Vec<
     Some(rows.map(|(at, j)| log(at, j)).collect())
 }
 
-/// Numbers from a seed (splitmix64).
+/// SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
@@ -196,12 +196,12 @@ impl Random {
         (self.next() % n as u64) as usize
     }
 
-    /// 10ˣ, x uniform.
+    /// 10ˣ with x uniform in [`low`, `high`).
     fn magnitude(&mut self, low: f64, high: f64) -> f64 {
         10f64.powf(low + (high - low) * self.unit())
     }
 
-    /// Makes of these entries, where they may be positive, a distribution over `orders` orders of magnitude.
+    /// A random distribution over `orders` orders of magnitude, zero where `may` is false.
     fn distribution(&mut self, may: &[bool], orders: f64) -> Vec<f64> {
         let mut x: Vec<f64> = may.iter().map(|&may| if may { self.magnitude(-orders, 0.0) } else { 0.0 }).collect();
         let places: Vec<usize> = (0..x.len()).filter(|&at| may[at]).collect();
@@ -212,7 +212,7 @@ impl Random {
     }
 }
 
-/// Which transitions a model of some kind has.
+/// The possible transitions of a random structure.
 fn structure(random: &mut Random, n: usize) -> Vec<bool> {
     let kind = random.below(6);
     let pairs = (0..n * n).map(|at| (at / n, at % n));
@@ -225,13 +225,13 @@ fn structure(random: &mut Random, n: usize) -> Vec<bool> {
             let loops = random.below(2) == 0;
             pairs.map(|(i, j)| j == (i + 1) % n || loops && i == j).collect()
         }
-        // The last is not left.
+        // The last state is absorbing.
         4 => pairs.map(|(i, j)| i + 1 < n || j == i).collect(),
         _ => pairs.map(|(i, j)| random.below(3) == 0 || j == (i + 1) % n).collect(),
     }
 }
 
-/// A model, and sequences that it may find hard to explain.
+/// A random model, and sequences that may be very unlikely under it.
 pub fn random_case(seed: u64) -> (Hmm, Sequences) {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let n = 1 + random.below(7);

@@ -1,5 +1,5 @@
-//! Lets the linker find a `libcuda`, which is empty: programs define the functions that cust calls, and find the driver when they
-//! run. So they link on machines without a driver.
+//! Gives the linker an empty `libcuda`, so that programs link on machines without a driver. The crate itself defines
+//! the driver functions that `cust` calls, and loads the driver at run time.
 
 fn main() {
     println!("cargo::rerun-if-changed=driver-stub");

@@ -1,5 +1,5 @@
-//! Tells the build scripts of dependent crates where this one lies, as `DEP_WARPKOV_DEVICE_ROOT`: `warpkov-build` compiles it
-//! for the GPU beside their kernels.
+//! Sets `DEP_WARPKOV_DEVICE_ROOT` to this crate's path for the build scripts of dependent crates: `warpkov-build`
+//! compiles this crate for the GPU together with their kernels.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

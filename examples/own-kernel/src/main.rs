@@ -1,4 +1,4 @@
-//! The dot product of two vectors: on a GPU where there is one, else under emulation.
+//! The dot product of two vectors, on a GPU if there is one, otherwise on the emulator.
 
 mod kernels;
 
@@ -9,18 +9,18 @@ use warpkov_device::device::Real;
 use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::{Device, Shape};
 
-/// The kernels, compiled for GPUs.
+/// The kernels compiled for GPUs.
 static MODULES: Modules = warpkov_cuda::modules!();
 
 const BLOCKS: u32 = 8;
 const THREADS: u32 = 128;
 
-/// Σ x\[i]·y\[i], on any device, for vectors of one length.
+/// Σ x\[i]·y\[i] on any device. The vectors must have the same length.
 fn dot<T: Real, D: Device>(device: &D, x: &[T], y: &[T]) -> Result<f64, D::Error> {
     assert_eq!(x.len(), y.len());
     let (n, x, y) = (x.len() as u64, device.upload(x)?, device.upload(y)?);
     let mut partial = device.zeros::<f64>(BLOCKS as usize)?;
-    // SAFETY: x and y have n elements, and there is one partial sum for each block.
+    // SAFETY: x and y have n elements, and partial has one element per block.
     unsafe { kernels::dot(device, Shape::new(BLOCKS, THREADS), n, &x, &y, &mut partial) }?;
     Ok(device.to_vec(&partial)?.iter().sum())
 }
@@ -43,14 +43,14 @@ mod tests {
 
     use super::*;
 
-    /// What the emulator finds, as a race or an access out of bounds, is an error.
+    /// The emulator reports races and accesses out of bounds as errors.
     #[test]
-    fn the_dot_product_is_that_of_a_plain_loop() {
+    fn the_kernel_agrees_with_a_loop_on_the_host() {
         for n in [0, 1, 31, 128, 1024, 5000] {
             let x: Vec<f64> = (0..n).map(f64::from).collect();
             let y: Vec<f64> = (0..n).map(|i| f64::from(i % 7) - 3.0).collect();
             let expected: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
-            // The order of blocks and threads must not matter.
+            // The result must not depend on the order of blocks and threads.
             for schedule in [Schedule::RoundRobin, Schedule::Reversed] {
                 let found = dot(&Emulator::new(schedule), &x, &y).expect("no fault");
                 assert_eq!(found, expected, "{n} elements, {schedule:?}");
@@ -58,7 +58,7 @@ mod tests {
         }
     }
 
-    /// The same on a GPU, where there is one.
+    /// Passes without a test if there is no GPU.
     #[test]
     fn a_gpu_agrees() {
         if let Ok(gpu) = Gpu::open(0, &MODULES) {

@@ -1,7 +1,8 @@
-//! Makes machine code of the kernels, by NVIDIA's assembler `ptxas`.
+//! Assembles the kernels to machine code with NVIDIA's `ptxas`.
 //!
-//! Each kernel is assembled by itself, and kept in the target folder under a name that depends on all that made it: only what
-//! has changed is assembled again, whatever the profile. What the assembler says of registers and spills is kept beside it.
+//! Each kernel is assembled separately. The file name in the target folder contains a hash of all inputs, so a build
+//! assembles changed kernels only, in every profile. The log of the assembler, with registers and spills, is saved next
+//! to the machine code.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,19 +16,19 @@ use std::thread;
 /// An assembler of PTX.
 pub struct Assembler {
     path: PathBuf,
-    /// The CUDA release that it is from: `12.9.86`.
+    /// CUDA release, such as `12.9.86`.
     pub version: String,
-    /// Major and minor number of that.
+    /// CUDA version (major, minor).
     pub cuda: (u32, u32),
-    /// What it lists as its options, and the GPUs that it knows.
+    /// Output of `--help`, which lists the supported GPUs.
     help: String,
 }
 
-/// What the search for an assembler gave.
+/// The result of the search for an assembler.
 pub enum Search {
-    /// One that serves.
+    /// An assembler.
     Found(Assembler),
-    /// None, and what to do about it.
+    /// There is none: the reason, and advice.
     Missing(String),
 }
 
@@ -37,12 +38,12 @@ pub struct Job<'a> {
     pub sm: u32,
     /// The kernel's name.
     pub name: &'a str,
-    /// A module that holds it alone.
+    /// PTX of a module that contains this kernel alone.
     pub text: &'a str,
 }
 
-/// Looks for an assembler: the one that `WARPKOV_PTXAS` names, else the one that `scripts/ptxas.sh` installs, else one on the
-/// `PATH`.
+/// Finds an assembler: the one that `WARPKOV_PTXAS` names, otherwise one in `ptxas-venv` in the target folder,
+/// otherwise one on the `PATH`.
 pub fn find(target: &Path) -> Result<Search, String> {
     println!("cargo::rerun-if-env-changed=WARPKOV_PTXAS");
     if let Some(path) = env::var_os("WARPKOV_PTXAS").filter(|value| !value.is_empty()) {
@@ -57,35 +58,35 @@ pub fn find(target: &Path) -> Result<Search, String> {
     let on_path = env::split_paths(&path).map(|folder| folder.join("ptxas"));
     match installed.chain(on_path).find(|path| path.is_file()) {
         Some(path) => Assembler::at(path).map(Search::Found),
-        None => Ok(missing("there is no ptxas (`make setup` installs one, WARPKOV_PTXAS names one)")),
+        None => Ok(missing("no ptxas in WARPKOV_PTXAS or on the PATH (`make setup` of warpkov installs one)")),
     }
 }
 
 fn missing(why: &str) -> Search {
-    Search::Missing(format!("{why}, so the NVIDIA driver compiles each kernel when it is first used"))
+    Search::Missing(format!("{why}, so the NVIDIA driver compiles each kernel at its first launch"))
 }
 
 impl Assembler {
     fn at(path: PathBuf) -> Result<Self, String> {
         let says = |option| {
             let output = Command::new(&path).arg(option).output();
-            let output = output.map_err(|error| format!("{} does not run: {error}", path.display()))?;
+            let output = output.map_err(|error| format!("cannot run {}: {error}", path.display()))?;
             Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         let (about, help) = (says("--version")?, says("--help")?);
         let (version, cuda) =
-            parse_version(&about).ok_or_else(|| format!("{} calls itself {:?}", path.display(), about.trim()))?;
+            parse_version(&about).ok_or_else(|| format!("{} is not ptxas: {:?}", path.display(), about.trim()))?;
         println!("cargo::rerun-if-changed={}", path.display());
         Ok(Self { path, version, cuda, help })
     }
 
-    /// Whether it knows GPUs of this compute capability.
+    /// Whether it supports GPUs of this compute capability.
     pub fn knows(&self, sm: u32) -> bool {
         self.help.contains(&format!("'sm_{sm}'"))
     }
 
-    /// The machine code of every job, in their order, as many at a time as cargo allows. It lies in `folder`, which then holds
-    /// nothing else for these GPUs.
+    /// The machine code of every job, in the order of the jobs, assembled by `NUM_JOBS` threads. `folder` caches it;
+    /// files of other jobs for the same GPUs are deleted.
     pub fn all(&self, jobs: &[Job<'_>], folder: &Path) -> Result<Vec<Vec<u8>>, String> {
         let gpus: BTreeSet<u32> = jobs.iter().map(|job| job.sm).collect();
         for sm in &gpus {
@@ -97,7 +98,7 @@ impl Assembler {
         let work = || -> Result<Vec<(usize, Vec<u8>)>, String> {
             let mut done = Vec::new();
             loop {
-                // The lock ends with the statement.
+                // This statement also releases the lock.
                 let taken = next.lock().map_err(|_| "a thread panicked")?.next();
                 let Some((at, (job, file))) = taken else { return Ok(done) };
                 done.push((at, self.assemble(job, file)?));
@@ -117,7 +118,7 @@ impl Assembler {
         for sm in gpus {
             for old in fs::read_dir(folder.join(format!("sm_{sm}"))).into_iter().flatten().flatten() {
                 if !current.contains(&old.path()) {
-                    // Another build may have been quicker.
+                    // Fails if a concurrent build has deleted the file.
                     let _ = fs::remove_file(old.path());
                 }
             }
@@ -125,7 +126,7 @@ impl Assembler {
         Ok(done.into_iter().map(|(_, code)| code).collect())
     }
 
-    /// Where the machine code of a job lies.
+    /// Path of a job's machine code, relative to the folder.
     fn file(&self, job: &Job<'_>) -> String {
         let mut hasher = DefaultHasher::new();
         (&self.version, job.sm, job.text).hash(&mut hasher);
@@ -139,7 +140,8 @@ impl Assembler {
             return Ok(code);
         }
         let failed = |why: String| format!("{}: {why}", file.display());
-        // Under names of their own until they are whole: other builds may run at this time.
+        // Temporary names contain the process id, because other builds may run concurrently. Complete files are
+        // renamed.
         let own = |extension: &str| file.with_extension(format!("{}.{extension}", std::process::id()));
         let (source, code) = (own("ptx"), own("cubin"));
         fs::write(&source, job.text).map_err(|error| failed(error.to_string()))?;
@@ -148,10 +150,10 @@ impl Assembler {
             .args(["-v", "-o"])
             .args([&code, &source])
             .output()
-            .map_err(|error| format!("{} does not run: {error}", self.path.display()))?;
+            .map_err(|error| format!("cannot run {}: {error}", self.path.display()))?;
         let says = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            return Err(format!("{} does not assemble for sm_{}:\n{says}", source.display(), job.sm));
+            return Err(format!("ptxas cannot assemble {} for sm_{}:\n{says}", source.display(), job.sm));
         }
         let saved = fs::remove_file(&source)
             .and_then(|()| fs::rename(&code, file))
@@ -161,12 +163,12 @@ impl Assembler {
     }
 }
 
-/// Where lies what the assembler said of a kernel.
+/// Path of the assembler's log for a kernel.
 fn log(file: &Path) -> PathBuf {
     file.with_extension("log")
 }
 
-/// The release in what `ptxas --version` prints, and its first two numbers.
+/// The CUDA release in the output of `ptxas --version`, and its (major, minor).
 pub fn parse_version(text: &str) -> Option<(String, (u32, u32))> {
     let version = text.split_once(", V")?.1.split_whitespace().next()?;
     let mut numbers = version.split('.').map(|number| number.parse().ok());

@@ -1,4 +1,4 @@
-//! Looks at the PTX for what would fail, or hang, only on a GPU.
+//! Audits PTX for faults that would otherwise appear on a GPU only, as a failed load, a wrong result or a hang.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,8 @@ use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, Lit, Token, bracketed};
 use crate::divergence;
 use crate::ptx::Module;
 
-/// Every fault found in a module: nothing where it is fit to run.
+/// The faults of a module for baseline `sm`, with the given PTX version and the `expected` entry points. Empty if there
+/// are none.
 pub fn faults(
     text: &str,
     module: &Module<'_>,
@@ -22,25 +23,29 @@ pub fn faults(
     let mut faults = Vec::new();
     let (version, target) = (format!("{major}.{minor}"), format!("sm_{sm}"));
     if module.version != version {
-        faults.push(format!("it is PTX {}, not {version}: this compiler does not write that version", module.version));
+        faults.push(format!(
+            "the PTX version is {}, not {version}: the compiler does not support {version}",
+            module.version
+        ));
     }
     if module.target != target {
-        faults.push(format!("it is for {}, not {target}", module.target));
+        faults.push(format!("the target is {}, not {target}", module.target));
     }
     calls(text, &mut faults);
     shared_symbols(text, &mut faults);
 
     let found: BTreeSet<_> = module.entries.iter().map(|entry| entry.name.to_owned()).collect();
-    faults.extend(expected.difference(&found).map(|name| format!("the kernel {name} is declared, but not there")));
-    faults.extend(found.difference(expected).map(|name| format!("the entry {name} is no kernel of the sources")));
+    faults.extend(expected.difference(&found).map(|name| format!("the PTX lacks the declared kernel {name}")));
+    faults.extend(found.difference(expected).map(|name| format!("the sources declare no kernel for the entry {name}")));
     faults.extend(module.shared_variables().into_iter().map(|(name, [one, other])| {
-        format!("the kernels {one} and {other} share the variable {name}, and each kernel is a module with its own")
+        format!("the kernels {one} and {other} share the variable {name}, but each kernel becomes a module with its own copy")
     }));
     faults.extend(module.entries.iter().flat_map(divergence::duplicated_barriers));
     faults
 }
 
-/// The driver refuses a module that calls what it does not hold, and a kernel has nobody to panic to.
+/// Finds undefined functions, with which the driver rejects the module, and calls of panics, which a kernel cannot
+/// handle.
 fn calls(text: &str, faults: &mut Vec<String>) {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     while let Some((number, line)) = lines.next() {
@@ -48,24 +53,24 @@ fn calls(text: &str, faults: &mut Vec<String>) {
             continue;
         }
         if line.contains(".extern .func") {
-            faults.push(format!("line {number}: a function that is elsewhere: {line}"));
+            faults.push(format!("line {number}: an undefined function: {line}"));
         }
         if !line.split_whitespace().any(|word| word == "call" || word.starts_with("call.")) {
             continue;
         }
-        // A call may take several lines: up to the semicolon.
+        // A call may span several lines, up to the semicolon.
         let mut call = line.to_owned();
         while !call.contains(';') {
             let Some((_, more)) = lines.next() else { break };
             call.push_str(more);
         }
         if call.contains("panic") {
-            faults.push(format!("line {number}: a kernel may panic here: {call}"));
+            faults.push(format!("line {number}: the kernel may panic: {call}"));
         }
     }
 }
 
-/// Two arrays of one name would be one array.
+/// Finds shared arrays with the same name: they would be one array.
 fn shared_symbols(text: &str, faults: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for (index, line) in text.lines().enumerate() {
@@ -80,7 +85,7 @@ fn shared_symbols(text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// The entries that the kernels' sources ask for, below `folder`.
+/// The entry points that the sources below `folder` declare.
 pub fn expected_entries(folder: &Path) -> Result<BTreeSet<String>, String> {
     let mut entries = BTreeSet::new();
     for item in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
@@ -94,14 +99,14 @@ pub fn expected_entries(folder: &Path) -> Result<BTreeSet<String>, String> {
     Ok(entries)
 }
 
-/// The entries that the file at `path` asks for.
+/// The entry points that the file at `path` declares.
 pub fn entries_in(path: &Path) -> Result<BTreeSet<String>, String> {
     let source = fs::read_to_string(path).map_err(|error| error.to_string());
     let entries = source.and_then(|source| entries_of(&source));
     entries.map(BTreeSet::from_iter).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The entries that one source file asks for.
+/// The entry points that the text of a source file declares.
 pub fn entries_of(source: &str) -> Result<Vec<String>, String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
     let mut entries = Vec::new();
@@ -120,7 +125,8 @@ fn collect(items: &[Item], entries: &mut Vec<String>) -> syn::Result<()> {
     Ok(())
 }
 
-/// `#[kernel(T = [f32, f64], LANES = [2, 4])] fn name` asks for `name_f32_2`, `name_f32_4`, `name_f64_2`, `name_f64_4`.
+/// The entry points of a kernel: `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4` for
+/// `#[kernel(T = [f32, f64], LANES = [2, 4])] fn name`.
 fn instances(function: &ItemFn) -> syn::Result<Vec<String>> {
     let Some(attribute) = function.attrs.iter().find(|attribute| is_kernel(attribute)) else {
         return Ok(Vec::new());
@@ -134,7 +140,7 @@ fn instances(function: &ItemFn) -> syn::Result<Vec<String>> {
     Ok(names)
 }
 
-/// `#[kernel]`, whatever path leads to it.
+/// Whether an attribute is `#[kernel]`, with or without a path.
 fn is_kernel(attribute: &syn::Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "kernel")
 }
@@ -150,7 +156,9 @@ impl Parse for List {
         bracketed!(content in input);
         let values = Punctuated::<Expr, Token![,]>::parse_terminated(&content)?;
         let names = values.iter().map(value).collect::<Option<_>>();
-        names.map(Self).ok_or_else(|| input.error("an instance of a kernel is a type, a whole number, true or false"))
+        names
+            .map(Self)
+            .ok_or_else(|| input.error("the values of a generic parameter are types, integers, true or false"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compiles kernels to PTX, by a cargo of its own.
+//! Compiles kernels to PTX with a nested cargo.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,9 +13,7 @@ use crate::compiler::Compiler;
 use crate::source::{Root, Source};
 use crate::{Baseline, ptx};
 
-/// What every kernel is compiled with, whatever profiles its workspace has.
-///
-/// immediate-abort: a panic that calls into core's formatting leaves unresolved calls in the PTX.
+/// The profile of the device compilation, independent of the workspace's profiles.
 const PROFILE: [&str; 9] = [
     "inherits='release'",
     "opt-level=3",
@@ -25,19 +23,19 @@ const PROFILE: [&str; 9] = [
     "debug-assertions=false",
     "overflow-checks=false",
     "panic='abort'",
-    // Kernels use its shared memory, which is declared in its PTX.
+    // Kernels use shared memory that this crate's own PTX declares; `ptx::link` needs that PTX.
     "package.warpkov-device.rustflags=['--emit=asm']",
 ];
 
-/// What one compilation gave.
+/// The result of one compilation.
 pub struct Output {
-    /// The PTX.
+    /// The linked PTX.
     pub text: String,
-    /// Sources outside of the registry: what to compile again after a change of.
+    /// Sources outside of the registry. A change of one requires a new compilation.
     pub sources: BTreeSet<PathBuf>,
 }
 
-/// Compiles every baseline, side by side.
+/// Compiles all baselines in parallel.
 pub fn all(
     compiler: &Compiler,
     baselines: &[Baseline],
@@ -58,7 +56,8 @@ pub fn all(
 
 fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path) -> Result<Output, String> {
     let (sm, (major, minor)) = (baseline.sm, baseline.ptx);
-    // -JumpThreading: rustc's own pass may duplicate barriers, which LLVM's no longer does.
+    // immediate-abort: a panic that calls core's formatting leaves unresolved calls in the PTX.
+    // -JumpThreading: this pass of rustc may duplicate barriers. LLVM's pass does not, from rustc 1.96 on.
     let mut flags = format!(
         "-Ctarget-cpu=sm_{sm} -Ctarget-feature=+ptx{major}{minor} -Cpanic=immediate-abort -Zunstable-options \
          -Zmir-enable-passes=-JumpThreading"
@@ -75,7 +74,7 @@ fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path)
         .args(["-Zbuild-std=core", "-Zprofile-rustflags", "--target", "nvptx64-nvidia-cuda"])
         .args(["--message-format=json-render-diagnostics", "--target-dir"])
         .arg(target.join(format!("nvptx/sm_{sm}")))
-        // The build around this one has settled the versions.
+        // The surrounding build has resolved the versions.
         .args(root.locked.then_some("--locked"))
         .args(["--", "--emit=asm"]);
     for (name, _) in env::vars_os() {
@@ -89,18 +88,18 @@ fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path)
         .env("RUSTFLAGS", flags)
         .env("WARPKOV_SM", sm.to_string())
         .output()
-        .map_err(|error| format!("{} does not run: {error}", compiler.cargo.display()))?;
+        .map_err(|error| format!("cannot run {}: {error}", compiler.cargo.display()))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        // A later release may not take what is unstable.
+        // Unstable features may differ in a later release.
         let tested = compiler.version.starts_with("rustc 1.96.");
-        let hint = if tested { "" } else { " (tested with 1.96.0; WARPKOV_DEVICE_RUSTC names another compiler)" };
-        return Err(format!("the kernels do not compile for sm_{sm}, with {}{hint}:\n{errors}", compiler.version));
+        let hint = if tested { "" } else { " (tested with 1.96.0; set WARPKOV_DEVICE_RUSTC to another compiler)" };
+        return Err(format!("the kernels do not compile for sm_{sm} with {}{hint}:\n{errors}", compiler.version));
     }
     let artifacts = artifacts(&String::from_utf8_lossy(&output.stdout));
     let assembly = |artifact: &Artifact| {
         let path =
-            artifact.assembly().ok_or_else(|| format!("cargo did not say where it put {}", artifact.target.name))?;
+            artifact.assembly().ok_or_else(|| format!("cargo reports no output file of {}", artifact.target.name))?;
         let read = fs::read_to_string(&path);
         read.map_err(|error| {
             format!("{}: {error} (if the file was deleted, delete {}/nvptx too)", path.display(), target.display())
@@ -108,7 +107,7 @@ fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path)
     };
     let find = |wanted: &dyn Fn(&Artifact) -> bool| artifacts.iter().find(|artifact| wanted(artifact));
     let kernels = find(&|artifact| artifact.is_library() && artifact.manifest_path == root.manifest)
-        .ok_or_else(|| format!("cargo did not say where it put the kernels for sm_{sm}"))?;
+        .ok_or_else(|| format!("cargo reports no output of the kernels for sm_{sm}"))?;
     let device = find(&|artifact| artifact.is_library() && artifact.target.name == "warpkov_device")
         .ok_or("the kernels' crate does not depend on warpkov-device")?;
     let text = ptx::link(&assembly(kernels)?, &assembly(device)?)?;
@@ -117,10 +116,10 @@ fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path)
     Ok(Output { text, sources: sources.collect() })
 }
 
-/// Generations of GPUs that `cfg(warpkov_sm = "…")` tells apart: it holds for one and all later ones.
+/// The values of `cfg(warpkov_sm = "…")`. Each holds for baselines of at least this compute capability.
 const GENERATIONS: [u32; 6] = [70, 75, 80, 90, 100, 120];
 
-/// Whether a variable tells of this build, host code in another profile, and would lead the nested one astray.
+/// Whether an environment variable describes the surrounding build, for the host. The nested build must not inherit it.
 fn is_this_builds_own(name: &str) -> bool {
     const PREFIXES: [&str; 5] = ["CARGO_PROFILE_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_BUILD_", "CARGO_TARGET_"];
     const NAMES: [&str; 11] = [
@@ -139,7 +138,7 @@ fn is_this_builds_own(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("RUSTC") || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// A crate that cargo says it has compiled, or had.
+/// A message of cargo about a compiled or cached crate.
 #[derive(Deserialize)]
 struct Artifact {
     package_id: String,
@@ -155,9 +154,9 @@ struct Target {
     src_path: PathBuf,
 }
 
-/// The artifacts in what `cargo --message-format=json` prints.
+/// The artifacts in the output of `cargo --message-format=json`.
 fn artifacts(messages: &str) -> Vec<Artifact> {
-    // Other messages have other fields.
+    // Messages of other kinds lack these fields.
     messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
@@ -166,15 +165,16 @@ impl Artifact {
         self.target.kind.iter().any(|kind| kind == "lib" || kind == "rlib")
     }
 
-    /// The PTX is beside the library, under the same name. The folder may hold older files, so the name decides, not the age.
+    /// Path of the PTX: in the folder of the library, with the same stem. The stem contains the hash of this
+    /// compilation, unlike those of older files in the folder.
     fn assembly(&self) -> Option<PathBuf> {
         let library = self.filenames.iter().find(|file| file.extension().is_some_and(|kind| kind == "rmeta"))?;
         let stem = library.file_stem()?.to_str()?.strip_prefix("lib")?;
         Some(library.with_file_name(format!("{stem}.s")))
     }
 
-    /// What to watch: the folder of a library's sources, the file of a build script. Sources from a registry and of the
-    /// compiler's own library never change.
+    /// The path to watch: the folder of a library's sources, or the file of a build script. `None` for sources that
+    /// never change, from a registry or of the compiler's library.
     fn source(&self) -> Option<PathBuf> {
         let own = self.package_id.starts_with("path+") && !self.package_id.contains("/rustlib/src/");
         let script = self.target.kind.iter().any(|kind| kind == "custom-build");

@@ -1,33 +1,33 @@
-//! Finds a Rust compiler that is right for GPU code.
+//! Finds a Rust compiler for GPU code.
 
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The first release that marks every GPU function convergent. With an older one LLVM may duplicate a barrier into the two
-/// sides of a branch, and the threads of a block then wait at different ones.
+/// The first release that marks every GPU function as convergent. With an older release, LLVM may duplicate a barrier
+/// into the two sides of a branch, and the threads of a block then wait at different barriers.
 pub const OLDEST: (u32, u32) = (1, 96);
 
-/// A compiler of device code.
+/// A compiler for device code.
 pub struct Compiler {
-    /// Its executable.
+    /// Path of its executable.
     pub rustc: PathBuf,
-    /// The cargo that runs it.
+    /// Path of the cargo that runs it.
     pub cargo: PathBuf,
-    /// Its name and version: `rustc 1.96.0 (…)`.
+    /// Name and version: `rustc 1.96.0 (…)`.
     pub version: String,
 }
 
-/// What the search for a compiler gave.
+/// The result of the search for a compiler.
 pub enum Search {
-    /// One that serves.
+    /// A suitable compiler.
     Found(Compiler),
-    /// None, and what to do about it.
+    /// There is none: the reasons, and advice.
     Missing(String),
 }
 
-/// Where to look.
+/// The places to search.
 pub struct Places {
     /// The compiler and the cargo of this build: rustup's active toolchain, or the one on the `PATH`.
     pub active: (PathBuf, PathBuf),
@@ -38,7 +38,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those of this build script.
+    /// The places of the machine that runs this build script.
     pub fn of_this_build() -> Self {
         let or = |name, default: &str| env::var_os(name).map_or_else(|| default.into(), PathBuf::from);
         let rustup = env::var_os("RUSTUP_HOME")
@@ -51,9 +51,9 @@ impl Places {
         }
     }
 
-    /// The compilers that are worth a look, each with the cargo to run it. Nothing here makes rustup download anything.
+    /// The compilers to check, in order, each with its cargo. Checking them never makes rustup download a toolchain.
     fn candidates(&self) -> Vec<(PathBuf, PathBuf)> {
-        // The release that this is tested with first, numbers before names, nightlies last.
+        // The tested release first, numbered releases before named channels, nightlies last.
         let rank = |toolchain: &PathBuf| {
             let name = toolchain.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let number = name.starts_with(|c: char| c.is_ascii_digit());
@@ -70,7 +70,7 @@ impl Places {
         list
     }
 
-    /// Has cargo run the build script again once a compiler may have been installed.
+    /// Makes cargo rerun the build script after a compiler may have been installed.
     fn watch(&self) {
         let hashes = self.toolchains.as_deref().and_then(|folder| Some(folder.parent()?.join("update-hashes")));
         let installed = self.system.parent().map(Path::to_path_buf);
@@ -80,10 +80,10 @@ impl Places {
     }
 }
 
-/// Looks for a compiler: the one that `WARPKOV_DEVICE_RUSTC` names, else the first in `places` that serves.
+/// Finds a compiler: `named`, the value of `WARPKOV_DEVICE_RUSTC`, otherwise the first suitable one in `places`.
 ///
 /// # Errors
-/// `WARPKOV_DEVICE_RUSTC` names one that does not serve.
+/// The compiler `named` is not suitable.
 pub fn find(named: Option<&OsStr>, places: &Places) -> Result<Search, String> {
     if let Some(rustc) = named.filter(|value| !value.is_empty()) {
         let found = check(Path::new(rustc), &places.active.1);
@@ -99,8 +99,9 @@ pub fn find(named: Option<&OsStr>, places: &Places) -> Result<Search, String> {
     }
     places.watch();
     Ok(Search::Missing(format!(
-        "no compiler for the GPU code, so this build has none ({}): with rustc 1.96 or newer, run `rustup component add \
-         rust-src`; else `rustup toolchain install 1.96.0 -c rust-src`, or on Debian `apt-get install rustc-web rust-web-src`",
+        "no Rust compiler for GPU code, so this build contains none ({}): with rustc 1.96 or newer, run `rustup component add \
+         rust-src`; otherwise `rustup toolchain install 1.96.0 -c rust-src`, or on Debian `apt-get install rustc-web \
+         rust-web-src`",
         refused.join("; ")
     )))
 }
@@ -109,17 +110,18 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Whether `rustc` serves: its age, and whether the source of `core` is there to be compiled for the GPU.
+/// Checks that `rustc` is recent enough, and that the source of `core` is installed, which must be compiled for the
+/// GPU.
 fn check(rustc: &Path, cargo: &Path) -> Result<Compiler, String> {
     let version = output(rustc, &["--version"])?;
-    let number = parse_version(&version).ok_or_else(|| format!("{} calls itself {version:?}", rustc.display()))?;
-    // The name of a proxy, as on the PATH, says nothing.
+    let number = parse_version(&version).ok_or_else(|| format!("{} is not rustc: {version:?}", rustc.display()))?;
+    // `rustc` may be rustup's proxy, whose choice depends on the working directory.
     let sysroot = PathBuf::from(output(rustc, &["--print", "sysroot"])?);
     let own = sysroot.join("bin/rustc");
     let rustc = if own.exists() { own } else { rustc.to_path_buf() };
     if number < OLDEST {
         return Err(format!(
-            "{} is {version}, and before 1.96 rustc may move a barrier into divergent code",
+            "{} is {version}, and rustc before 1.96 may move a barrier into divergent code",
             rustc.display()
         ));
     }
@@ -130,7 +132,7 @@ fn check(rustc: &Path, cargo: &Path) -> Result<Compiler, String> {
     Ok(Compiler { rustc, cargo: cargo.to_path_buf(), version })
 }
 
-/// The release in what `rustc --version` prints.
+/// The release (major, minor) in the output of `rustc --version`.
 pub fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.strip_prefix("rustc ")?.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -140,7 +142,7 @@ fn output(program: &Path, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
         .args(args)
         .output()
-        .map_err(|error| format!("{} does not run: {error}", program.display()))?;
+        .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     if !output.status.success() {
         return Err(format!("{} {} failed: {}", program.display(), args.join(" "), output.status));
     }

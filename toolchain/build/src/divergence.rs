@@ -1,23 +1,24 @@
-//! Finds barriers that a compiler has duplicated into the two sides of a divergent branch.
+//! Finds barriers that the compiler has duplicated into the two sides of a divergent branch.
 //!
-//! The threads of a block must arrive at one and the same barrier. Where a branch may send them different ways, and a
-//! different barrier stands on each, the block may hang. One barrier on one side is what sources do on purpose: all threads
-//! leave early on a flag that all of them read. The same holds for the lanes of a warp and what a whole warp does; but warps may go
-//! different ways, by a number that one lane has given to all.
+//! All threads of a block must reach the same barrier. If a branch divides them and each side has its own barrier, the
+//! block may hang. A barrier on one side only is accepted: sources contain it on purpose, where all threads return
+//! early on a flag that all have read. The same rule holds for the lanes of a warp and for warp-wide operations such as
+//! `mma.sync`, with one difference: a branch on a value that one lane has broadcast divides the block but not a warp.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ptx::Entry;
 
-/// A straight run of instructions. The last block is where every `ret` goes.
+/// A basic block. The last one is the exit, the target of every `ret`.
 #[derive(Default)]
 struct Block<'a> {
     label: Option<&'a str>,
-    /// The lines of what a whole block, and of what a whole warp, must meet at in it.
-    meetings: [Vec<usize>; 2],
+    /// Lines of barriers of the thread block, and of warp-wide operations; indexed by `Group`.
+    barriers: [Vec<usize>; 2],
     writes: Vec<Write<'a>>,
-    /// The conditional branch, or jump through a table, at its end.
+    /// The conditional branch or indexed jump at the end of the block.
     branch: Option<Branch<'a>>,
+    /// Successors.
     next: Vec<usize>,
 }
 
@@ -26,24 +27,24 @@ struct Branch<'a> {
     predicate: &'a str,
 }
 
-/// What an instruction computes, and from what.
+/// The registers that an instruction writes and reads.
 struct Write<'a> {
     to: Vec<&'a str>,
     from: Vec<&'a str>,
-    /// Whether threads get different values from equal operands.
+    /// Whether threads may get different values from equal operands.
     divergent: bool,
-    /// Whether all lanes of a warp get what one of them has.
+    /// Whether all lanes of a warp get the value of one lane.
     broadcast: bool,
 }
 
-/// Threads that meet.
+/// The threads that must reach an instruction together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     Block,
     Warp,
 }
 
-/// One line for every pair of barriers on the two sides of a divergent branch.
+/// A message for every divergent branch with a barrier on two of its sides.
 pub fn duplicated_barriers(entry: &Entry<'_>) -> Vec<String> {
     let blocks = blocks(entry);
     let joins = immediate_postdominators(&blocks);
@@ -52,20 +53,20 @@ pub fn duplicated_barriers(entry: &Entry<'_>) -> Vec<String> {
     [Group::Block, Group::Warp].into_iter().flat_map(of).collect()
 }
 
-/// Those of the meetings of a group.
+/// The messages for the barriers of one group.
 fn duplicated(entry: &Entry<'_>, blocks: &[Block<'_>], sides: &[Vec<BTreeSet<usize>>], group: Group) -> Vec<String> {
     let tainted = tainted(blocks, sides, group);
     let mut faults = Vec::new();
     for (block, sides) in blocks.iter().zip(sides) {
         let Some(branch) = block.branch.as_ref().filter(|branch| tainted.contains(branch.predicate)) else { continue };
-        // Blocks on both sides are common code, which the threads meet in again.
+        // A basic block on both sides is common code, where the threads meet again.
         let first = |side: &BTreeSet<usize>, other: &BTreeSet<usize>| {
-            side.difference(other).find_map(|&at| blocks[at].meetings[group as usize].first().copied())
+            side.difference(other).find_map(|&at| blocks[at].barriers[group as usize].first().copied())
         };
         let mut pairs = (0..sides.len()).flat_map(|at| sides[at + 1..].iter().map(move |right| (&sides[at], right)));
         if let Some((a, b)) = pairs.find_map(|(left, right)| first(left, right).zip(first(right, left))) {
             faults.push(format!(
-                "{}: threads that part at line {} would wait at different barriers, at lines {} and {}",
+                "{}: the branch at line {} divides threads, which would wait at different barriers, at lines {} and {}",
                 entry.name,
                 branch.line,
                 a.min(b),
@@ -76,9 +77,10 @@ fn duplicated(entry: &Entry<'_>, blocks: &[Block<'_>], sides: &[Vec<BTreeSet<usi
     faults
 }
 
+/// The control-flow graph of a kernel.
 fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
     let mut blocks = vec![Block::default()];
-    // Where each block goes besides the next one; `None` is the end of the kernel.
+    // The jump targets of each block; `None` is the exit.
     let mut jumps: Vec<Vec<Option<&str>>> = vec![Vec::new()];
     let mut falls_through = vec![true];
     let start = |blocks: &mut Vec<Block<'a>>, jumps: &mut Vec<_>, falls: &mut Vec<bool>, label| {
@@ -86,7 +88,7 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
         jumps.push(Vec::new());
         falls.push(true);
     };
-    // The targets of each jump table, and the one that is being read.
+    // The targets of each jump table, and the name of the table being read.
     let mut tables: BTreeMap<&str, Vec<Option<&str>>> = BTreeMap::new();
     let mut open: Option<&str> = None;
     for &(line, text) in &entry.body {
@@ -114,8 +116,8 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             let guard = guard.trim_start_matches('!');
             let (opcode, operands) = code.trim().split_once(char::is_whitespace).unwrap_or((code, ""));
             let last = blocks.len() - 1;
-            if let Some(group) = meeting(opcode) {
-                blocks[last].meetings[group as usize].push(line);
+            if let Some(group) = group_of(opcode) {
+                blocks[last].barriers[group as usize].push(line);
             }
             if let Some((index, table)) = operands.split_once(',').filter(|_| opcode.starts_with("brx")) {
                 jumps[last] = tables.get(table.trim()).cloned().unwrap_or_default();
@@ -145,28 +147,28 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
     blocks
 }
 
-/// Who must meet at an instruction, if anyone must. `bar.warp.sync` names its threads.
-fn meeting(opcode: &str) -> Option<Group> {
+/// The threads that must reach an instruction together, if any. Not `bar.warp.sync`: its mask names its threads.
+fn group_of(opcode: &str) -> Option<Group> {
     let starts = |with: &[&str]| with.iter().any(|start| opcode.starts_with(start));
     let block = starts(&["bar.sync", "bar.red", "barrier."]).then_some(Group::Block);
     block.or_else(|| starts(&["mma.sync", "wmma.", "ldmatrix"]).then_some(Group::Warp))
 }
 
 fn write<'a>(opcode: &str, operands: &'a str, guard: &'a str) -> Option<Write<'a>> {
-    // The result is the first operand: a register, a pair `a|b`, or a vector `{a, b}`.
+    // The first operand is the result: a register, a pair `a|b`, or a vector `{a, b}`.
     let end = if operands.starts_with('{') { operands.find('}') } else { operands.find(',') }?;
     let (result, rest) = operands.split_at(end);
     if result.starts_with('[') || opcode.starts_with("bar.sync") {
         return None;
     }
-    // A reduction over the block gives every thread the same.
+    // A reduction over the block gives every thread the same value.
     let uniform = opcode.starts_with("bar.red") || opcode.contains(".red.");
     let from: Vec<_> = if uniform { Vec::new() } else { registers(rest).chain(registers(guard)).collect() };
     let own = ["%tid", "%laneid", "%lanemask", "%warpid", "%clock"];
     let divergent = (opcode.starts_with("ld.") && !opcode.starts_with("ld.param"))
         || ["atom.", "activemask", "elect."].iter().any(|start| opcode.starts_with(start))
         || from.iter().any(|register| own.iter().any(|special| register.starts_with(special)));
-    // The lane is the second operand behind the result.
+    // The source lane is the second operand after the result.
     let lane = rest.trim_start_matches(',').split(',').nth(1).map(str::trim);
     let broadcast = opcode.starts_with("shfl.sync.idx") && lane.is_some_and(|lane| lane.parse::<u32>().is_ok());
     Some(Write { to: registers(result).collect(), from, divergent, broadcast })
@@ -191,7 +193,8 @@ fn tainted<'a>(blocks: &[Block<'a>], sides: &[Vec<BTreeSet<usize>>], group: Grou
                 tainted.extend(&write.to);
             }
         }
-        // A register that is written on the way of some threads, and elsewhere too, tells which way a thread took.
+        // If a register has one write on a side of a divergent branch and another elsewhere, its value depends on the
+        // side.
         for (block, sides) in blocks.iter().zip(sides) {
             if block.branch.as_ref().is_some_and(|branch| tainted.contains(branch.predicate)) {
                 let written = sides.iter().flatten().flat_map(|&at| &blocks[at].writes).flat_map(|write| &write.to);
@@ -204,7 +207,7 @@ fn tainted<'a>(blocks: &[Block<'a>], sides: &[Vec<BTreeSet<usize>>], group: Grou
     }
 }
 
-/// For each way out of a block, the blocks on it before the ways meet again.
+/// For each successor of a block with a branch, the blocks reachable from it before the sides join.
 fn sides(blocks: &[Block<'_>], at: usize, join: Option<usize>) -> Vec<BTreeSet<usize>> {
     if blocks[at].branch.is_none() {
         return Vec::new();
@@ -221,7 +224,7 @@ fn sides(blocks: &[Block<'_>], at: usize, join: Option<usize>) -> Vec<BTreeSet<u
     blocks[at].next.iter().map(side).collect()
 }
 
-/// For each block, the first one that every way from it to the end leads through.
+/// The immediate postdominator of each block: the first block that every path from it to the exit contains.
 fn immediate_postdominators(blocks: &[Block<'_>]) -> Vec<Option<usize>> {
     let end = blocks.len() - 1;
     let all: BTreeSet<_> = (0..=end).collect();
@@ -238,7 +241,7 @@ fn immediate_postdominators(blocks: &[Block<'_>]) -> Vec<Option<usize>> {
             sets[at] = set;
         }
     }
-    // The nearest postdominator is the one that all the others postdominate.
+    // The immediate postdominator has the largest set: all other postdominators of the block postdominate it.
     let nearest =
         |at: usize| sets[at].iter().copied().filter(|&other| other != at).max_by_key(|&other| sets[other].len());
     (0..=end).map(nearest).collect()

@@ -1,6 +1,8 @@
-//! Compiles a crate's GPU kernels when the crate is built: to PTX, its audit, machine code, and a table of both for the program.
+//! Builds a crate's GPU kernels from its build script: compiles them to PTX, audits the PTX, assembles machine code,
+//! and writes a table of both for the program.
 //!
-//! A crate that has its kernels in `src/kernels.rs`, beside its `main`, needs this `build.rs`:
+//! A crate whose kernels are in `src/kernels.rs` depends on `warpkov-device`, build-depends on this crate, and has this
+//! `build.rs`:
 //!
 //! ```no_run
 //! warpkov_build::kernels!("src/kernels.rs");
@@ -14,55 +16,72 @@
 //! }
 //! ```
 //!
-//! with `warpkov-device` among its dependencies and this crate among its build dependencies. The program then takes the table by
-//! `warpkov_cuda::modules!()`. `warpkov new` writes such a crate.
+//! The program includes the table with `warpkov_cuda::modules!()`. `warpkov new` creates such a crate.
 //!
-//! Only the kernels are compiled for the GPU, not the crate around them: the module becomes a small crate of its own in `OUT_DIR`,
-//! which depends on `warpkov-device` alone, the very one that cargo has chosen for the crate. So kernels may use `core`,
-//! `warpkov_device`, and one another by `crate::kernels::…`; what else is at the crate's root is not there, and `use` lines for
-//! the host stand behind `#[cfg(not(target_arch = "nvptx64"))]`. A crate that is nothing but kernels is compiled as it is, by
-//! [`package`], from its own build script or from that of the crate that embeds it.
+//! [`module`] compiles the kernels only. The module becomes a crate in `OUT_DIR`, whose single dependency is
+//! `warpkov-device`, in the version that cargo has resolved. Kernels may use `core`, `warpkov_device`, and each other
+//! through `crate::kernels::…`. Other items of the crate's root are not available: put `use` lines for the host behind
+//! `#[cfg(not(target_arch = "nvptx64"))]`. [`package`] compiles a crate that contains kernels only, from its own build
+//! script or from the build script of a crate that embeds it.
 //!
 //! # Compiler
 //!
-//! Any rustc from 1.96.0 on serves that has its library's source. These are tried, and none is ever downloaded:
+//! A suitable compiler is rustc 1.96.0 or later with the source of its library. The build tries, in this order:
 //!
-//! 1. the one that `WARPKOV_DEVICE_RUSTC` names;
-//! 2. that of this build, rustup's active toolchain;
-//! 3. rustup's other toolchains, 1.96.0 first, with which this is tested;
-//! 4. `/usr/bin/rustc`, as from Debian's `rustc-web` and `rust-web-src`;
+//! 1. the compiler that `WARPKOV_DEVICE_RUSTC` names;
+//! 2. the compiler of this build, rustup's active toolchain;
+//! 3. rustup's other toolchains: first 1.96.0, the tested release, then other numbered releases, then `stable` and
+//!    `beta`;
+//! 4. `/usr/bin/rustc`, for example from Debian's `rustc-web` and `rust-web-src`;
 //! 5. rustup's nightlies.
 //!
-//! Without any, the build prints a warning, and the table says why it is empty. `WARPKOV_REQUIRE_PTX=1` makes that an error.
+//! The build never downloads a compiler. If none is suitable, it prints a warning and writes a table without kernels,
+//! which contains the reason. With `WARPKOV_REQUIRE_PTX=1` it fails instead.
 //!
 //! # Audit
 //!
-//! The build fails where the PTX calls a panic or a function that it does not hold, holds other kernels than the sources
-//! declare, has a variable that two kernels write, or has barriers on both sides of a branch on which threads may part.
+//! The build fails if the PTX
+//!
+//! - calls a function that it does not contain, or a panic;
+//! - contains other kernels than the sources declare;
+//! - has a global variable without an initial value that two kernels use;
+//! - has different barriers on the two sides of a branch that may divide the threads of a block.
 //!
 //! # Machine code
 //!
-//! NVIDIA's assembler makes machine code of each kernel: the `ptxas` that `WARPKOV_PTXAS` names (`none` does without), else one in
-//! `ptxas-venv` in the target folder, else one on the `PATH`. Without it the build prints a warning, and the driver compiles each
-//! kernel when it is first launched; `WARPKOV_REQUIRE_CUBIN=1` makes that an error.
+//! NVIDIA's assembler `ptxas` produces machine code of each kernel. The build uses the `ptxas` that `WARPKOV_PTXAS`
+//! names (`none` disables this step), otherwise one in `ptxas-venv` in the target folder, otherwise one on the `PATH`.
+//! If there is none, the build prints a warning, and the driver compiles each kernel at its first launch. With
+//! `WARPKOV_REQUIRE_CUBIN=1` the build fails instead.
 //!
-//! # What it leaves
+//! # Environment variables
 //!
-//! | in the target folder | |
+//! | variable | effect |
 //! | --- | --- |
-//! | `ptx/PACKAGE/sm_80.ptx` | the PTX, to be read |
-//! | `machine-code/PACKAGE/sm_80/` | each kernel's machine code, and what the assembler says of its registers and spills |
-//! | `nvptx/` | what cargo needs to compile only what has changed |
+//! | `WARPKOV_DEVICE_RUSTC` | path of the device compiler |
+//! | `WARPKOV_PTXAS` | path of the assembler, or `none` |
+//! | `WARPKOV_REQUIRE_PTX=1` | fail without a suitable compiler |
+//! | `WARPKOV_REQUIRE_CUBIN=1` | fail without machine code for every listed GPU |
 //!
-//! | module | what it does |
+//! # Outputs in the target folder
+//!
+//! | path | contents |
 //! | --- | --- |
-//! | [`compiler`] | finds a Rust compiler that is right for GPU code |
-//! | `source` | makes a crate of what is to be compiled |
-//! | `compile` | compiles it, once for each baseline |
-//! | [`ptx`] | reads the PTX that comes out, links it, and takes it apart |
-//! | [`audit`], `divergence` | refuse PTX that would fail or hang on a GPU |
-//! | [`assemble`] | makes machine code of it, kernel by kernel |
-//! | `table` | writes what the program includes: PTX, machine code and the kernels' signatures |
+//! | `ptx/PACKAGE/sm_80.ptx` | the PTX, for readers and tools |
+//! | `machine-code/PACKAGE/sm_80/` | machine code of each kernel, and the assembler's log with registers and spills |
+//! | `nvptx/` | cargo's cache of the device compilation |
+//!
+//! # Modules
+//!
+//! | module | task |
+//! | --- | --- |
+//! | [`compiler`] | finds a Rust compiler for GPU code |
+//! | `source` | locates or writes the crate to compile |
+//! | `compile` | compiles it once for each baseline |
+//! | [`ptx`] | parses, links and splits PTX modules |
+//! | [`audit`], `divergence` | reject PTX that would fail or hang on a GPU |
+//! | [`assemble`] | assembles machine code, kernel by kernel |
+//! | `table` | writes the table: PTX, machine code and signatures of the kernels |
 
 pub mod assemble;
 pub mod audit;
@@ -82,39 +101,39 @@ use compiler::Places;
 use source::Source;
 use table::Compiled;
 
-/// One way to compile kernels: for a generation of GPUs and all later ones.
+/// A target of the compilation: GPUs of one compute capability and all higher ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {
-    /// The oldest compute capability that runs it: 80 for 8.0.
+    /// The lowest compute capability that runs the code: 80 for 8.0.
     pub sm: u32,
-    /// The version of the PTX language (major, minor).
+    /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
-    /// The compute capabilities for which it becomes machine code, ascending.
+    /// Compute capabilities to assemble machine code for, ascending.
     pub machine: Vec<u32>,
 }
 
 impl Baseline {
-    /// Code for Ampere and later GPUs, which drivers from CUDA 11.4 on read.
+    /// `sm_80` with PTX 7.4: GPUs from Ampere on, drivers from CUDA 11.4 on.
     #[must_use]
     pub fn ampere() -> Self {
         Self { sm: 80, ptx: (7, 4), machine: vec![80, 86, 89] }
     }
 
-    /// Code that uses what Hopper added, which drivers from CUDA 12.0 on read.
+    /// `sm_90` with PTX 8.0: GPUs from Hopper on, drivers from CUDA 12.0 on.
     #[must_use]
     pub fn hopper() -> Self {
         Self { sm: 90, ptx: (8, 0), machine: vec![90, 100, 120] }
     }
 }
 
-/// What is to be compiled, and for which GPUs.
+/// The kernels to compile and their baselines.
 #[must_use]
 pub struct Builder {
     source: Source,
     baselines: Vec<Baseline>,
 }
 
-/// All of a build script that compiles one [`module`] and does nothing else: `warpkov_build::kernels!("src/kernels.rs");`.
+/// A complete build script that compiles one [`module`]: `warpkov_build::kernels!("src/kernels.rs");`.
 #[macro_export]
 macro_rules! kernels {
     ($file:literal) => {
@@ -124,15 +143,19 @@ macro_rules! kernels {
     };
 }
 
-/// Compiles the kernels in a module of the crate whose build script this is: `module("src/kernels.rs")`, with all modules that
-/// belong to it.
+/// Compiles the kernels in a module of the calling build script's crate, with its submodules:
+/// `module("src/kernels.rs")`.
 pub fn module(file: impl Into<PathBuf>) -> Builder {
     Builder::new(Source::Module(file.into()))
 }
 
-/// Compiles a crate that is nothing but kernels, at `folder`, as it is: `package(".")` is the one whose build script this is.
+/// Compiles the crate in `folder`, which contains kernels only. `package(".")` is the calling build script's own crate.
 ///
-/// Its `src/lib.rs` begins with `#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]`.
+/// Its `src/lib.rs` must begin with
+///
+/// ```text
+/// #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
+/// ```
 pub fn package(folder: impl Into<PathBuf>) -> Builder {
     Builder::new(Source::Package(folder.into()))
 }
@@ -142,14 +165,15 @@ impl Builder {
         Self { source, baselines: vec![Baseline::ampere(), Baseline::hopper()] }
     }
 
-    /// Compiles for these GPUs in place of [`Baseline::ampere`] and [`Baseline::hopper`]. A GPU runs the newest that it can.
+    /// Replaces the default baselines, [`Baseline::ampere`] and [`Baseline::hopper`]. A GPU runs the newest one that it
+    /// supports.
     pub fn baselines(mut self, baselines: impl IntoIterator<Item = Baseline>) -> Self {
         self.baselines = baselines.into_iter().collect();
         self.baselines.sort_by_key(|baseline| baseline.sm);
         self
     }
 
-    /// Compiles, and writes the table. What goes wrong becomes cargo's error message.
+    /// Compiles the kernels and writes the table. An error becomes an error message of cargo.
     #[must_use]
     pub fn build(self) -> ExitCode {
         match self.run() {
@@ -164,12 +188,12 @@ impl Builder {
     }
 
     fn run(&self) -> Result<(), String> {
-        // A kernels' crate that has itself compiled runs this again, on the way to the GPU.
+        // The device compilation of `package(".")` runs this build script again: nothing remains to be done.
         if env::var("TARGET").is_ok_and(|target| target.starts_with("nvptx")) {
             return Ok(());
         }
         let Self { source, baselines } = self;
-        // Only what the device code depends on: a change of host code must not compile the kernels again.
+        // The device code's inputs only: a change of host code must not recompile the kernels.
         for path in source.watched()? {
             println!("cargo::rerun-if-changed={}", path.display());
         }
@@ -193,12 +217,12 @@ impl Builder {
         let expected = source.entries()?;
         let mut compiled = Vec::new();
         for (baseline, output) in baselines.iter().zip(&outputs) {
-            // Before the audit, whose messages speak of its lines.
+            // Saved before the audit, because the audit's messages refer to lines of this file.
             let kept = table::keep(&target.join("ptx").join(&name), baseline, &output.text)?;
             let module = ptx::parse(&output.text)?;
             let faults = audit::faults(&output.text, &module, baseline.sm, baseline.ptx, &expected);
             if !faults.is_empty() {
-                return Err(format!("{} is not fit for a GPU:\n{}", kept.display(), faults.join("\n")));
+                return Err(format!("{} fails the audit:\n{}", kept.display(), faults.join("\n")));
             }
             let texts = module.entries.iter().map(|entry| module.alone(entry)).collect();
             compiled.push(Compiled { baseline, module, texts, machine: Vec::new() });
@@ -217,23 +241,23 @@ impl Builder {
     }
 }
 
-/// Warns that something is not there, which is an error if the variable `requires` asks for it.
+/// Warns that something is missing, or fails if the variable `requires` is 1.
 fn missing(requires: &str, why: &str) -> Result<(), String> {
-    // Where everything is there, the variable changes nothing, and must not have the host compiled again.
+    // Printed only here: if nothing is missing, the variable has no effect and must not cause a rebuild.
     println!("cargo::rerun-if-env-changed={requires}");
     if env::var(requires).is_ok_and(|value| value == "1") {
-        return Err(format!("{why} ({requires}=1 asks for it)"));
+        return Err(format!("{why} ({requires}=1 makes this an error)"));
     }
     println!("cargo::warning={why}");
     Ok(())
 }
 
-/// Assembles every kernel for every GPU that the assembler knows, and keeps the results in `folder`.
+/// Assembles every kernel for every GPU that the assembler supports, and saves the machine code in `folder`.
 fn machine_code(assembler: &Assembler, compiled: &mut [Compiled<'_>], folder: &Path) -> Result<(), String> {
     let all = compiled.iter().flat_map(|compiled| compiled.baseline.machine.iter().copied());
     let (known, unknown): (Vec<u32>, Vec<u32>) = all.partition(|&sm| assembler.knows(sm));
     if !unknown.is_empty() {
-        let why = format!("ptxas {} makes no machine code for sm_{unknown:?}", assembler.version);
+        let why = format!("ptxas {} cannot assemble for compute capabilities {unknown:?}", assembler.version);
         missing("WARPKOV_REQUIRE_CUBIN", &why)?;
     }
     let mut jobs = Vec::new();
@@ -255,7 +279,7 @@ fn variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|_| format!("cargo did not set {name}"))
 }
 
-/// Cargo's target folder, which holds `OUT_DIR` as `[<triple>/]<profile>/build/<package>/out`.
+/// Cargo's target folder: `OUT_DIR` without `[<triple>/]<profile>/build/<package>/out`.
 fn target_directory(out: &Path) -> Result<PathBuf, String> {
     let folder = out.ancestors().nth(4).ok_or_else(|| format!("{} is not inside a target folder", out.display()))?;
     let is_triple = folder.file_name().is_some_and(|name| env::var_os("TARGET").is_some_and(|triple| name == triple));

@@ -1,47 +1,50 @@
-//! Reads what a build needs to know from the text of a PTX module, links it, and takes it apart.
+//! Parses, links and splits PTX modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A PTX module.
 #[derive(Default)]
 pub struct Module<'a> {
-    /// What `.version` says.
+    /// The operand of `.version`.
     pub version: &'a str,
-    /// What `.target` says.
+    /// The operand of `.target`.
     pub target: &'a str,
-    /// The kernels, by name.
+    /// The kernels, sorted by name.
     pub entries: Vec<Entry<'a>>,
-    /// The lines that every module begins with.
+    /// The lines `.version`, `.target` and `.address_size`.
     header: Vec<&'a str>,
     /// Variables, functions and kernels, in the order of the text.
     items: Vec<Item<'a>>,
-    /// Those of each name that kernels refer to: a function may be declared before it is there.
+    /// Indices of the variables and functions of each name: a function may have a declaration and a definition.
     by_name: BTreeMap<&'a str, Vec<usize>>,
 }
 
 /// A kernel's entry point.
 pub struct Entry<'a> {
-    /// Its name.
+    /// Name of the entry point.
     pub name: &'a str,
-    /// The sizes of its parameters, in bytes.
+    /// Size of each parameter in bytes.
     pub params: Vec<usize>,
-    /// Its instructions, labels and declarations, each with its line in the file, counted from 1.
+    /// Instructions, labels and declarations, each with its line number in the file, from 1.
     pub body: Vec<(usize, &'a str)>,
-    /// Where it is among the items.
+    /// Index among the items.
     at: usize,
 }
 
-/// What stands at a module's top level.
+/// A variable, function or kernel at the top level of a module.
 struct Item<'a> {
     text: &'a str,
-    /// The number of its first line, from 1.
+    /// Number of the first line, from 1.
     line: usize,
 }
 
-/// Reads a module as LLVM writes it: one statement a line, the items one after another.
+/// Parses a module in LLVM's format: one statement per line.
+///
+/// # Errors
+/// An item has no end or no name, or a parameter has no size.
 pub fn parse(text: &str) -> Result<Module<'_>, String> {
     let mut module = Module::default();
-    // Where the item that is being read starts, its first line, whether it is a function, and how many brackets are open.
+    // The item being read: its start, its first line, and whether it is a function. `depth` counts its open brackets.
     let mut open: Option<(usize, usize, bool)> = None;
     let (mut depth, mut end) = (0_usize, 0);
     for (index, raw) in text.split_inclusive('\n').enumerate() {
@@ -72,19 +75,19 @@ pub fn parse(text: &str) -> Result<Module<'_>, String> {
         }
     }
     if let Some((_, first, _)) = open {
-        return Err(format!("line {first}: what begins here does not end"));
+        return Err(format!("line {first}: the item that begins here has no end"));
     }
     module.entries.sort_by_key(|entry| entry.name);
     Ok(module)
 }
 
-/// The module `text` with what it refers to and does not hold, where `library` holds it.
+/// Links `text` with `library`: adds the definitions of `library` that `text` refers to and lacks.
 ///
-/// Functions are inlined from one crate into another, but the shared memory that they use is declared in the PTX of their own
-/// crate alone. This is as `ld` does it, on text: one library, only what is needed.
+/// rustc inlines functions of one crate into another, but the shared arrays that these functions use are declared in
+/// the PTX of their own crate only.
 ///
 /// # Errors
-/// One of the modules cannot be read.
+/// [`parse`] fails for one of the modules.
 pub fn link(text: &str, library: &str) -> Result<String, String> {
     let (module, library) = (parse(text)?, parse(library)?);
     let defines = |items: &[Item<'_>], at: &[usize]| at.iter().any(|&at| items[at].is_definition());
@@ -104,7 +107,7 @@ pub fn link(text: &str, library: &str) -> Result<String, String> {
     }
     let header = module.header.iter().flat_map(|line| [line, "\n"]);
     let linked = needed.iter().map(|&at| library.items[at].text);
-    // What was only declared is defined now.
+    // Declarations of the added definitions are dropped.
     let declared: BTreeSet<usize> =
         names.iter().filter_map(|name| module.by_name.get(name)).flatten().copied().collect();
     let own = module.items.iter().enumerate().filter(|(at, _)| !declared.contains(at)).map(|(_, item)| item.text);
@@ -118,20 +121,20 @@ impl<'a> Module<'a> {
         if first.split_whitespace().any(|word| word == ".entry") {
             self.entries.push(item.entry(at)?);
         } else {
-            let name = declared(first).ok_or_else(|| format!("line {}: what does `{first}` declare?", item.line))?;
+            let name = declared(first).ok_or_else(|| format!("line {}: no name in `{first}`", item.line))?;
             self.by_name.entry(name).or_default().push(at);
         }
         self.items.push(item);
         Ok(())
     }
 
-    /// A module of one kernel: the kernel, and the variables and functions that it needs.
+    /// The text of a module with this kernel alone, and the variables and functions that it needs.
     pub fn alone(&self, entry: &Entry<'_>) -> String {
         let lines = self.header.iter().flat_map(|line| [line, "\n"]);
         lines.chain(self.needs(entry).iter().map(|&at| self.items[at].text)).collect()
     }
 
-    /// The items that a kernel is made of, itself among them.
+    /// Indices of the items that a kernel refers to, directly or not, including itself.
     fn needs(&self, entry: &Entry<'_>) -> BTreeSet<usize> {
         let (mut needed, mut open) = (BTreeSet::from([entry.at]), vec![entry.at]);
         while let Some(at) = open.pop() {
@@ -143,8 +146,8 @@ impl<'a> Module<'a> {
         needed
     }
 
-    /// Variables in global memory that several kernels may write to see each other's values, with two of these kernels. A
-    /// variable without a first value is no constant.
+    /// The global variables without an initial value that several kernels use, each with two of these kernels. (A
+    /// variable with an initial value is a constant table.)
     pub fn shared_variables(&self) -> Vec<(&'a str, [&'a str; 2])> {
         let mut users: BTreeMap<usize, Vec<&'a str>> = BTreeMap::new();
         for entry in &self.entries {
@@ -166,7 +169,7 @@ impl<'a> Module<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Whether it is more than a declaration. Dynamic shared memory is never more than `.extern`, and nobody else has it.
+    /// Whether this is a definition. `.extern .shared` counts as one: dynamic shared memory has no other.
     fn is_definition(&self) -> bool {
         let function = words(self.text).any(|word| word == ".func");
         let external =
@@ -174,7 +177,7 @@ impl<'a> Item<'a> {
         if function { self.text.contains('{') } else { !external }
     }
 
-    /// Its lines without comments, each with its number.
+    /// The lines without comments, each with its number.
     fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
         let first = self.line;
         self.text.lines().enumerate().map(move |(index, line)| (first + index, code(line)))
@@ -185,20 +188,20 @@ impl<'a> Item<'a> {
         let name = lines.next().and_then(|(_, line)| Some(line.split_once(".entry")?.1.split('(').next()?.trim()));
         let name = name.unwrap_or_default();
         let mut entry = Entry { name, params: Vec::new(), body: Vec::new(), at };
-        // The signature, up to the body's brace.
+        // The signature, up to the opening brace of the body.
         for (number, line) in lines.by_ref().take_while(|(_, line)| !line.starts_with('{')) {
             if line.starts_with(".param") {
-                entry.params.push(size(line).ok_or_else(|| format!("line {number}: what size is `{line}`?"))?);
+                entry.params.push(size(line).ok_or_else(|| format!("line {number}: no size in `{line}`"))?);
             }
         }
         entry.body = lines.collect();
-        // The brace at the end.
+        // The closing brace.
         entry.body.pop();
         Ok(entry)
     }
 }
 
-/// What follows a directive on its line.
+/// The operands of a directive.
 fn rest(line: &str) -> &str {
     line.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim())
 }
@@ -208,7 +211,8 @@ fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or(line).trim()
 }
 
-/// The name in the first line of a variable, `.shared .align 16 .b8 name[256];`, or of a function, `.func (result) name(`.
+/// The name in the first line of a variable, such as `.shared .align 16 .b8 name[256];`, or of a function, such as
+/// `.func (result) name(`.
 fn declared(line: &str) -> Option<&str> {
     let text = match line.split_once(".func") {
         Some((_, function)) => match function.trim_start().strip_prefix('(') {
@@ -221,12 +225,12 @@ fn declared(line: &str) -> Option<&str> {
     (!name.is_empty() && !name.starts_with('.')).then_some(name)
 }
 
-/// The words of a text that may be names, and directives.
+/// The words of a text: names and directives.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$%.".contains(c)))
 }
 
-/// The size of what a line declares: `.param .u64 .ptr .align 1 name` has 8 bytes, `.param .b8 name[12]` has 12.
+/// The size of a parameter in bytes: 8 for `.param .u64 .ptr .align 1 name`, 12 for `.param .b8 name[12]`.
 fn size(line: &str) -> Option<usize> {
     let bits: usize = line.split_whitespace().nth(1)?.get(2..)?.parse().ok()?;
     let count = line.split_once('[').map_or(Some(1), |(_, rest)| rest.split(']').next()?.parse().ok())?;

@@ -1,4 +1,4 @@
-//! Writes the device code and the kernels' signatures where the program finds them.
+//! Writes the table of device code that the program includes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,15 +17,17 @@ use crate::ptx::Module;
 pub struct Compiled<'a> {
     pub baseline: &'a Baseline,
     pub module: Module<'a>,
-    /// For each kernel, in the order of the module's entries: a module that holds it alone.
+    /// For each entry of `module`: the PTX of a module that contains this kernel alone.
     pub texts: Vec<String>,
-    /// The same as machine code, with the compute capability that it is for.
+    /// For each compute capability with machine code: the machine code of each of the `texts`.
     pub machine: Vec<(u32, Vec<Vec<u8>>)>,
 }
 
-/// Writes `warpkov_modules.rs`, an expression of the type `warpkov_cuda::Modules`, and beside it a file for each baseline: its
-/// kernels one after the other, each as PTX and then as machine code, all compressed by themselves. `compiler` is what made them,
-/// or why nothing did.
+/// Writes `warpkov_modules.rs`, an expression of type `warpkov_cuda::Modules`, and a file `sm_<n>.code` for each
+/// baseline.
+///
+/// The latter contains for each kernel its PTX and then its machine code for each GPU, each compressed by itself.
+/// `compiler` is the compiler's version, or the reason why there is no device code.
 pub fn write(
     out: &Path,
     baselines: &[Compiled<'_>],
@@ -41,7 +43,7 @@ pub fn write(
         // Writing to a string cannot fail.
         let _ = writeln!(table, "    ::warpkov_cuda::Baseline {{ sm: {sm}, ptx: {ptx:?}, machine: &{gpus:?},");
         let _ = writeln!(table, "      data: include_bytes!(\"sm_{sm}.code\"), entries: &[");
-        // Side by side, as build scripts are compiled without optimisation.
+        // In parallel: cargo compiles build scripts without optimisation, so this is slow.
         let packed: Vec<Vec<Vec<u8>>> = thread::scope(|scope| {
             let texts = scope.spawn(|| compressed(texts));
             let codes: Vec<_> = machine.iter().map(|(_, codes)| scope.spawn(|| compressed(codes))).collect();
@@ -69,7 +71,7 @@ pub fn write(
     save(&out.join("warpkov_modules.rs"), table.as_bytes())
 }
 
-/// Keeps a copy of the PTX where people and tools find it: `sm_80.ptx` in `folder`.
+/// Saves the PTX as `sm_<n>.ptx` in `folder`, for readers and tools. Returns the path.
 pub fn keep(folder: &Path, baseline: &Baseline, text: &str) -> Result<PathBuf, String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let path = folder.join(format!("sm_{}.ptx", baseline.sm));

@@ -1,10 +1,10 @@
-//! What a build refuses to embed, on PTX written by hand.
+//! The parser, the linker and the audit, on PTX written by hand.
 
 use std::collections::BTreeSet;
 
 use warpkov_build::{assemble, audit, compiler, ptx};
 
-/// A module of one kernel, `k`, with the given declarations before it and the given body.
+/// A module of the kernel `k` with this body, after these declarations.
 fn module(declarations: &str, body: &str) -> String {
     format!(
         ".version 7.4\n.target sm_80\n.address_size 64\n{declarations}\n.visible .entry k(\n\
@@ -37,7 +37,7 @@ fn reads_entries_with_their_parameters() {
 }
 
 #[test]
-fn takes_a_module_apart_with_all_that_each_kernel_needs() {
+fn splits_a_module_into_kernels_with_all_that_each_needs() {
     let header = ".version 7.4\n.target sm_80\n.address_size 64\n";
     let tile = ".shared .align 16 .b8 tile[256];\n";
     let other = ".shared .align 16 .b8 tile_2[256];\n";
@@ -56,7 +56,7 @@ fn takes_a_module_apart_with_all_that_each_kernel_needs() {
     let helper = helper.trim_start_matches("// A comment {\n");
     let [with_a, with_b] = [[header, tile, dynamic, a].concat(), [header, declared, table, b, helper, caller].concat()];
     assert_eq!(alone, [with_a, with_b]);
-    // Taken apart again, nothing is left out.
+    // Splitting the parts again changes nothing.
     for text in &alone {
         let module = ptx::parse(text).expect("the module is read");
         assert_eq!((module.version, module.target, module.entries.len()), ("7.4", "sm_80", 1));
@@ -65,7 +65,7 @@ fn takes_a_module_apart_with_all_that_each_kernel_needs() {
 }
 
 #[test]
-fn links_what_kernels_use_of_a_library() {
+fn links_the_definitions_that_kernels_use() {
     let header = ".version 7.4\n.target sm_80\n.address_size 64\n";
     let array = ".shared .align 16 .b8 partial_12[256];\n";
     let dynamic = ".extern .shared .align 16 .b8 dynamic_shared[];\n";
@@ -80,13 +80,13 @@ fn links_what_kernels_use_of_a_library() {
     let linked = ptx::link(&text, &library).expect("both are read");
     let kept = ".extern .func  elsewhere\n()\n;\n";
     assert_eq!(linked, [header, array, dynamic, table, helper, kept, own, entry].concat());
-    // What is there already comes from nowhere else, and the audit still sees what is missing.
+    // Linking again changes nothing, and the audit reports the function that the library lacks.
     assert_eq!(ptx::link(&linked, &library).expect("both are read"), linked);
     assert_one(&faults(&linked, &["k"]), "elsewhere");
 }
 
 #[test]
-fn refuses_what_does_not_end_or_has_no_name() {
+fn refuses_items_without_end_or_name() {
     let cut = module("", "ret;").trim_end().trim_end_matches('}').to_owned();
     assert!(ptx::parse(&cut).err().is_some_and(|why| why.contains("line 5")));
     assert!(ptx::parse(&module(".shared .align 4 .b8 [4];", "ret;")).is_err());
@@ -135,7 +135,7 @@ fn refuses_missing_and_unknown_entries() {
 }
 
 #[test]
-fn refuses_functions_elsewhere_and_panics() {
+fn refuses_undefined_functions_and_panics() {
     assert_one(&faults(&module(".extern .func memcpy;", "ret;"), &["k"]), "memcpy");
     let call = "\tcall.uni \n\t_ZN4core9panicking5panic17h0E, \n\t(\n\tparam0\n\t);\n\tret;";
     assert_one(&body_faults(call), "may panic");
@@ -158,7 +158,7 @@ fn expects_every_instance() {
     assert!(audit::entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
 }
 
-/// A branch on `predicate` with one barrier on each side, set up by `before`.
+/// The instructions `before`, then a branch on `predicate` with a barrier on each side.
 fn two_barriers(before: &str, predicate: &str) -> String {
     format!(
         "{before}\n\t@{predicate} bra $L1;\n\tbar.sync 0;\n\tst.global.b32 [%rd1], %r2;\n\tbra.uni $L2;\n$L1:\n\
@@ -181,13 +181,13 @@ fn refuses_a_barrier_on_each_side_of_a_divergent_branch() {
 fn accepts_a_barrier_on_each_side_of_a_uniform_branch() {
     let block = "\tmov.u32 %r1, %ctaid.x;\n\tld.param.b32 %r2, [k_param_1];\n\tsetp.lt.u32 %p1, %r1, %r2;";
     assert_eq!(body_faults(&two_barriers(block, "%p1")), [""; 0]);
-    // All threads get the count of a block-wide vote.
+    // A block-wide count has the same value in all threads.
     let vote = format!("{BY_THREAD}\n\tbar.red.popc.u32 %r3, 0, %p1;\n\tsetp.eq.b32 %p2, %r3, 0;");
     assert_eq!(body_faults(&two_barriers(&vote, "%p2")), [""; 0]);
 }
 
 #[test]
-fn refuses_a_branch_on_which_way_a_thread_took() {
+fn refuses_a_branch_that_depends_on_an_earlier_divergent_branch() {
     let flag =
         format!("{BY_THREAD}\n\tmov.b32 %r3, 0;\n\t@%p1 bra $L0;\n\tmov.b32 %r3, 1;\n$L0:\n\tsetp.eq.b32 %p2, %r3, 0;");
     assert_one(&body_faults(&two_barriers(&flag, "%p2")), "different barriers");
@@ -199,18 +199,18 @@ fn accepts_a_barrier_on_one_side_only() {
     assert_eq!(body_faults(&early_exit), [""; 0]);
     let early_return = format!("{BY_THREAD}\n\t@%p1 ret;\n\tbar.sync 0;\n\tret;");
     assert_eq!(body_faults(&early_return), [""; 0]);
-    // Both sides lead to the barrier at $L2, which is one and the same.
+    // Both sides lead to the same barrier, at $L2.
     let common =
         format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\t@%p9 ret;\n\tbra.uni $L2;\n$L1:\n\tnop;\n$L2:\n\tbar.sync 0;\n\tret;");
     assert_eq!(body_faults(&common), [""; 0]);
 }
 
 #[test]
-fn looks_into_loops() {
+fn handles_loops() {
     let inside = |branch: &str| format!("$L0:\n{BY_THREAD}\n{branch}\n\t@%p3 bra $L0;\n\tbar.sync 0;\n\tret;");
     let clean = "\t@%p1 bra $L1;\n\tst.global.b32 [%rd1], %r2;\n$L1:\n\tbar.sync 0;";
     assert_eq!(body_faults(&inside(clean)), [""; 0]);
-    // One side may leave the loop, so that the ways meet only after it.
+    // One side may leave the loop, so that the sides join after it only.
     let duplicated = "\t@%p1 bra $L1;\n\tbar.sync 0;\n\t@%p4 bra $L3;\n\tbra.uni $L2;\n$L1:\n\tbar.sync 0;\n$L2:";
     let text = inside(duplicated).replace("\tbar.sync 0;\n\tret;", "$L3:\n\tret;");
     assert_one(&body_faults(&text), "different barriers");
@@ -230,7 +230,7 @@ fn follows_jump_tables() {
 }
 
 #[test]
-fn lets_warps_part_by_what_one_lane_has_told_the_others() {
+fn accepts_warps_divided_by_a_broadcast_value() {
     let by_warp = |lane: &str| {
         format!(
             "\tmov.u32 %r1, %tid.x;\n\tshr.u32 %r2, %r1, 5;\n\tshfl.sync.idx.b32 %r3, %r2, {lane}, 31, -1;\n\t\
@@ -241,12 +241,12 @@ fn lets_warps_part_by_what_one_lane_has_told_the_others() {
         |lane: &str| two_barriers(&by_warp(lane), "%p1").replace("bar.sync 0", "mma.sync.aligned.m16n8k8 {%f1}, {%f2}");
     assert_eq!(body_faults(&matrices("0")), [""; 0]);
     assert_one(&body_faults(&matrices("%r1")), "different barriers");
-    // A block has to meet all the same.
+    // A barrier of the block still needs all warps.
     assert_one(&body_faults(&two_barriers(&by_warp("0"), "%p1")), "different barriers");
 }
 
 #[test]
-fn accepts_barriers_of_named_threads() {
+fn accepts_warp_barriers_with_a_mask() {
     let halves = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "bar.warp.sync 1431655765");
     assert_eq!(body_faults(&halves), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Which of several compilers is taken, with scripts in their places.
+//! The choice among several compilers, which are shell scripts here.
 #![cfg(unix)]
 
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use warpkov_build::compiler::{self, Places, Search};
 
-/// A folder with toolchains that only say what they are.
+/// A folder of toolchains whose `rustc` prints a version and a sysroot only.
 struct Machine(TempDir);
 
 impl Machine {
@@ -21,7 +21,7 @@ impl Machine {
         self.0.path().join(name)
     }
 
-    /// Puts a compiler into the folder `name`, with or without the library's source.
+    /// Installs a compiler in the folder `name`, with or without the library's source.
     fn install(&self, name: &str, version: &str, source: bool) -> PathBuf {
         let (root, bin) = (self.path(name), self.path(name).join("bin"));
         fs::create_dir_all(&bin).unwrap();
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// The folder of the compiler that is found, or why there is none.
+    /// The folder of the compiler found, or the reason why there is none.
     fn found(&self, active: &Path) -> Result<String, String> {
         match compiler::find(None, &self.places(active))? {
             Search::Found(compiler) => {
@@ -57,7 +57,7 @@ impl Machine {
 }
 
 #[test]
-fn the_active_toolchain_is_taken_first() {
+fn the_active_toolchain_comes_first() {
     let machine = Machine::new();
     machine.install("toolchains/1.96.0-x", "1.96.0", true);
     let active = machine.install("active", "1.99.1", true);
@@ -65,7 +65,7 @@ fn the_active_toolchain_is_taken_first() {
 }
 
 #[test]
-fn others_follow_in_their_order() {
+fn other_toolchains_follow_in_order() {
     let machine = Machine::new();
     let active = machine.install("active", "1.95.0", true);
     machine.install("toolchains/nightly-x", "1.98.0-nightly", true);
@@ -81,7 +81,7 @@ fn others_follow_in_their_order() {
 }
 
 #[test]
-fn what_does_not_serve_is_named_with_the_reason() {
+fn unsuitable_compilers_are_listed_with_their_reasons() {
     let machine = Machine::new();
     let active = machine.install("active", "1.97.0", false);
     machine.install("toolchains/1.95.0-x", "1.95.0", true);
@@ -94,12 +94,13 @@ fn what_does_not_serve_is_named_with_the_reason() {
     ] {
         assert!(why.contains(part), "{why}");
     }
-    let why = machine.found(&machine.path("nowhere/rustc")).unwrap_err();
-    assert!(why.contains("nowhere/rustc does not run"), "{why}");
+    let nowhere = machine.path("nowhere/rustc");
+    let why = machine.found(&nowhere).unwrap_err();
+    assert!(why.contains(&format!("cannot run {}", nowhere.display())), "{why}");
 }
 
 #[test]
-fn the_one_that_is_named_has_to_serve() {
+fn a_named_compiler_must_be_suitable() {
     let machine = Machine::new();
     let active = machine.install("active", "1.97.0", true);
     let (old, new) = (machine.install("old", "1.94.0", true), machine.install("new", "1.96.0", true));

@@ -1,12 +1,13 @@
-//! The NVIDIA driver, found at run time.
+//! The CUDA driver, loaded at run time.
 //!
-//! cust calls `cu…` functions by name and expects the linker to find them in `libcuda`. A binary linked that way does not
-//! start on a machine without a driver. Here every function that cust 0.3.2 can call is defined as a *trampoline*: it
-//! calls through a slot which [`get`] fills from `libcuda.so.1`, and which answers `CUDA_ERROR_STUB_LIBRARY` (34) until
-//! then. What this crate needs beyond cust, and what cust declares with arguments on the stack, is in [`Driver`].
+//! cust calls `cu…` functions that the linker would resolve in `libcuda`. A binary linked that way does not start on a
+//! machine without a driver. This module therefore defines every function that cust 0.3.2 can call, as a *trampoline*:
+//! it calls through a slot, which [`get`] fills from `libcuda.so.1`. An unfilled slot returns `CUDA_ERROR_STUB_LIBRARY`
+//! (34). [`Driver`] holds the functions that cust lacks, and those that take arguments on the stack, which a trampoline
+//! cannot forward.
 //!
-//! cust reads the returned code as a Rust `enum` of the 87 codes that it knows, so a code from a newer driver would be
-//! undefined behaviour. A trampoline therefore passes the code through [`sanitize`].
+//! cust reads the returned code as a Rust `enum` of the 87 codes that it knows, so an unknown code of a newer driver
+//! would be undefined behaviour. A trampoline therefore passes each code through [`sanitize`].
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
@@ -20,7 +21,7 @@ use crate::error::CudaError;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("the CUDA backend is written for Linux on x86-64 and aarch64");
 
-/// `CUDA_ERROR_STUB_LIBRARY`: the answer of every function while there is no driver.
+/// `CUDA_ERROR_STUB_LIBRARY`: every function returns this code as long as no driver is loaded.
 pub const STUB_LIBRARY: u32 = 34;
 
 /// A driver handle: `CUmodule`, `CUfunction`, `CUstream`, `CUevent`, `CUgraph` or `CUgraphExec`.
@@ -34,10 +35,10 @@ pub fn get() -> Result<&'static Driver, CudaError> {
     DRIVER.get_or_init(load).as_ref().map_err(|why| CudaError::NoDriver { why: why.clone() })
 }
 
-/// What the driver says about `code`.
+/// The driver's description of `code`.
 pub fn describe(code: u32) -> String {
     let mut text = std::ptr::null();
-    // SAFETY: `cuGetErrorString` below always sets `text`, to a NUL-terminated string that is never freed.
+    // SAFETY: the `cuGetErrorString` defined below always sets `text` to a NUL-terminated string that is never freed.
     unsafe {
         cuGetErrorString(code, &mut text);
         CStr::from_ptr(text)
@@ -49,23 +50,23 @@ pub fn describe(code: u32) -> String {
 static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
 
 fn load() -> Result<Driver, String> {
-    // SAFETY: loading NVIDIA's driver runs its initialisers, which ask nothing of the caller.
+    // SAFETY: loading the driver runs its initialisers, which have no preconditions.
     let open = |name: &str| unsafe { Library::new(name) };
     let library = open("libcuda.so.1").or_else(|error| open("libcuda.so").map_err(|_| reason(&error)))?;
     let driver = Driver::resolve(&library)?;
     for (name, slot) in SLOTS {
-        // SAFETY: the slot only holds the address; the trampoline calls it with the prototype that the name stands for.
-        // A function that an old driver lacks keeps its stub.
+        // SAFETY: the slot stores the address only. Its trampoline has the same symbol name, so callers use the
+        // documented prototype. The slot of a function that an old driver lacks keeps its stub.
         if let Ok(function) = unsafe { library.get::<*mut c_void>(*name) } {
             slot.store(*function, Ordering::Release);
         }
     }
-    // The driver stays for good: its functions may be called from destructors at the very end of the process.
+    // Never unloaded: destructors may call its functions until the process ends.
     std::mem::forget(library);
     Ok(driver)
 }
 
-/// The loader's own words, where it has some.
+/// The dynamic loader's message, if there is one.
 fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -81,7 +82,7 @@ pub struct LaunchConfig {
     pub attribute_count: u32,
 }
 
-/// `CUlaunchAttribute`, of which the value is an integer.
+/// `CUlaunchAttribute` with an integer value.
 #[repr(C, align(8))]
 pub struct LaunchAttribute {
     pub id: u32,
@@ -90,7 +91,8 @@ pub struct LaunchAttribute {
     pub rest: [u32; 15],
 }
 
-/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`, allowed.
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION` with the value 1: the launch may overlap with the one before
+/// it.
 pub const OVERLAPPING: LaunchAttribute = LaunchAttribute { id: 6, padding: 0, value: 1, rest: [0; 15] };
 
 /// `cuLaunchKernelEx`.
@@ -98,12 +100,11 @@ pub type LaunchKernelEx = unsafe extern "C" fn(*const LaunchConfig, Handle, *mut
 
 macro_rules! driver {
     ($($(#[$doc:meta])* $field:ident = $symbol:ident($($arg:ty),*);)*) => {
-        /// Driver functions with codes as integers: what cust lacks, and what a trampoline cannot forward.
-        ///
-        /// All of them are documented in NVIDIA's *CUDA Driver API*.
+        /// Driver functions that return their code as an integer: those that cust lacks, and those that a trampoline
+        /// cannot forward. The doc comments list the parameters; NVIDIA's *CUDA Driver API* describes the functions.
         pub struct Driver {
             $($(#[$doc])* pub $field: unsafe extern "C" fn($($arg),*) -> u32,)*
-            /// (launch, function, parameters, extra): from CUDA 11.8 on.
+            /// (config, function, parameters, extra); `None` before CUDA 11.8.
             pub launch_kernel_ex: Option<LaunchKernelEx>,
         }
 
@@ -111,8 +112,9 @@ macro_rules! driver {
             fn resolve(library: &Library) -> Result<Self, String> {
                 Ok(Self {
                     $(
-                        // SAFETY: the type is the prototype that NVIDIA documents for this symbol, with enumerations as
-                        // integers of their size and handles as pointers; the library is never unloaded.
+                        // SAFETY: the type is the prototype that the CUDA Driver API documents for this symbol, with
+                        // enumerations as integers of their size and handles as pointers. The library is never
+                        // unloaded.
                         $field: *unsafe { library.get(stringify!($symbol)) }
                             .map_err(|_| format!("the driver is too old: it lacks {}", stringify!($symbol)))?,
                     )*
@@ -141,9 +143,9 @@ driver! {
     );
     /// (&blocks, function, threads in a block, shared bytes)
     occupancy_max_active_blocks = cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut i32, Handle, i32, usize);
-    /// (stream); not through cust, because this is where a kernel's failure shows, with codes that cust lacks
+    /// (stream); not through cust, because this call returns the failures of kernels, with codes that cust lacks
     stream_synchronize = cuStreamSynchronize(Handle);
-    /// (stream, event, flags); not through cust, which consumes the event, as with the next three
+    /// (stream, event, flags); this and the next three not through cust, which consumes the event
     stream_wait_event = cuStreamWaitEvent(Handle, Handle, u32);
     /// (&event, flags)
     event_create = cuEventCreate(*mut Handle, u32);
@@ -151,7 +153,7 @@ driver! {
     event_record = cuEventRecord(Handle, Handle);
     /// (event)
     event_destroy = cuEventDestroy_v2(Handle);
-    /// (&mode), exchanged with that of the calling thread
+    /// (&mode), swapped with the mode of the calling thread
     thread_exchange_capture_mode = cuThreadExchangeStreamCaptureMode(*mut u32);
     /// (stream, mode)
     stream_begin_capture = cuStreamBeginCapture_v2(Handle, u32);
@@ -167,7 +169,7 @@ driver! {
     graph_exec_destroy = cuGraphExecDestroy(Handle);
 }
 
-/// Maps a code that cust's `cudaError_enum` does not have to `CUDA_ERROR_UNKNOWN` (999).
+/// Maps every code that cust's `cudaError_enum` lacks to `CUDA_ERROR_UNKNOWN` (999).
 extern "C" fn sanitize(code: u32) -> u32 {
     match code {
         0..=8 | 34 | 100..=102 | 200..=202 | 205..=224 | 300..=304 | 400..=401 | 500 | 600 => code,
@@ -176,20 +178,21 @@ extern "C" fn sanitize(code: u32) -> u32 {
     }
 }
 
-/// What a slot holds until the driver is there.
+/// The initial value of every slot.
 extern "C" fn stub() -> u32 {
     STUB_LIBRARY
 }
 
-/// Sets `*text` to a description of `code`, with or without a driver, and never fails: cust's `Display` takes it so.
+/// Sets `*text` to a description of `code`, with or without a driver. It never fails: otherwise cust's `Display` would
+/// return an error, and `to_string` would panic.
 ///
 /// # Safety
-/// `text` points to a place for one pointer.
+/// `text` is valid for a write of one pointer.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(code: u32, text: *mut *const c_char) -> u32 {
     let mut found = std::ptr::null();
     if let Some(Ok(driver)) = DRIVER.get() {
-        // SAFETY: "cuGetErrorString: sets *pStr to the address of a NULL-terminated string description of the error
+        // SAFETY: cuGetErrorString "sets *pStr to the address of a NULL-terminated string description of the error
         // code"; for an unknown code it sets NULL and returns CUDA_ERROR_INVALID_VALUE.
         unsafe { (driver.get_error_string)(code, &mut found) };
     }
@@ -201,8 +204,9 @@ unsafe extern "C" fn cuGetErrorString(code: u32, text: *mut *const c_char) -> u3
     0
 }
 
-// The stack is 16-byte aligned again at the call, the arguments stay in their registers, and the returned code becomes
-// `sanitize`'s argument. Arguments on the stack would be out of place, hence at most six.
+// A trampoline aligns the stack to 16 bytes, leaves the arguments in their registers, calls through the slot, and jumps
+// to `sanitize` with the returned code as its argument. Arguments on the stack would be displaced, hence at most six
+// arguments.
 #[cfg(target_arch = "x86_64")]
 macro_rules! forward {
     ($slot:ident) => {
@@ -249,7 +253,7 @@ macro_rules! refuse {
     };
 }
 
-/// Defines a trampoline for each name; the underscores stand for the arguments and are checked against cust.
+/// Defines a trampoline for each name. The underscores stand for the arguments; their number is checked against cust.
 macro_rules! trampolines {
     ($($name:ident($($arg:tt),*);)*) => {
         $(
@@ -277,7 +281,8 @@ macro_rules! trampolines {
     };
 }
 
-/// Defines functions that always answer 34: they take arguments on the stack, and nothing here calls them through cust.
+/// Defines functions that always return 34. They take arguments on the stack, and this crate never calls them through
+/// cust.
 macro_rules! refused {
     ($($name:ident;)*) => {
         $(
@@ -412,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn trampolines_without_a_driver_answer_that_it_is_a_stub() {
+    fn trampolines_without_a_driver_return_stub_library() {
         if get().is_ok() {
             return;
         }
         assert!(cust::init(cust::CudaFlags::empty()).is_err());
         let mut version = 7;
-        // SAFETY: no driver is there, so these reach the stub, which takes no arguments and touches no memory.
+        // SAFETY: no driver is loaded, so these calls reach the stub, which takes no arguments and accesses no memory.
         unsafe {
             assert_eq!(cust::sys::cuInit(0) as u32, STUB_LIBRARY);
             assert_eq!(cust::sys::cuDriverGetVersion(&mut version) as u32, STUB_LIBRARY);
@@ -429,9 +434,9 @@ mod tests {
 
     #[test]
     fn trampolines_pass_six_arguments_and_sanitize_the_code() {
-        static SLOT: AtomicPtr<c_void> = AtomicPtr::new(weigh as *mut c_void);
+        static SLOT: AtomicPtr<c_void> = AtomicPtr::new(target as *mut c_void);
 
-        extern "C" fn weigh(a: u64, b: u8, c: u64, d: u64, e: u64, f: u32) -> u32 {
+        extern "C" fn target(a: u64, b: u8, c: u64, d: u64, e: u64, f: u32) -> u32 {
             assert_eq!((a, b, c, d, e), (u64::MAX, 2, 3, 4, u64::MAX - 1));
             f
         }
@@ -454,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_a_text() {
+    fn every_code_has_a_description() {
         assert_eq!(describe(123_456), "unknown code");
         assert!(!describe(STUB_LIBRARY).is_empty());
         assert!(!cust::error::CudaError::InvalidValue.to_string().is_empty());

@@ -1,8 +1,8 @@
-//! What can go wrong on the way to the GPU and on it.
+//! Errors of opening and using a GPU.
 
 use crate::driver;
 
-/// Why the GPU did not do what was asked.
+/// An error of opening or using a GPU. The message says what to do.
 ///
 /// Compute capabilities and versions are (major, minor).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -11,26 +11,26 @@ pub enum CudaError {
     /// `libcuda` cannot be loaded.
     #[error("there is no NVIDIA driver here ({why}): install one, or use the CPU")]
     NoDriver {
-        /// What the loader said.
+        /// The dynamic loader's message.
         why: String,
     },
     /// The driver sees no GPU.
     #[error("the NVIDIA driver sees no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or use the CPU")]
     NoDevice,
-    /// There is no GPU of that number.
+    /// No GPU has the requested ordinal.
     #[error("there is no GPU {ordinal}: this machine has {count}, numbered from 0")]
     BadOrdinal {
-        /// The number asked for.
+        /// The requested ordinal.
         ordinal: u32,
-        /// How many GPUs the driver sees.
+        /// Number of GPUs that the driver sees.
         count: u32,
     },
-    /// The binary holds no device code.
+    /// The binary contains no device code.
     #[error(
-        "this binary was built without device code ({reason}): build it again where the kernels compile, or use the CPU"
+        "this binary contains no device code ({reason}): rebuild it with a Rust compiler for GPU code, or use the CPU"
     )]
     NoPtx {
-        /// Why the build made none.
+        /// Why the build produced none.
         reason: String,
     },
     /// The GPU is older than all device code in the binary.
@@ -39,7 +39,7 @@ pub enum CudaError {
     DeviceTooOld {
         /// Compute capability of the GPU.
         cc: (u32, u32),
-        /// The least that the device code runs on.
+        /// The lowest compute capability that the device code supports.
         needs: (u32, u32),
     },
     /// The driver is older than all device code that the GPU could run.
@@ -48,85 +48,83 @@ pub enum CudaError {
     DriverTooOld {
         /// The newest CUDA version that the driver supports.
         driver: (u32, u32),
-        /// The oldest that would do.
+        /// The oldest CUDA version that reads the device code.
         needs: (u32, u32),
         /// Compute capability of the GPU.
         cc: (u32, u32),
     },
-    /// `WARPKOV_PTX` names device code that the binary does not hold.
+    /// `WARPKOV_PTX` names a baseline that the binary does not contain.
     #[error(
-        "WARPKOV_PTX is `{asked}`, and the binary holds device code for {have}: set it to one of these, or unset it"
+        "WARPKOV_PTX is `{asked}`, and the binary contains device code for {have}: set it to one of these, or unset it"
     )]
     NoSuchBaseline {
         /// The value of the variable.
         asked: String,
-        /// What could be asked for.
+        /// The valid values, separated by commas.
         have: String,
     },
-    /// `WARPKOV_CODE` asks for machine code, and there is none for this GPU and driver.
-    #[error("WARPKOV_CODE is `machine`, and the binary holds no machine code for compute capability {}.{} under a driver for \
-        CUDA {}.{}: unset it", cc.0, cc.1, driver.0, driver.1)]
+    /// `WARPKOV_CODE` is `machine`, and the binary contains no machine code for this GPU and driver.
+    #[error("WARPKOV_CODE is `machine`, and the binary contains no machine code for compute capability {}.{} with a driver \
+        for CUDA {}.{}: unset it", cc.0, cc.1, driver.0, driver.1)]
     NoMachineCode {
         /// Compute capability of the GPU.
         cc: (u32, u32),
         /// The newest CUDA version that the driver supports.
         driver: (u32, u32),
     },
-    /// `WARPKOV_CODE` names no kind of device code.
+    /// `WARPKOV_CODE` has an invalid value.
     #[error("WARPKOV_CODE is `{asked}`: set it to machine or ptx, or unset it")]
     NoSuchCode {
         /// The value of the variable.
         asked: String,
     },
-    /// The driver's compiler refused the device code.
-    #[error(
-        "the NVIDIA driver cannot compile the device code ({text}, code {code}): update the driver; its log says: {log}"
-    )]
+    /// The driver rejected the device code.
+    #[error("the NVIDIA driver cannot load the device code ({text}, code {code}): update the driver; its log: {log}")]
     Jit {
         /// The driver's code.
         code: u32,
-        /// The driver's text for it.
+        /// The driver's description of the code.
         text: String,
-        /// The compiler's log.
+        /// The driver's log.
         log: String,
     },
-    /// The memory of the GPU does not suffice.
+    /// Too little device memory is free.
     #[error("{what} needs {} of GPU memory, and {} of {} are free: use a smaller problem, f32, or the CPU",
         size(*needed), size(*free), size(*total))]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         needed: u64,
-        /// Bytes free.
+        /// Free bytes.
         free: u64,
-        /// Bytes that the GPU has.
+        /// Size of the device memory in bytes.
         total: u64,
-        /// What they are for.
+        /// The purpose of the memory.
         what: String,
     },
-    /// The device code has no such kernel.
+    /// The device code lacks a kernel that the program launches.
     #[error("the device code for sm_{sm} has no kernel `{entry}`: this is a fault of the build, please report it")]
     NoKernel {
-        /// The entry point asked for.
+        /// The requested entry point.
         entry: String,
-        /// The baseline that was loaded.
+        /// The baseline of the device code.
         sm: u32,
     },
-    /// A launch that the GPU cannot make, or whose arguments are not those of the device code.
+    /// The shape of a launch exceeds the GPU's limits, or its arguments do not match the device code.
     #[error("kernel `{entry}` cannot be launched: {why}")]
     BadLaunch {
         /// The entry point.
         entry: String,
-        /// What does not fit.
+        /// The mismatch.
         why: String,
     },
-    /// Any other answer of the driver.
+    /// Any other error code of the driver.
     #[error("{call} failed: {text} (code {code}); `nvidia-smi` shows the state of the GPU and its driver")]
     Driver {
-        /// The function that answered.
+        /// The driver function.
         call: &'static str,
-        /// Its code.
+        /// The code that it returned.
         code: u32,
-        /// The driver's text for it.
+        /// The driver's description of the code.
         text: String,
     },
 }
@@ -142,17 +140,17 @@ impl CudaError {
     }
 }
 
-/// Turns a code of the driver into a result.
+/// Converts a code that `call` returned into a result.
 pub(crate) fn check(call: &'static str, code: u32) -> Result<(), CudaError> {
     if code == 0 { Ok(()) } else { Err(CudaError::driver(call, code)) }
 }
 
-/// Turns an error of cust into ours: `.map_err(from_cust("cuMemAlloc"))`.
+/// Converts an error of cust: `.map_err(from_cust("cuMemAlloc"))`.
 pub(crate) fn from_cust(call: &'static str) -> impl FnOnce(cust::error::CudaError) -> CudaError {
     move |error| CudaError::driver(call, error as u32)
 }
 
-/// A number of bytes for people.
+/// A number of bytes as text with a unit: `1.50 GiB`, `1.5 MiB`, `300 bytes`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const MIB: f64 = 1024.0 * 1024.0;
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_to_do() {
+    fn messages_give_advice() {
         let memory =
             CudaError::OutOfMemory { needed: 3 << 30, free: 1 << 30, total: 2 << 30, what: "the matrix".into() };
         assert_eq!(
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_codes_are_named_as_such() {
+    fn unknown_codes_are_reported_as_unknown() {
         let error = check("cuStreamSynchronize", 4321).unwrap_err();
         assert_eq!(
             error,

@@ -1,6 +1,6 @@
-//! NVIDIA GPUs, through a CUDA driver that is found at run time.
+//! NVIDIA GPUs as devices for kernels of `warpkov_device`. The program loads the CUDA driver at run time.
 //!
-//! A crate with its kernels in `src/kernels.rs`:
+//! A program whose kernels are in `src/kernels.rs`:
 //!
 //! ```
 //! # mod kernels {
@@ -16,7 +16,7 @@
 //! use warpkov_cuda::{CudaError, Gpu, Modules};
 //! use warpkov_device::launch::{Device, Shape};
 //!
-//! // What the build script has made of the kernels. It says `warpkov_build::kernels!("src/kernels.rs");`.
+//! // The compiled kernels. The build script is `warpkov_build::kernels!("src/kernels.rs");`.
 //! # const _: &str = stringify! {
 //! static MODULES: Modules = warpkov_cuda::modules!();
 //! # };
@@ -33,31 +33,41 @@
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     match Gpu::open(0, &MODULES) {
 //!         Ok(gpu) => println!("{}: {:?}", gpu.name(), run(&gpu, &[1.0, 2.0], &[0.5, 0.5])?),
-//!         Err(CudaError::NoDriver { why }) => println!("there is no driver here: {why}"),
+//!         Err(CudaError::NoDriver { why }) => println!("no NVIDIA driver: {why}"),
 //!         Err(error) => println!("{error}"),
 //!     }
 //!     Ok(())
 //! }
 //! ```
 //!
-//! The program holds its device code ([`modules!`]) and finds the driver when it runs, so it starts anywhere; [`Gpu::open`] says
-//! what is missing where there is no GPU. The launchers of `warpkov_device`'s kernels take a [`Gpu`] as they take an emulator.
+//! The binary contains its device code ([`modules!`]) and is not linked against the driver, so it starts on any
+//! machine. On a machine without a GPU, [`Gpu::open`] returns an error that says what is missing. The typed launchers
+//! of `warpkov_device` accept a [`Gpu`] and an emulator alike.
 //!
-//! | | |
+//! | type | purpose |
 //! | --- | --- |
-//! | [`Gpu`] | a GPU, opened: buffers, copies, launches, a stream, time |
-//! | [`GpuBuffer`], [`Pinned`] | memory of the GPU, and of the host for copies beside other work |
-//! | [`Event`], [`Graph`] | a CUDA event, and a CUDA graph |
-//! | [`Modules`], [`Baseline`], [`Entry`] | the device code of a program |
-//! | [`CudaError`] | what can go wrong, and what to do |
+//! | [`Gpu`] | an open GPU: buffers, copies, launches, timing |
+//! | [`GpuBuffer`] | device memory |
+//! | [`Pinned`] | page-locked host memory, for copies that overlap with kernels |
+//! | [`Event`], [`Graph`] | a CUDA event, a CUDA graph |
+//! | [`Modules`], [`Baseline`], [`Entry`] | the device code in a binary |
+//! | [`DeviceInfo`] | properties of a GPU |
+//! | [`CudaError`] | errors, each with advice |
 //!
-//! # To build
+//! # Building
 //!
-//! No CUDA toolkit is needed. The crate `cust`, which lies underneath, looks for one when it is built all the same, and takes any
-//! folder with a `lib64` in it for one: set `CUDA_LIBRARY_PATH` to such a folder, or put that into `.cargo/config.toml`, as crates
-//! that `warpkov new` makes have it. This crate has the linker find an empty `libcuda` there.
+//! Building needs no CUDA toolkit. The crate `cust`, on which this crate is based, searches for a toolkit at build
+//! time, and accepts any folder that contains `lib64`. Set `CUDA_LIBRARY_PATH` to such a folder, in the environment or
+//! in `.cargo/config.toml`; a crate that `warpkov new` creates does so. This crate then provides an empty `libcuda` to
+//! the linker.
 //!
-//! When a program runs, `WARPKOV_CODE=machine` or `ptx` forces one kind of device code, and `WARPKOV_PTX=80` a baseline.
+//! # Environment variables at run time
+//!
+//! | variable | effect |
+//! | --- | --- |
+//! | `WARPKOV_PTX=80` | use the device code of this baseline |
+//! | `WARPKOV_CODE=machine` | use machine code only: fail if there is none for the GPU |
+//! | `WARPKOV_CODE=ptx` | use PTX only |
 
 mod device;
 mod driver;

@@ -1,4 +1,4 @@
-//! The device code in a program, and its way to the GPU.
+//! The device code in a binary: its table, the choice of code for a GPU, and loading.
 
 use std::ffi::{CString, c_void};
 use std::io::Read;
@@ -9,19 +9,21 @@ use flate2::read::DeflateDecoder;
 use crate::driver::{Driver, Handle};
 use crate::error::{CudaError, check};
 
-/// The device code of a program: what its build script has made of its kernels, as [`modules!`](crate::modules) includes it.
+/// The device code in a binary. The build script writes it and [`modules!`](crate::modules) includes it.
 pub struct Modules {
-    /// The compiler of the device code: `rustc 1.96.0 (…)`. Or why there is no device code.
+    /// Version of the compiler that produced the device code, such as `rustc 1.96.0 (…)`; or the reason why there is
+    /// none.
     pub compiler: Result<&'static str, &'static str>,
-    /// The CUDA release whose assembler made the machine code, and its major and minor number.
+    /// CUDA release of the assembler that produced the machine code, such as `12.9.86`, and its (major, minor). `None`
+    /// if there is no machine code.
     pub assembler: Option<(&'static str, (u32, u32))>,
-    /// The same kernels for one generation of GPUs after the other, ascending by `sm`.
+    /// All kernels, compiled once per baseline; ascending by `sm`.
     pub baselines: &'static [Baseline],
 }
 
-/// The device code of this crate: a [`Modules`](crate::Modules) to be kept in a `static`.
+/// The device code of the calling crate: an expression of type [`Modules`](crate::Modules), for a `static`.
 ///
-/// The build script has to call `warpkov_build`, which writes what is included here.
+/// It includes a file that the crate's build script writes through `warpkov_build`.
 #[macro_export]
 macro_rules! modules {
     () => {
@@ -29,15 +31,15 @@ macro_rules! modules {
     };
 }
 
-/// Device code for one generation of GPUs and all later ones.
+/// Device code for one compute capability and all higher ones.
 pub struct Baseline {
-    /// The least compute capability, as in `sm_80`: ten times the major plus the minor number.
+    /// The lowest compute capability that runs the code: 10·major + minor, as in `sm_80`.
     pub sm: u32,
     /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
-    /// The compute capabilities that there is machine code for.
+    /// Compute capabilities with machine code, ascending, in the units of `sm`.
     pub machine: &'static [u32],
-    /// All kernels, each compressed.
+    /// PTX and machine code of all kernels; each piece is compressed by itself.
     #[doc(hidden)]
     pub data: &'static [u8],
     /// The kernels, sorted by name.
@@ -50,16 +52,16 @@ pub struct Entry {
     pub name: &'static str,
     /// Size of each parameter in bytes.
     pub params: &'static [usize],
-    /// Where in the data its PTX begins, its machine code for each GPU, and where the last one ends.
+    /// Offsets into `Baseline::data`: the start of the PTX, the start of each machine code, and the end of the last.
     #[doc(hidden)]
     pub at: &'static [usize],
 }
 
 impl Baseline {
-    /// The kernel of that name.
+    /// The kernel with this entry point.
     ///
     /// # Errors
-    /// [`CudaError::NoKernel`].
+    /// [`CudaError::NoKernel`] if there is none.
     pub fn entry(&self, name: &str) -> Result<&'static Entry, CudaError> {
         match self.entries.binary_search_by(|entry| entry.name.cmp(name)) {
             Ok(at) => Ok(&self.entries[at]),
@@ -67,21 +69,21 @@ impl Baseline {
         }
     }
 
-    /// A module that holds one kernel alone, as PTX.
+    /// The PTX of a module that contains this kernel alone.
     ///
     /// # Errors
-    /// If the binary is damaged.
+    /// [`CudaError::NoPtx`] if the binary is damaged.
     pub fn text(&self, entry: &Entry) -> Result<String, CudaError> {
         String::from_utf8(self.unpack(entry, 0)?).map_err(|error| damaged(entry, &error))
     }
 
-    /// A module that holds one kernel alone, as machine code for the GPU at this place in `machine`.
+    /// The machine code of a module that contains this kernel alone, for the GPU `self.machine[at]`.
     ///
     /// # Errors
-    /// If the binary is damaged.
+    /// [`CudaError::NoPtx`] if the binary is damaged.
     ///
     /// # Panics
-    /// If `machine` has no such place.
+    /// If `at ≥ self.machine.len()`.
     pub fn machine_code(&self, entry: &Entry, at: usize) -> Result<Vec<u8>, CudaError> {
         self.unpack(entry, 1 + at)
     }
@@ -95,38 +97,38 @@ impl Baseline {
 }
 
 fn damaged(entry: &Entry, error: &dyn std::error::Error) -> CudaError {
-    CudaError::NoPtx { reason: format!("what it holds of {} is damaged: {error}", entry.name) }
+    CudaError::NoPtx { reason: format!("its copy of kernel {} is damaged: {error}", entry.name) }
 }
 
-/// The environment variable that forces a baseline, to test the older ones on a newer GPU: `80`, `90`, …
+/// The environment variable that forces a baseline (`80`, `90`, …), to test an older one on a newer GPU.
 const FORCE: &str = "WARPKOV_PTX";
 
-/// The environment variable that forces `machine` code or `ptx`, to test what other GPUs run.
+/// The environment variable that forces `machine` code or `ptx`, to test the code that other GPUs run.
 const FORCE_CODE: &str = "WARPKOV_CODE";
 
-/// What a GPU runs: machine code that was made of a baseline's PTX, or the PTX, which the driver compiles.
+/// The device code that a GPU runs: machine code of a baseline, or its PTX, which the driver compiles.
 #[derive(Clone, Copy)]
 pub struct Code {
     /// The baseline.
     pub baseline: &'static Baseline,
-    /// Which of its machine codes.
+    /// Index into the baseline's machine codes; `None` for PTX.
     machine: Option<usize>,
-    /// Whether PTX may take the place of machine code that the driver does not take.
+    /// Whether the PTX replaces machine code that the driver rejects.
     pub replaceable: bool,
 }
 
 impl Code {
-    /// The compute capability that the machine code is for, if that is what runs.
+    /// The target of the machine code; `None` if the GPU runs PTX.
     pub fn machine(&self) -> Option<u32> {
         self.machine.map(|at| self.baseline.machine[at])
     }
 
-    /// The PTX that may take its place.
+    /// The PTX that replaces rejected machine code; `None` if this is PTX already or machine code is forced.
     pub fn as_ptx(self) -> Option<Self> {
         (self.machine.is_some() && self.replaceable).then_some(Self { machine: None, ..self })
     }
 
-    /// Loads a kernel into the current context, for good.
+    /// Loads a kernel into the current context, and never unloads it.
     pub fn load(&self, driver: &Driver, entry: &Entry) -> Result<Handle, CudaError> {
         let image = match self.machine {
             Some(at) => self.baseline.machine_code(entry, at)?,
@@ -138,14 +140,14 @@ impl Code {
     }
 }
 
-/// What a GPU of compute capability `cc` under a driver for CUDA `driver` runs of `modules`.
+/// Chooses the code of `modules` for a GPU of compute capability `cc` with a driver for CUDA version `driver`.
 pub fn choose(modules: &'static Modules, cc: (u32, u32), driver: (u32, u32)) -> Result<Code, CudaError> {
     if let Err(reason) = modules.compiler {
         return Err(CudaError::NoPtx { reason: reason.to_owned() });
     }
     let variable = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let baseline = choose_from(modules.baselines, cc, driver, variable(FORCE).as_deref())?;
-    // Machine code runs under drivers of the CUDA generation that it is from, and of later ones.
+    // Machine code loads with drivers of the assembler's major CUDA version and later ones.
     let current = modules.assembler.is_some_and(|(_, (major, _))| major <= driver.0);
     let machine = machine_for(baseline.machine, cc).filter(|_| current);
     match variable(FORCE_CODE).as_deref() {
@@ -157,12 +159,12 @@ pub fn choose(modules: &'static Modules, cc: (u32, u32), driver: (u32, u32)) -> 
     }
 }
 
-/// Which of the machine codes a GPU runs: the newest of its generation that is not newer than itself.
+/// The index of the machine code for a GPU: the highest minor version, at most the GPU's, of the same major version.
 fn machine_for(machine: &[u32], (major, minor): (u32, u32)) -> Option<usize> {
     machine.iter().rposition(|sm| sm / 10 == major && sm % 10 <= minor)
 }
 
-/// The newest of `baselines` that the GPU can run and the driver can read.
+/// The newest of `baselines` that the GPU runs and the driver reads.
 fn choose_from<'a>(
     baselines: &'a [Baseline],
     cc: (u32, u32),
@@ -177,7 +179,7 @@ fn choose_from<'a>(
                 let have: Vec<String> = baselines.iter().map(|baseline| baseline.sm.to_string()).collect();
                 CudaError::NoSuchBaseline { asked: asked.to_owned(), have: have.join(", ") }
             }
-            _ => CudaError::NoPtx { reason: "the build made none".to_owned() },
+            _ => CudaError::NoPtx { reason: "the build produced none".to_owned() },
         });
     };
     let runs: Vec<&Baseline> = asked.iter().copied().filter(|b| b.sm <= 10 * cc.0 + cc.1).collect();
@@ -188,10 +190,10 @@ fn choose_from<'a>(
     read.ok_or(CudaError::DriverTooOld { driver, needs: least, cc })
 }
 
-/// The first CUDA version whose driver reads PTX of version `ptx` (7.0 and later).
+/// The first CUDA version whose driver reads PTX of this ISA version (7.0 and later).
 ///
-/// Source: PTX ISA, *Release Notes*: 7.y came with CUDA 11.y, 8.0 to 8.5 with 12.0 to 12.5, 8.6 to 8.8 with 12.7 to
-/// 12.9 (CUDA 12.6 kept 8.5), and 9.y with 13.y.
+/// Source: PTX ISA, *Release Notes*: 7.y appeared in CUDA 11.y, 8.0 to 8.5 in 12.0 to 12.5, 8.6 to 8.8 in 12.7 to 12.9
+/// (CUDA 12.6 has 8.5), and 9.y in 13.y.
 fn cuda_for((major, minor): (u32, u32)) -> (u32, u32) {
     match (major, minor) {
         (8, 6..) => (12, minor + 1),
@@ -199,7 +201,7 @@ fn cuda_for((major, minor): (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// Has the driver load a module into the current context, and gives the kernel in it. Both stay as long as the context.
+/// Loads a module into the current context and returns its kernel `name`. Both exist as long as the context.
 fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> {
     const LOG_BYTES: usize = 16 * 1024;
     const ERROR_LOG_BUFFER: u32 = 5;
@@ -210,9 +212,10 @@ fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> 
     let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
     let mut module = ptr::null_mut();
-    // SAFETY: cuModuleLoadDataEx takes machine code as the assembler wrote it, or a NUL-terminated PTX image, and arrays of
-    // two options with their values: a pointer to a buffer, and its size cast to a pointer. It writes at most that size, and
-    // the size that it filled into the second value. A context is current.
+    // SAFETY: `image` is a cubin as the assembler wrote it, or NUL-terminated PTX (`Code::load`). The two options are
+    // those of cuModuleLoadDataEx for an error log: a pointer to a buffer, and its size cast to a pointer. The driver
+    // writes at most that size to the buffer, and the filled size to the second value. The caller has made a context
+    // current.
     let code = unsafe {
         (driver.module_load_data_ex)(
             &mut module,
@@ -224,17 +227,19 @@ fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> 
     };
     match code {
         0 => {}
-        // No image for this GPU, no valid PTX, no compiler, a PTX version or a feature that it does not have.
+        // CUDA_ERROR_INVALID_IMAGE, NO_BINARY_FOR_GPU, INVALID_PTX, JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION,
+        // JIT_COMPILATION_DISABLED, INVALID_SOURCE.
         200 | 209 | 218 | 221..=223 | 300 => {
             let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
             let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
-            let log = if log.is_empty() { "nothing".to_owned() } else { log };
+            let log = if log.is_empty() { "empty".to_owned() } else { log };
             return Err(CudaError::Jit { code, text: crate::driver::describe(code), log });
         }
         _ => return Err(CudaError::driver("cuModuleLoadDataEx", code)),
     }
     let mut function = ptr::null_mut();
-    // SAFETY: the module is loaded, the name is NUL-terminated, and `function` has room for the handle.
+    // SAFETY: the module is loaded, the name is NUL-terminated, and cuModuleGetFunction writes one handle to
+    // `function`.
     check("cuModuleGetFunction", unsafe { (driver.module_get_function)(&mut function, module, name.as_ptr()) })?;
     Ok(function)
 }
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_said() {
+    fn old_gpus_and_drivers_are_reported() {
         assert_eq!(chosen((7, 5), (13, 0), None), Err(CudaError::DeviceTooOld { cc: (7, 5), needs: (8, 0) }));
         assert_eq!(
             chosen((9, 0), (11, 3), None),
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn missing_baselines_and_kernels_are_reported() {
         assert_eq!(
             chosen((9, 0), (13, 0), Some("sm_90")),
             Err(CudaError::NoSuchBaseline { asked: "sm_90".into(), have: "80, 90".into() })
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_code_is_for_gpus_of_its_generation() {
+    fn machine_code_runs_within_a_major_version() {
         let chosen = |cc| machine_for(&[80, 86, 89], cc);
         assert_eq!([(8, 0), (8, 6), (8, 7), (8, 9)].map(chosen), [Some(0), Some(1), Some(1), Some(2)]);
         assert_eq!([(7, 5), (9, 0), (10, 0)].map(chosen), [None; 3]);
@@ -314,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn ptx_takes_the_place_of_machine_code_once() {
+    fn ptx_replaces_machine_code_once() {
         let code = Code { baseline: &BASELINES[1], machine: Some(1), replaceable: true };
         assert_eq!(code.machine(), Some(100));
         let ptx = code.as_ptx().expect("there is PTX");

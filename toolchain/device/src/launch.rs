@@ -1,7 +1,8 @@
-//! How a kernel is launched: the one interface between typed launchers and the places that kernels run.
+//! The interface between typed launchers and the devices that run kernels.
 //!
-//! [`Device`] is implemented twice: by the [`Emulator`](crate::emulator::Emulator) of this crate, and by the GPUs of
-//! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over it, so programs and tests are written once.
+//! [`Device`] has two implementations: the [`Emulator`](crate::emulator::Emulator) of this crate and the GPUs of
+//! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over `Device`, so one program or test serves
+//! both.
 
 use core::ops::Range;
 
@@ -19,7 +20,7 @@ pub struct Dim3 {
 }
 
 impl Dim3 {
-    /// Number of elements: `x·y·z`.
+    /// `x·y·z`.
     pub fn count(self) -> u64 {
         u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
     }
@@ -40,9 +41,9 @@ pub struct Shape {
     pub block: Dim3,
     /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// The device may take fewer blocks in x: as many as it holds at one time.
+    /// Limits `grid.x` to the number of blocks that are resident on the device at one time.
     pub resident: bool,
-    /// The grid may begin before what was asked for before it is done: see [`grid`](crate::device::grid).
+    /// Lets the grid start before the previous launch ends: see [`grid`](crate::device::grid).
     pub overlapping: bool,
 }
 
@@ -52,23 +53,25 @@ impl Shape {
         Self { grid: blocks.into(), block: threads.into(), shared_bytes: 0, resident: false, overlapping: false }
     }
 
-    /// Enough blocks of `threads` threads to have one thread for each of `elements` (at least one block).
+    /// One thread per element: ⌈`elements` / `threads`⌉ blocks of `threads` threads, at least one block.
     ///
-    /// Grids hold up to 2³¹ − 1 blocks in x, so `elements / threads` must not exceed that.
+    /// A grid has at most 2³¹ − 1 blocks in x. A launch with more fails.
     pub fn cover(elements: u64, threads: u32) -> Self {
         let blocks = elements.div_ceil(u64::from(threads)).max(1);
         Self::new(u32::try_from(blocks).unwrap_or(u32::MAX), threads)
     }
 
-    /// The shape for a grid-stride loop over `elements`, a thread each as long as the device holds all blocks at one time.
+    /// The shape for a grid-stride loop over `elements`: [`cover`](Self::cover), limited to the blocks that are
+    /// resident at one time.
     ///
-    /// Blocks beyond that would wait for the first to end. Fewer of them that do more each start once, and reduce once.
+    /// Blocks beyond that limit would wait for earlier ones to end. Fewer blocks with more work each pay for their
+    /// start and for their reduction once.
     pub fn grid_stride(elements: u64, threads: u32) -> Self {
         Self { resident: true, ..Self::cover(elements, threads) }
     }
 
-    /// The same shape for a grid that may begin before the launch before it is done. The kernel has to [wait](crate::device::grid::wait)
-    /// itself; the documentation of those that do has an *Overlapping* part.
+    /// The same shape for a grid that may start before the previous launch ends. The kernel must call
+    /// [`grid::wait`](crate::device::grid::wait); its documentation then has an *Overlapping* part.
     pub fn overlapping(self) -> Self {
         Self { overlapping: true, ..self }
     }
@@ -79,21 +82,21 @@ impl Shape {
     }
 }
 
-/// One kernel argument, as it is handed to a [`Device`].
+/// A kernel argument in the form that [`Device::launch`] takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg {
-    /// A buffer: its address in the device's memory and its length in elements.
+    /// A buffer.
     Buffer {
-        /// Address of the first element.
+        /// Address of the first element in the device's memory.
         address: u64,
         /// Number of elements.
         len: usize,
     },
-    /// A scalar passed by value: its bytes (little-endian, as in memory) and its size in bytes.
+    /// A scalar, passed by value.
     Scalar {
-        /// The value, in the first `size` bytes.
+        /// The value in the first `size` bytes, little-endian.
         bytes: [u8; 8],
-        /// 1, 2, 4 or 8.
+        /// Size in bytes: 1, 2, 4 or 8.
         size: usize,
     },
 }
@@ -107,7 +110,7 @@ impl Arg {
         Self::Scalar { bytes, size: source.len() }
     }
 
-    /// The value of a scalar argument of type `T`; 0 of anything else.
+    /// The value of a scalar argument of type `T`; 0 if the argument is not a scalar of that size.
     pub(crate) fn value<T: DeviceCopy>(&self) -> T {
         let mut value = T::zeroed();
         let target = bytemuck::bytes_of_mut(&mut value);
@@ -119,7 +122,7 @@ impl Arg {
         value
     }
 
-    /// The size in bytes of the parameter that the device entry declares for this argument.
+    /// Size in bytes of the entry point's parameter for this argument.
     pub fn param_size(&self) -> usize {
         match self {
             Self::Buffer { .. } => 8,
@@ -128,23 +131,23 @@ impl Arg {
     }
 }
 
-/// A launch, complete: what [`Device::launch`] is given by a typed launcher.
+/// A launch, as a typed launcher passes it to [`Device::launch`].
 pub struct Call<'a> {
-    /// Name of the kernel as declared in the source, without the suffix of its instance.
+    /// Name of the kernel in the source, such as `axpy`.
     pub kernel: &'static str,
-    /// Name of the entry point in the PTX, with the suffix of its instance.
+    /// Name of the instance's entry point in the PTX, such as `axpy_f32`.
     pub entry: &'static str,
     /// Grid, block and shared memory.
     pub shape: Shape,
-    /// The arguments in the order of declaration.
+    /// The arguments in the order of the entry point's parameters; a struct is flattened into its fields.
     pub args: &'a [Arg],
 }
 
-/// Memory of a device: `len` elements of `T`.
+/// Device memory: `len` elements of `T`.
 pub trait Buffer<T: DeviceCopy> {
     /// Number of elements.
     fn len(&self) -> usize;
-    /// Whether the buffer holds no element.
+    /// Whether the buffer has no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -152,21 +155,22 @@ pub trait Buffer<T: DeviceCopy> {
     fn arg(&self) -> Arg;
 }
 
-/// A place where kernels run.
+/// A device that runs kernels.
 ///
-/// Everything on one `Device` happens in the order in which it was asked for, as in one CUDA stream. Launches and copies
-/// to the device may return before they are done; [`download`](Device::download) and
-/// [`synchronize`](Device::synchronize) wait.
+/// Operations on one `Device` execute in the order of their submission, as in a CUDA stream; only
+/// [`stage`](Device::stage) overlaps with others. Launches and copies to the device may return before they have
+/// executed. [`download`](Device::download) and [`synchronize`](Device::synchronize) wait for all operations submitted
+/// before.
 pub trait Device {
-    /// What can go wrong.
+    /// Errors of this device. An error of a launch may be returned by a later call.
     type Error: std::error::Error + Send + Sync + 'static;
     /// Memory of this device.
     type Buffer<T: DeviceCopy>: Buffer<T> + 'static;
-    /// Memory of the host that this device copies from while it does other things.
+    /// Host memory from which [`stage`](Device::stage) copies.
     type Pinned<T: DeviceCopy>;
-    /// A point in the order of what was asked for.
+    /// A point in the order of operations.
     type Event;
-    /// Launches to be made again, all at once.
+    /// Recorded operations.
     type Graph;
 
     /// A buffer of `len` elements, all bytes zero.
@@ -175,11 +179,14 @@ pub trait Device {
     /// A buffer that holds a copy of `source`.
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;
 
-    /// A buffer that is made piece by piece, so that one is copied while the next is made: `fill` is given the number of a
-    /// piece and its elements, `ends[piece − 1]..ends[piece]` of the buffer, and writes all of them.
+    /// A buffer of `ends.last()` elements, filled piece by piece: the host fills a piece while the device copies the
+    /// one before.
+    ///
+    /// Piece i consists of the elements `ends[i − 1]..ends[i]` of the buffer; piece 0 begins at element 0. `fill`
+    /// receives i and the elements of piece i, and must write all of them.
     ///
     /// # Panics
-    /// If `ends` do not ascend.
+    /// If `ends` is not ascending.
     fn upload_pieces<T: DeviceCopy>(
         &self,
         ends: &[usize],
@@ -194,10 +201,10 @@ pub trait Device {
         self.upload(&all)
     }
 
-    /// Copies `source` to all of `target`.
+    /// Copies `source` to `target`.
     ///
     /// # Panics
-    /// If they differ in length.
+    /// If their lengths differ.
     fn write<T: DeviceCopy>(&self, target: &mut Self::Buffer<T>, source: &[T]) -> Result<(), Self::Error>;
 
     /// Sets every byte of `buffer` to zero.
@@ -209,23 +216,26 @@ pub trait Device {
     /// If `target` is longer than `buffer`.
     fn download<T: DeviceCopy>(&self, buffer: &Self::Buffer<T>, target: &mut [T]) -> Result<(), Self::Error>;
 
-    /// Waits until everything asked for so far is done.
+    /// Waits until all operations submitted so far have executed.
     fn synchronize(&self) -> Result<(), Self::Error>;
 
-    /// Keeps `source` where [`stage`](Device::stage) copies from.
+    /// Moves `source` to memory from which [`stage`](Device::stage) copies.
     fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<Self::Pinned<T>, Self::Error>;
 
-    /// The point at which everything asked for so far is done.
+    /// An event that completes when all operations submitted so far have executed.
     fn record_event(&self) -> Result<Self::Event, Self::Error>;
 
-    /// Copies elements `range` of `source` to the first of `target`, out of order: the copy waits for `after` and for
-    /// earlier copies of this kind, and all that is asked for from now on waits for the copy.
+    /// Copies the elements `range` of `source` to the start of `target`, concurrently with operations submitted since
+    /// `after`.
+    ///
+    /// The copy waits for `after` and for earlier calls of `stage`. Operations submitted after this call wait for the
+    /// copy.
     ///
     /// # Panics
-    /// If `range` is not in `source` or is longer than `target`.
+    /// If `range` is not within `source`, or is longer than `target`.
     ///
     /// # Safety
-    /// Nothing that was asked for since `after` may use `target`.
+    /// No operation submitted between `after` and this call uses `target`.
     unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Self::Pinned<T>,
@@ -234,26 +244,28 @@ pub trait Device {
         after: &Self::Event,
     ) -> Result<(), Self::Error>;
 
-    /// Launches a kernel, of which a thread does what `thread` does. Typed launchers call this; other code has no reason to.
+    /// Launches a kernel. Typed launchers call this; other code should not.
     ///
-    /// A GPU has the kernel as PTX and never calls `thread`, so that the host's code for it is built for the emulator alone.
+    /// The emulator calls `thread` once per CUDA thread. A GPU runs the entry point and never calls `thread`, so the
+    /// compiler generates host code of kernels for the emulator alone.
     ///
     /// # Safety
-    /// `call.args` must agree with the parameters of `call.entry`, every buffer must belong to this device, and the
-    /// kernel's own *Safety* section must hold for these arguments.
+    /// `call.args` match the parameters of `call.entry`, every buffer belongs to this device, and the kernel's own
+    /// *Safety* section holds for these arguments.
     unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), Self::Error>;
 
-    /// Records the launches and clearings that `work` asks for, in place of doing them; it may ask for nothing else. `None`,
-    /// without calling `work`, where nothing can be recorded: then the work is to be asked for every time.
+    /// Records the operations that `work` submits, without executing them. `work` may call [`launch`](Self::launch) and
+    /// [`clear`](Self::clear) only.
     ///
-    /// A launch takes the host longer to ask for than small kernels run. A recording is asked for once.
+    /// The host needs more time to submit a launch than a small kernel needs to run; it submits a graph at once. A
+    /// device that cannot record returns `None` without calling `work`.
     fn capture(&self, work: impl FnOnce() -> Result<(), Self::Error>) -> Result<Option<Self::Graph>, Self::Error>;
 
-    /// Does what was recorded.
+    /// Submits the recorded operations.
     ///
     /// # Safety
-    /// All buffers that were recorded are still there, and what the recorded launches promised holds again.
-    unsafe fn launch_graph(&self, recording: &Self::Graph) -> Result<(), Self::Error>;
+    /// All recorded buffers still exist, and the safety conditions of the recorded launches hold again.
+    unsafe fn launch_graph(&self, graph: &Self::Graph) -> Result<(), Self::Error>;
 
     /// Copies all of `buffer` to a new vector.
     fn to_vec<T: DeviceCopy>(&self, buffer: &Self::Buffer<T>) -> Result<Vec<T>, Self::Error> {

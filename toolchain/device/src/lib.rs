@@ -1,4 +1,4 @@
-//! What a GPU kernel in Rust is written with, and how it runs without a GPU.
+//! GPU kernels in Rust: a device library, typed launches, and an emulator that runs kernels without a GPU.
 //!
 //! ```
 //! use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
@@ -27,27 +27,31 @@
 //! }
 //! ```
 //!
-//! A kernel is an ordinary function with the attribute [`kernel`](device::kernel). Its source compiles twice. For
-//! `nvptx64-nvidia-cuda` it becomes an entry point of a PTX module; the crate `warpkov-build` does that from a build script.
-//! For the host it becomes its own typed launcher, generic over the [`Device`](launch::Device) that runs it: the
-//! [`Emulator`](emulator::Emulator) here, or a GPU of the crate `warpkov-cuda`. A launch with a wrong argument does not compile.
+//! A kernel is an ordinary function with the attribute [`kernel`](device::kernel). Its source compiles twice:
 //!
-//! The emulator runs each CUDA thread as a coroutine and reports what a GPU lets pass: accesses out of bounds, races in shared
-//! memory, barriers that some threads miss. So `cargo test` tests kernels on a laptop.
+//! - for `nvptx64-nvidia-cuda`, to an entry point of a PTX module. The crate `warpkov-build` runs this compilation from
+//!   a build script;
+//! - for the host, to a typed launcher of the same name, generic over the [`Device`](launch::Device) that runs the
+//!   kernel: the [`Emulator`](emulator::Emulator) of this crate or a GPU of the crate `warpkov-cuda`. A launch with a
+//!   wrong number or type of arguments does not compile.
 //!
-//! | module | what is in it |
+//! The emulator runs each CUDA thread as a coroutine. It reports faults that a GPU does not detect: accesses out of
+//! bounds, races in shared memory, and barriers that not all threads reach. With it, `cargo test` tests kernels on a
+//! machine without a GPU.
+//!
+//! | module | contents |
 //! | --- | --- |
 //! | [`device`] | the device library: threads, shared memory, warps, atomics, tensor cores |
-//! | [`launch`] | how a kernel is launched |
-//! | [`emulator`] | how it runs without a GPU |
+//! | [`launch`] | the device interface: buffers, copies, launches, events, graphs |
+//! | [`emulator`] | the emulator |
 //!
-//! A crate of kernels that is compiled for the GPU as a whole begins with
+//! A crate that contains kernels only, and is compiled for the GPU as a whole, begins with
 //!
 //! ```text
 //! #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
 //! ```
 //!
-//! A crate that has kernels in a module beside its `main` needs no such line.
+//! A crate whose kernels are in one module does not need this line.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
     target_arch = "nvptx64",

@@ -1,4 +1,4 @@
-//! Plants each fault that the emulator knows, and sees it reported: kind, kernel, block, threads and line.
+//! Every fault that the emulator detects, each in a small kernel: kind, kernel, block, threads and line of the report.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, kernel, shared, thread, warp};
 use warpkov_device::emulator::fault::{Fault, Kind, Threads};
@@ -6,20 +6,20 @@ use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
 use warpkov_device::shared_array;
 
-/// The fault that a launch ended with.
+/// The fault of a launch.
 fn fault(result: Result<(), EmulatorError>) -> Fault {
     match result {
         Err(EmulatorError::Fault(fault)) => *fault,
         Err(other) => panic!("expected a fault, got {other}"),
-        Ok(()) => panic!("expected a fault, and the launch went through"),
+        Ok(()) => panic!("expected a fault, but the launch succeeded"),
     }
 }
 
-/// The line of this file that holds `marker` in a comment.
+/// The line of this file that ends in the comment `marker`.
 fn line_of(marker: &str) -> u32 {
     let marker = format!("// {marker}");
     let line = include_str!("faults.rs").lines().position(|line| line.ends_with(&marker));
-    line.expect("the marker stands in this file") as u32 + 1
+    line.expect("a line of this file ends in the marker") as u32 + 1
 }
 
 #[track_caller]
@@ -78,7 +78,7 @@ fn lane_missing(out: GlobalMut<u32>) {
 }
 
 #[test]
-fn a_lane_that_its_mask_names_does_not_come() {
+fn a_lane_of_the_mask_that_has_returned() {
     let emulator = Emulator::default();
     let mut out = emulator.zeros(32).unwrap();
     // SAFETY: `out` has one element per lane.
@@ -98,7 +98,7 @@ fn different_operations(out: GlobalMut<u32>) {
 }
 
 #[test]
-fn lanes_that_meet_at_different_operations() {
+fn lanes_of_a_mask_at_different_operations() {
     let emulator = Emulator::default();
     let mut out = emulator.zeros(32).unwrap();
     // SAFETY: `out` has one element per lane.
@@ -113,7 +113,7 @@ fn partial_block() {
 }
 
 #[test]
-fn a_full_mask_in_a_warp_that_is_not_full() {
+fn a_full_mask_in_a_partial_warp() {
     let emulator = Emulator::default();
     // SAFETY: the kernel touches no memory.
     let fault = fault(unsafe { partial_block(&emulator, Shape::new(1, 40)) });
@@ -126,7 +126,7 @@ fn outside_mask() {
 }
 
 #[test]
-fn a_lane_outside_of_its_own_mask() {
+fn a_lane_outside_its_own_mask() {
     let emulator = Emulator::default();
     // SAFETY: the kernel touches no memory.
     let fault = fault(unsafe { outside_mask(&emulator, Shape::new(1, 32)) });
@@ -142,7 +142,7 @@ fn shuffle_from_outside(out: GlobalMut<u32>) {
 }
 
 #[test]
-fn a_shuffle_that_reads_a_lane_outside_of_its_mask() {
+fn a_shuffle_from_a_lane_outside_its_mask() {
     let emulator = Emulator::default();
     let mut out = emulator.zeros(32).unwrap();
     // SAFETY: `out` has one element per lane.
@@ -162,7 +162,7 @@ fn off_by_one(x: Global<f32>, y: GlobalMut<f32>) {
 fn a_global_read_beyond_the_end() {
     let emulator = Emulator::default();
     let (x, mut y) = (emulator.zeros(64).unwrap(), emulator.zeros(64).unwrap());
-    // SAFETY: the emulator checks; that is the test.
+    // SAFETY: the emulator checks all accesses. The launch is invalid on purpose.
     let fault = fault(unsafe { off_by_one(&emulator, Shape::new(2, 32), &x, &mut y) });
     assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer: "x", index: 64, len: 64 });
     assert_eq!((fault.block.x, fault.threads.clone()), (1, Threads::One(31)));
@@ -198,10 +198,10 @@ fn a_fault_names_the_field_of_a_struct() {
     let (next, unread, mut out) =
         (emulator.upload(&next).unwrap(), emulator.zeros(1).unwrap(), emulator.zeros(32).unwrap());
     for (threads, buffer, index) in [(7, "values.out", 99), (0, "values.ring.next", 32)] {
-        // The first fault is that of the thread which comes first.
+        // The schedule decides which faulty thread runs first, and the first fault ends the launch.
         let emulator = Emulator::new(if threads == 7 { Schedule::Reversed } else { Schedule::RoundRobin });
         let values = ValuesArgs { scale: 2.5, ring: RingArgs { next: &next }, out: &mut out };
-        // SAFETY: the emulator checks; that is the test.
+        // SAFETY: the emulator checks all accesses. The launch is invalid on purpose.
         let fault = fault(unsafe { write_next(&emulator, Shape::new(1, 32), values, &unread) });
         assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer, index, len: 32 });
     }
@@ -217,7 +217,7 @@ fn write_beyond(y: GlobalMut<f32>) {
 fn a_global_write_beyond_the_end() {
     let emulator = Emulator::default();
     let mut y = emulator.zeros(126).unwrap();
-    // SAFETY: the emulator checks; that is the test.
+    // SAFETY: the emulator checks all accesses. The launch is invalid on purpose.
     let fault = fault(unsafe { write_beyond(&emulator, Shape::new(1, 32), &mut y) });
     assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer: "y", index: 127, len: 126 });
 }
@@ -245,7 +245,7 @@ fn uninitialised(out: GlobalMut<f32>) {
         tile.set(t, 1.0);
     }
     thread::sync_threads();
-    out.set(t as usize, tile.get(t)); // read of what nobody wrote
+    out.set(t as usize, tile.get(t)); // read of uninitialised memory
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_read_of_uninitialised_shared_memory() {
     let fault = fault(unsafe { uninitialised(&emulator, Shape::new(1, 32).with_shared(128), &mut out) });
     assert_eq!(fault.kind, Kind::SharedUninitialised { address: 20 });
     assert_eq!(fault.threads, Threads::One(5));
-    assert_site(&fault, "read of what nobody wrote");
+    assert_site(&fault, "read of uninitialised memory");
 }
 
 #[kernel]
@@ -268,7 +268,7 @@ fn forgotten_barrier(out: GlobalMut<u32>) {
 }
 
 #[test]
-fn a_read_before_the_write_that_it_waits_for() {
+fn a_read_before_the_write_of_another_thread() {
     let emulator = Emulator::default();
     let mut out = emulator.zeros(64).unwrap();
     // SAFETY: `out` has one element per thread.
@@ -289,7 +289,8 @@ fn race_after_initialisation(out: GlobalMut<u32>) {
 
 #[test]
 fn a_write_that_races_with_a_read() {
-    // The first thread to write a cell that another has read since the barrier: 32 in index order, 31 in reverse.
+    // The first thread that writes a cell which another has read since the barrier: 32 in ascending order, 31 in
+    // descending.
     for (schedule, threads, cell) in
         [(Schedule::RoundRobin, Threads::Two(31, 32), 32), (Schedule::Reversed, Threads::Two(32, 31), 31)]
     {
@@ -350,7 +351,7 @@ fn warp_exchange(ordered: u32, out: GlobalMut<u32>) {
     if ordered != 0 {
         warp::sync_warp(warp::FULL);
     } else {
-        // A shuffle brings the lanes together, but does not order their memory accesses.
+        // A shuffle synchronises the lanes but does not order their memory accesses.
         let _ = warp::shuffle(warp::FULL, t, 0);
     }
     out.set(t as usize, tile.get(t ^ 1));
@@ -404,7 +405,7 @@ fn arithmetic_that_overflows() {
 }
 
 #[test]
-fn more_shared_memory_than_there_is() {
+fn more_shared_memory_than_any_gpu_has() {
     let emulator = Emulator::default();
     // SAFETY: the kernel touches no memory.
     let fault = fault(unsafe { early_return(&emulator, Shape::new(1, 32).with_shared(300_000), 32) });
@@ -412,7 +413,7 @@ fn more_shared_memory_than_there_is() {
 }
 
 #[test]
-fn shapes_that_no_gpu_takes() {
+fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();
     for shape in [Shape::new(1, 0), Shape::new(1, 1025), Shape::new(0, 32), Shape::new(u32::MAX, 32)] {
         // SAFETY: the kernel touches no memory.
@@ -444,7 +445,7 @@ fn a_result_that_depends_on_the_order_differs_between_schedules() {
 }
 
 #[test]
-fn a_launch_is_given_up_between_blocks() {
+fn until_stops_one_launch_between_blocks() {
     let mut asked = 0;
     let emulator = Emulator::default().until(move || {
         asked += 1;
@@ -457,7 +458,7 @@ fn a_launch_is_given_up_between_blocks() {
     let error = launch(5).unwrap_err();
     assert!(matches!(error, EmulatorError::Stopped { kernel: "last_one_wins" }), "{error}");
     assert_eq!(emulator.to_vec(&out).unwrap()[0], 31);
-    // It is asked no more.
+    // The next launch runs to completion.
     // SAFETY: as above.
     unsafe { last_one_wins(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
     assert_eq!(emulator.to_vec(&out).unwrap()[0], 9 * 32 - 1);

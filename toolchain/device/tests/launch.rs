@@ -1,11 +1,11 @@
-//! A launch with a wrong argument does not compile.
+//! Launches with wrong arguments do not compile.
 
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// The compiler whose messages are kept beside the cases. Others say the same in other words.
+/// The compiler whose messages the `.stderr` files contain. Other releases word them differently.
 const COMPILER: &str = "rustc 1.95.";
 
 #[test]
@@ -18,7 +18,7 @@ fn wrong_launches_do_not_compile() -> Result<(), Box<dyn Error>> {
         cases.compile_fail("tests/launch/wrong_*.rs");
         return Ok(());
     }
-    // Copies without the messages: trybuild writes those of this compiler, and still asks that nothing compiles.
+    // Copies of the cases without `.stderr` files: trybuild writes these files, and still fails if a case compiles.
     let copies = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launch");
     fs::create_dir_all(&copies)?;
     for case in fs::read_dir("tests/launch")? {
@@ -32,7 +32,7 @@ fn wrong_launches_do_not_compile() -> Result<(), Box<dyn Error>> {
             cases.compile_fail(copies.join(name));
         }
     }
-    // SAFETY: this is the only test of this program, and no other thread runs yet.
+    // SAFETY: this is the only test of the program, and no other thread reads the environment.
     unsafe { env::set_var("TRYBUILD", "overwrite") };
     Ok(())
 }

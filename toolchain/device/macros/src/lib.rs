@@ -1,5 +1,5 @@
-//! The `#[kernel]` attribute: one declaration gives the device entry, the emulated function and the typed launcher; and the
-//! `Parameter` derive, for structs that are parameters.
+//! Macros of `warpkov_device`: the attribute `#[kernel]`, which generates a kernel's entry points and typed launcher,
+//! and the derive `Parameter`, for structs that are kernel parameters.
 
 mod parameter;
 
@@ -16,16 +16,19 @@ use syn::{
 
 use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 
-/// Declares a kernel.
+/// Declares a kernel: a free function without a return value.
 ///
-/// The function's parameters are `Global<T>` (read only during the launch), `GlobalMut<T>`, scalars, and structs of such that
-/// derive `Parameter`. A generic kernel lists the instances that the PTX shall hold: `#[kernel(T = [f32, f64], LANES = [2, 4])]` makes the entries
-/// `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4`.
+/// A parameter is a scalar, a `Global<T>` (read only), a `GlobalMut<T>`, or a struct that derives `Parameter`. The
+/// attribute of a generic kernel lists the instances to compile: `#[kernel(T = [f32, f64], LANES = [2, 4])]` generates
+/// the entry points `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4`.
 ///
-/// - For `nvptx64`, the function stays as it is, and each instance gets an entry point of the PTX calling convention.
-/// - For the host, the function's name becomes its typed launcher: `unsafe fn name(device, shape, …)`, where a `Global<T>`
-///   is a `&D::Buffer<T>`, a `GlobalMut<T>` a `&mut D::Buffer<T>` and a struct `Name` a `NameArgs` of such. A launch with a wrong number or type of arguments,
-///   or one that reads and writes the same buffer through two parameters, does not compile.
+/// - For `nvptx64`, the function is unchanged, and each instance has an entry point with the PTX calling convention.
+/// - For the host, the function's name is its typed launcher, `unsafe fn name(device, shape, …)`. Its arguments are the
+///   scalars, `&D::Buffer<T>` for a `Global<T>`, `&mut D::Buffer<T>` for a `GlobalMut<T>`, and `NameArgs` for a struct
+///   `Name`.
+///
+/// A launch does not compile if the number or a type of its arguments is wrong, or if a buffer is both read and written
+/// through two parameters.
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let tokens = Tokens::from(attribute.clone());
@@ -45,14 +48,14 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Makes a struct a parameter of kernels: see the trait of this name.
+/// Implements the trait of the same name for a struct, which is then a kernel parameter.
 #[proc_macro_derive(Parameter)]
 pub fn parameter(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);
     parameter::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// The macro that tells the shape of a struct, once those of its fields are told.
+/// Defines the macro that answers queries for a struct's shape, from the shapes of its fields.
 #[doc(hidden)]
 #[proc_macro]
 pub fn __shape(input: TokenStream) -> TokenStream {
@@ -60,7 +63,7 @@ pub fn __shape(input: TokenStream) -> TokenStream {
     parameter::shape_macro(&asked, known).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// The entry points of a kernel, once the shapes of its parameters are told.
+/// Defines a kernel's entry points, from the shapes of its parameters.
 #[doc(hidden)]
 #[proc_macro]
 pub fn __entries(input: TokenStream) -> TokenStream {
@@ -70,7 +73,7 @@ pub fn __entries(input: TokenStream) -> TokenStream {
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// A kernel without its body: the attribute's argument in brackets, and the signature.
+/// A kernel without its body: `[attribute's argument] signature`.
 struct Declared {
     tokens: Tokens,
     signature: Signature,
@@ -84,7 +87,7 @@ impl Parse for Declared {
     }
 }
 
-/// The attribute's argument: each generic parameter with the values it is instantiated for.
+/// The attribute's argument: each generic parameter with its list of values.
 struct Instances(Vec<(Ident, Vec<Expr>)>);
 
 impl Parse for Instances {
@@ -113,27 +116,28 @@ struct Parameter {
 struct Kernel<'a> {
     signature: &'a Signature,
     parameters: Vec<Parameter>,
-    /// For each instance, the value of every generic parameter, in the order of the function's generics.
+    /// For each instance, the values of the generic parameters in the order of their declaration.
     instances: Vec<Vec<Expr>>,
 }
 
 impl<'a> Kernel<'a> {
     fn new(Instances(lists): Instances, signature: &'a Signature) -> Result<Self> {
         if !matches!(signature.output, ReturnType::Default) {
-            return Err(Error::new(signature.output.span(), "a kernel returns nothing"));
+            return Err(Error::new(signature.output.span(), "a kernel has no return value"));
         }
         let generics = &signature.generics.params;
         if generics.len() != lists.len() {
             return Err(Error::new(
                 signature.ident.span(),
-                "list the instances of every generic parameter: #[kernel(T = [f32, f64])]",
+                "list the values of every generic parameter, as in #[kernel(T = [f32, f64])]",
             ));
         }
         let mut instances = vec![Vec::new()];
         for (generic, (name, values)) in generics.iter().zip(&lists) {
             let ident = generic_ident(generic)?;
             if ident != *name {
-                return Err(Error::new(name.span(), format!("expected `{ident}`: keep the order of the generics")));
+                let why = format!("expected `{ident}`: list the generic parameters in the order of their declaration");
+                return Err(Error::new(name.span(), why));
             }
             instances = instances
                 .iter()
@@ -146,7 +150,7 @@ impl<'a> Kernel<'a> {
         Ok(Self { signature, parameters, instances })
     }
 
-    /// The name of an instance's entry point: `name_f32_4`.
+    /// The name of an instance's entry point, such as `name_f32_4`.
     fn entry(&self, instance: &[Expr]) -> String {
         let mut name = self.signature.ident.to_string();
         for value in instance {
@@ -156,7 +160,7 @@ impl<'a> Kernel<'a> {
         name
     }
 
-    /// For `nvptx64`: an entry point for each instance; or a call that leads to it, of the macro that tells the next shape.
+    /// For `nvptx64`: the entry points of all instances, or a macro call that asks for the next unknown shape.
     fn entries(&self, tokens: Tokens, known: Vec<Shape>) -> Result<Tokens> {
         let Signature { ident, generics, .. } = self.signature;
         let roles: Vec<&Role> = self.parameters.iter().map(|parameter| &parameter.role).collect();
@@ -173,7 +177,8 @@ impl<'a> Kernel<'a> {
         let values: Vec<_> = values.collect();
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
-            // The generics' names become aliases, so that the parameters' types can be repeated as they were written.
+            // The generic parameters become aliases of their values, so that the parameters' types need no
+            // substitution.
             let aliases = generics.params.iter().zip(instance).map(|(generic, value)| match generic {
                 GenericParam::Const(constant) => {
                     let (name, ty) = (&constant.ident, &constant.ty);
@@ -190,7 +195,7 @@ impl<'a> Kernel<'a> {
                     #(#[allow(dead_code)] #aliases)*
                     #[unsafe(export_name = #export)]
                     unsafe extern "ptx-kernel" fn entry(#(#flat),*) {
-                        // SAFETY: whoever launches the kernel has promised what the views ask for.
+                        // SAFETY: the caller of the launcher promises that all addresses are valid.
                         unsafe {
                             #ident::<#(#instance),*>(
                                 #(<#types as ::warpkov_device::device::Parameter>::from_abi(#values)),*
@@ -203,7 +208,7 @@ impl<'a> Kernel<'a> {
         Ok(quote! { #(#entries)* })
     }
 
-    /// For the host: the typed launcher, with the function inside as what an emulated thread runs.
+    /// For the host: the typed launcher. It contains the kernel as an inner function, for the emulator.
     fn host(&self, function: &ItemFn) -> Tokens {
         let (visibility, ident, block) = (&function.vis, &function.sig.ident, &function.block);
         let (inputs, attributes) = (&function.sig.inputs, &function.attrs);
@@ -238,7 +243,7 @@ impl<'a> Kernel<'a> {
             });
             quote! { (#(#patterns,)*) => #entry, }
         });
-        let missing = format!("{kernel} has no such instance: see its #[kernel] attribute");
+        let missing = format!("kernel {kernel} has no such instance: its #[kernel] attribute lists them");
         let fallback = if generics.is_empty() {
             quote! {}
         } else {
@@ -249,11 +254,11 @@ impl<'a> Kernel<'a> {
             #(#attributes)*
             ///
             /// # Safety
-            /// Every index that the kernel computes from these arguments must lie inside its buffer, and all buffers must
-            /// belong to `device`. (The emulator checks this; the GPU does not.)
+            /// Every index that the kernel computes from these arguments is within its buffer, and all buffers belong
+            /// to `device`. (The emulator checks the indices; a GPU does not.)
             ///
             /// # Errors
-            /// Those of [`Device::launch`](::warpkov_device::launch::Device::launch).
+            /// As for [`Device::launch`](::warpkov_device::launch::Device::launch).
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::too_many_arguments)]
             #visibility unsafe fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
@@ -280,13 +285,15 @@ impl<'a> Kernel<'a> {
                         __names
                     });
                     let mut __leaves = ::warpkov_device::device::parameter::Leaves::new(&__args, __names);
-                    // SAFETY: these are the launch's own, and the emulator checks every access.
+                    // SAFETY: the leaves are this launch's arguments, and only the emulator calls this closure, with
+                    // buffers in host memory.
                     #(let #names = unsafe {
                         <#types as ::warpkov_device::device::Parameter>::emulated(&mut __leaves)
                     };)*
                     #body::<#(#arguments),*>(#(#names),*)
                 };
-                // SAFETY: entry and arguments come from one declaration; the caller promises the rest.
+                // SAFETY: entry point and arguments come from one declaration, so they match. The caller promises the
+                // rest.
                 unsafe {
                     device.launch(
                         ::warpkov_device::launch::Call { kernel: #kernel, entry: __entry, shape, args: &__args },
@@ -309,10 +316,10 @@ fn generic_ident(generic: &GenericParam) -> Result<Ident> {
 impl Parameter {
     fn new(input: &FnArg) -> Result<Self> {
         let FnArg::Typed(typed) = input else {
-            return Err(Error::new(input.span(), "a kernel is a free function"));
+            return Err(Error::new(input.span(), "a kernel is a free function, without `self`"));
         };
         let Pat::Ident(pattern) = &*typed.pat else {
-            return Err(Error::new(typed.pat.span(), "a kernel's parameters are plain names"));
+            return Err(Error::new(typed.pat.span(), "a parameter of a kernel is a name, not a pattern"));
         };
         Ok(Self { name: pattern.ident.clone(), ty: (*typed.ty).clone(), role: Role::of(&typed.ty)? })
     }

@@ -1,9 +1,9 @@
-//! The `Parameter` derive: a struct that is one parameter of a kernel, and one argument of its launch.
+//! The derive `Parameter`, for structs that are kernel parameters.
 //!
-//! An entry point of the PTX has a parameter for each scalar and view, so it must be known how many of them a struct has where
-//! a kernel names it. So the derive defines a macro of the struct's name, which `use` imports along with it, that tells its
-//! *shape* to another macro: `_` for each scalar or view, and the shape in parentheses for each struct. Where shapes are needed,
-//! [`with_shapes`] calls macro after macro until it has them all.
+//! An entry point has one parameter for each scalar and view of a struct, but `#[kernel]` sees only the struct's name.
+//! The derive therefore defines a macro of the same name, which `use` imports together with the struct. This macro
+//! passes the struct's *shape* to another macro: `_` for each scalar or view, and a parenthesised shape for each
+//! struct. [`with_shapes`] calls such macros one after another until all shapes are known.
 
 use proc_macro2::{Delimiter, TokenStream as Tokens, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -15,22 +15,22 @@ use syn::{
     Type, Visibility, parse_quote,
 };
 
-/// What a parameter, or a field of one, is.
+/// The kind of a parameter or of a field.
 pub enum Role {
-    /// `Global<T>`: the type T.
+    /// `Global<T>`, with T.
     Read(Type),
-    /// `GlobalMut<T>`: the type T.
+    /// `GlobalMut<T>`, with T.
     Write(Type),
     Scalar,
-    /// A struct, and the macro of its name.
+    /// A struct, with the path of its macro.
     Struct(Path),
 }
 
 impl Role {
     pub fn of(ty: &Type) -> Result<Self> {
         const SCALARS: [&str; 10] = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
-        let error =
-            || Error::new(ty.span(), "a scalar, `Global<T>`, `GlobalMut<T>`, or a struct that derives `Parameter`");
+        const EXPECTED: &str = "expected a scalar, `Global<T>`, `GlobalMut<T>`, or a struct that derives `Parameter`";
+        let error = || Error::new(ty.span(), EXPECTED);
         let Type::Path(path) = ty else { return Err(error()) };
         let last = path.path.segments.last().ok_or_else(error)?;
         let element = match &last.arguments {
@@ -52,7 +52,7 @@ impl Role {
         })
     }
 
-    /// What stands for it in a launcher's arguments.
+    /// The type of the launcher's argument.
     pub fn launched(&self, ty: &Type, lifetime: &Tokens, device: &Ident) -> Tokens {
         match self {
             Self::Read(element) => quote! { &#lifetime #device::Buffer<#element> },
@@ -70,7 +70,7 @@ impl Role {
     }
 }
 
-/// The scalars and views that something is made of.
+/// The tree of scalars and views in a parameter.
 pub enum Shape {
     Leaf,
     Struct(Vec<Shape>),
@@ -102,7 +102,8 @@ impl ToTokens for Shape {
 }
 
 impl Shape {
-    /// A parameter of an entry point for each scalar and view of `ty`, and the expression that it makes of them.
+    /// Appends to `flat` an entry point's parameter for each scalar and view of `ty`. Returns the value of `ty::Abi`
+    /// made of them.
     pub fn flatten(&self, ty: &Tokens, name: &Ident, flat: &mut Vec<Tokens>) -> Tokens {
         match self {
             Self::Leaf => {
@@ -121,8 +122,8 @@ impl Shape {
     }
 }
 
-/// Calls `macro_name! { tokens shapes }`, with the shapes of all `roles`; `known` are those of the first structs among them. For
-/// `nvptx64`.
+/// The shapes of all `roles`, of which `known` are those of the first structs; or a call of the next struct's macro,
+/// which in turn calls `next! { { tokens } known shape }`. For `nvptx64`.
 pub fn with_shapes(roles: &[&Role], known: Vec<Shape>, next: &Tokens, tokens: &Tokens) -> ShapesOf {
     let structs = || roles.iter().filter_map(|role| if let Role::Struct(path) = role { Some(path) } else { None });
     match structs().nth(known.len()) {
@@ -141,15 +142,15 @@ pub fn with_shapes(roles: &[&Role], known: Vec<Shape>, next: &Tokens, tokens: &T
     }
 }
 
-/// What [`with_shapes`] has found.
+/// The result of [`with_shapes`].
 pub enum ShapesOf {
-    /// A call of the macro that tells the next shape.
+    /// A macro call that asks for the next shape.
     Asked(Tokens),
-    /// All of them.
+    /// All shapes.
     Known(Vec<Shape>),
 }
 
-/// What a macro is called with that has asked for shapes: what it asked with, and those that are known.
+/// The input of a macro that has asked for shapes: the tokens of its query, and the shapes known so far.
 pub struct Answer<T> {
     pub asked: T,
     pub known: Vec<Shape>,
@@ -160,7 +161,7 @@ impl<T: Parse> Parse for Answer<T> {
         let group: TokenTree = input.parse()?;
         let tokens = match group {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => group.stream(),
-            other => return Err(Error::new(other.span(), "expected what was asked with")),
+            other => return Err(Error::new(other.span(), "expected the tokens of a query, in braces")),
         };
         let mut known = Vec::new();
         while !input.is_empty() {
@@ -170,7 +171,7 @@ impl<T: Parse> Parse for Answer<T> {
     }
 }
 
-/// A struct that derives `Parameter`, as far as its shape needs it: `visibility Name { types of fields }`.
+/// The part of a struct that determines its shape: `visibility Name { types of fields }`.
 pub struct Struct {
     visibility: Visibility,
     name: Ident,
@@ -194,7 +195,7 @@ impl ToTokens for Struct {
     }
 }
 
-/// The macro of a struct's name, once the shapes of its fields are known.
+/// The macro of the struct's name, or a macro call that asks for the next shape of a field.
 pub fn shape_macro(declared: &Struct, known: Vec<Shape>) -> Result<Tokens> {
     let roles = declared.types.iter().map(Role::of).collect::<Result<Vec<_>>>()?;
     let roles: Vec<&Role> = roles.iter().collect();
@@ -204,7 +205,7 @@ pub fn shape_macro(declared: &Struct, known: Vec<Shape>) -> Result<Tokens> {
         ShapesOf::Known(shapes) => {
             let name = &declared.name;
             let hidden = format_ident!("__shape_of_{}", name);
-            // A macro cannot be seen from other crates by this name, nor need it be.
+            // `macro_rules!` without `#[macro_export]` cannot be `pub`. No other crate needs it.
             let visibility = match &declared.visibility {
                 Visibility::Public(_) => quote! { pub(crate) },
                 other => quote! { #other },
@@ -223,16 +224,17 @@ pub fn shape_macro(declared: &Struct, known: Vec<Shape>) -> Result<Tokens> {
     })
 }
 
-/// The derive.
+/// The expansion of the derive. One function, because its three outputs (the shape's macro, the launcher's argument and
+/// the trait implementations) share most of their tokens.
 pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new(input.ident.span(), "only a struct is a parameter made of parameters"));
+        return Err(Error::new(input.ident.span(), "`Parameter` requires a struct"));
     };
     let Fields::Named(fields) = &data.fields else {
-        return Err(Error::new(input.ident.span(), "the fields of a parameter have names"));
+        return Err(Error::new(input.ident.span(), "`Parameter` requires a struct with named fields"));
     };
     if let Some(generic) = input.generics.params.iter().find(|generic| !matches!(generic, GenericParam::Type(_))) {
-        return Err(Error::new(generic.span(), "the generics of a parameter are types of elements"));
+        return Err(Error::new(generic.span(), "`Parameter` allows type parameters only, for element types"));
     }
     let (name, visibility) = (&input.ident, &input.vis);
     let names: Vec<&Ident> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
@@ -245,7 +247,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     };
     let shape = shape_macro(&declared, Vec::new())?;
 
-    // Elements lie in device memory.
+    // Every type parameter is an element type, whose values are in device memory.
     let mut generics = input.generics.clone();
     for parameter in generics.type_params_mut() {
         parameter.bounds.push(parse_quote! { ::warpkov_device::device::DeviceCopy });
@@ -254,7 +256,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     let numbers = (0..names.len()).map(|at| LitInt::new(&at.to_string(), name.span()));
     let parameter = quote! { ::warpkov_device::device::Parameter };
 
-    // Scalars alone are the same for the launcher.
+    // A struct of scalars only is its own argument.
     let scalars = roles.iter().all(|role| matches!(role, Role::Scalar));
     let launched = format_ident!("{}Args", name);
     let idents: Vec<&Ident> = generics.type_params().map(|parameter| &parameter.ident).collect();
@@ -273,7 +275,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         extended.params.push(parse_quote! { __D: ::warpkov_device::launch::Device });
         let (of, arguments, clause) = extended.split_for_impl();
         let about = format!("The launcher's argument for [`{name}`].");
-        // A struct of what is only read is a borrow of it.
+        // An argument without `&mut` can be copied.
         let read_only = !roles.iter().any(|role| matches!(role, Role::Write(_)));
         let inner = field_types.iter().zip(&roles).filter(|(_, role)| matches!(role, Role::Struct(_)));
         let inner: Vec<&Tokens> = inner.map(|(ty, _)| ty).collect();
@@ -316,7 +318,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
 
             #[inline(always)]
             unsafe fn from_abi((#(#names,)*): Self::Abi) -> Self {
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller's promise holds for each field.
                 unsafe { Self { #(#names: <#types as #parameter>::from_abi(#names)),* } }
             }
         }
@@ -347,7 +349,7 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
 
             #[inline]
             unsafe fn emulated(leaves: &mut ::warpkov_device::device::parameter::Leaves<'_>) -> Self {
-                // SAFETY: promised by the caller; fields are in the order in which they were pushed.
+                // SAFETY: the caller's promise holds for each field; `push` has appended the leaves in this order.
                 unsafe { Self { #(#names: <#types as #parameter>::emulated(leaves)),* } }
             }
         }

@@ -1,11 +1,12 @@
 //! Atomic read-modify-write operations on global and shared memory.
 //!
-//! An operation has an [`Ordering`] and a [`Scope`]. `Relaxed` makes only the cell itself consistent, which is enough to
-//! count or to find a maximum; `AcqRel` also orders the accesses around it, which is needed where the cell says that
-//! other data is ready. The scope is how far that must reach: threads of one block, of the GPU, or of the whole system.
+//! An operation has an [`Ordering`] and a [`Scope`]. `Relaxed` makes the operation on the cell atomic and orders
+//! nothing else; this suffices for counters and maxima. `AcqRel` also orders the accesses around it; this is necessary
+//! if the cell signals that other data is ready. The scope names the threads for which this holds: those of the block,
+//! the GPU, or the system.
 //!
-//! Sums of floating-point numbers by [`add`] depend on the order in which threads come, and so differ
-//! from run to run in the last bits. Maxima, minima and integer sums do not.
+//! Floating-point sums by [`add`] depend on the order of the threads, and therefore differ from run to run in the last
+//! bits. Maxima, minima and integer sums are deterministic.
 
 pub use core::sync::atomic::Ordering;
 
@@ -17,22 +18,23 @@ use crate::emulator::thread as emulated;
 
 use super::{GlobalMut, Shared, Word};
 
-/// How far an atomic operation's ordering reaches.
+/// The threads for which an operation is atomic and its ordering holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Threads of the same block (`.cta`).
     Block,
     /// Threads of the same GPU (`.gpu`).
     Device,
-    /// All threads that share the memory, on other GPUs and the host too (`.sys`).
+    /// All threads that share the memory, including those of other GPUs and of the host (`.sys`).
     System,
 }
 
-/// What an operation makes of the old value and its operand, for the emulator.
+/// The new value, from the old value and the operand.
 #[cfg(not(target_arch = "nvptx64"))]
 type Update<T> = fn(T, T) -> T;
 
-/// One `atom` instruction. `atom!` chooses its ordering, `atom_at_scope!` its scope; both choices are made at compile time.
+/// One `atom` instruction. `atom!` selects its ordering and `atom_at_scope!` its scope; both are constant after
+/// inlining.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! atom_instruction {
     ($sem:literal, $scope:literal, $space:literal, $op:literal, $address:ident: $address_class:ident,
@@ -63,7 +65,7 @@ macro_rules! atom {
             Ordering::Relaxed => atom_at_scope!("relaxed", $scope, $($rest)*),
             Ordering::Acquire => atom_at_scope!("acquire", $scope, $($rest)*),
             Ordering::Release => atom_at_scope!("release", $scope, $($rest)*),
-            // `atom` has no sequentially consistent form; the strongest it has is this one.
+            // `atom` has no sequentially consistent form; acquire-release is its strongest.
             _ => atom_at_scope!("acq_rel", $scope, $($rest)*),
         }
     };
@@ -89,9 +91,10 @@ macro_rules! operations {
                         target! {
                             nvptx => {
                                 let operand = value.to_raw() as $raw;
-                                // SAFETY: the cell is in bounds and aligned, as its view promises.
+                                // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is
+                                // aligned for its type.
                                 let old: $raw = unsafe {
-                                    match cell.place() {
+                                    match cell.address() {
                                         Address::Global(address) =>
                                             atom!(order, scope, "global", $ptx, address: reg64, $class -> $raw, [operand], "{}"),
                                         Address::Shared(address) =>
@@ -113,7 +116,7 @@ macro_rules! operations {
     };
 }
 
-/// Where a cell lies.
+/// Address of a cell.
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
 pub enum Address {
@@ -123,13 +126,13 @@ pub enum Address {
     Shared(u32),
 }
 
-/// A cell of memory that atomic operations may be applied to: `(view, index)`.
+/// A memory cell for atomic operations: `(view, index)`.
 pub trait Cell<T> {
-    /// Where it lies.
+    /// Its address.
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
-    fn place(&self) -> Address;
-    /// Replaces the value by `update` of it, and returns the old one.
+    fn address(&self) -> Address;
+    /// Replaces the value v by `update(v)` and returns v.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[track_caller]
@@ -139,15 +142,15 @@ pub trait Cell<T> {
 impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(&self) -> Address {
-        // `atom.global` takes an address in the global window, which for global memory equals the generic address.
+    fn address(&self) -> Address {
+        // `atom.global` takes an address in the global window. For global memory it equals the generic address.
         Address::Global(self.0.address(self.1) as u64)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn update(&self, update: impl Fn(T) -> T) -> T {
         let address = self.0.address(self.1);
-        // SAFETY: `address` has been checked, and the emulator runs one thread at a time.
+        // SAFETY: `GlobalMut::address` has checked the bounds, and the emulator runs one thread at a time.
         unsafe {
             let old = *address;
             *address = update(old);
@@ -159,7 +162,7 @@ impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
 impl<T: Word> Cell<T> for (Shared<T>, u32) {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(&self) -> Address {
+    fn address(&self) -> Address {
         Address::Shared(self.0.address(self.1))
     }
     #[cfg(not(target_arch = "nvptx64"))]
@@ -174,7 +177,7 @@ impl<T: Word> Cell<T> for (Shared<T>, u32) {
 
 operations! {
     AtomicNumber,
-    /// Operations that every number has. Each returns the old value.
+    /// Atomic operations on all numbers. Each returns the old value.
     {
         /// Adds `value` (integers wrap).
         fetch_add;
@@ -190,11 +193,11 @@ operations! {
 
 operations! {
     AtomicInteger,
-    /// Operations that only integers have. Each returns the old value.
+    /// Atomic operations on integers. Each returns the old value.
     {
-        /// Keeps the larger of the old value and `value`.
+        /// Writes the larger of the old value and `value`.
         fetch_max;
-        /// Keeps the smaller of the old value and `value`.
+        /// Writes the smaller of the old value and `value`.
         fetch_min;
         /// Bitwise and.
         fetch_and;
@@ -221,39 +224,40 @@ operations! {
     }
 }
 
-/// Adds `value` to a cell (`atomicAdd`), relaxed, for the whole GPU. Returns the old value.
+/// Adds `value` to a cell (`atomicAdd`), relaxed, at device scope. Returns the old value.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn add<T: AtomicNumber>(cell: impl Cell<T>, value: T) -> T {
     T::fetch_add(cell, value, Ordering::Relaxed, Scope::Device)
 }
 
-/// Keeps the larger of a cell and `value` (`atomicMax`), relaxed, for the whole GPU. Returns the old value.
+/// Writes the larger of a cell's value and `value` (`atomicMax`), relaxed, at device scope. Returns the old value.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
     T::fetch_max(cell, value, Ordering::Relaxed, Scope::Device)
 }
 
-/// Keeps the larger of a cell and `value` ≥ 0, relaxed, for the whole GPU.
+/// Writes the larger of a cell's value and `value` ≥ 0, relaxed, at device scope.
 ///
-/// The cell holds the bits of a number that is not negative: those order as the numbers do, so that the maximum is an
-/// integer operation, exact and independent of the order in which threads come.
+/// The cell holds the bits of a nonnegative f64. Such bits, read as integers, have the order of the numbers, so the
+/// maximum is an integer operation, independent of the order of the threads.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max_nonnegative(cells: GlobalMut<u64>, index: usize, value: f64) {
     AtomicInteger::fetch_max((cells, index), value.to_bits(), Ordering::Relaxed, Scope::Device);
 }
 
-/// Writes `new` if the cell holds `expected`; returns what it held (`atomicCAS`).
+/// Writes `new` if the cell's value is `expected` (`atomicCAS`). Returns the old value.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Ordering, scope: Scope) -> u32 {
     target! {
         nvptx => {
-            // SAFETY: the cell is in bounds and aligned, as its view promises.
+            // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is aligned for its
+            // type.
             unsafe {
-                match cell.place() {
+                match cell.address() {
                     Address::Global(address) =>
                         atom!(order, scope, "global", "cas.b32", address: reg64, reg32 -> u32, [expected, new], "{}, {}"),
                     Address::Shared(address) =>

@@ -1,15 +1,15 @@
-//! Reductions and scans among the threads of a block.
+//! Reductions and scans over the threads of a block.
 //!
-//! The ladder is thread → [warp] → block: warps reduce by shuffles, their results meet in shared memory, and
-//! the first warp finishes. Blocks have a whole number of warps here: `block_size()` is a multiple of 32.
+//! Each [warp] reduces by shuffles and writes its result to shared memory; the results of the warps are then reduced by
+//! shuffles. `block_size()` must be a multiple of 32.
 
 use super::{Word, thread, warp};
 use crate::shared_array;
 
 /// Combines `value` over all threads of the block.
 ///
-/// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread of the first warp. *Shared
-/// memory*: 32 words. *Barriers*: two, so that it may be called again at once. *Deterministic*: yes, the tree is fixed.
+/// *Takes part*: every thread of the block. *Valid result in*: every thread of the first warp. *Shared memory*: 256
+/// bytes. *Barriers*: two; no further barrier is needed before the next call. *Deterministic*: yes, the tree is fixed.
 #[inline(always)]
 #[must_use]
 pub fn reduce<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> T {
@@ -25,11 +25,11 @@ pub fn reduce<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy
     warp::reduce(value, combine)
 }
 
-/// Exclusive prefix sums over the threads of the block: thread i gets `value₀ ∘ … ∘ valueᵢ₋₁`, thread 0 the identity;
-/// and the total over all threads.
+/// Exclusive scan over the threads of the block, and the total over all threads: thread i gets `value₀ ∘ … ∘ valueᵢ₋₁`,
+/// thread 0 the identity.
 ///
-/// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread. *Shared memory*: 32 words.
-/// *Barriers*: two, so that it may be called again at once. *Deterministic*: yes.
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 256 bytes. *Barriers*:
+/// two; no further barrier is needed before the next call. *Deterministic*: yes.
 #[inline(always)]
 #[must_use]
 pub fn exclusive_scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> (T, T) {
@@ -40,7 +40,7 @@ pub fn exclusive_scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> 
         totals.set(warp_id, inclusive);
     }
     thread::sync_threads();
-    // Every warp scans the warps' totals for itself, which saves one more exchange.
+    // Every warp scans the totals of all warps itself. This saves an exchange through shared memory.
     let total = if lane < warps { totals.get(lane) } else { identity };
     let through = warp::inclusive_scan(total, combine);
     thread::sync_threads();

@@ -1,13 +1,13 @@
-//! Asynchronous copies from global to shared memory (`cp.async`): the data go there without a register in between, while
-//! the thread does other things.
+//! Asynchronous copies from global to shared memory (`cp.async`). The data bypass the registers, and the thread
+//! continues.
 //!
-//! A thread asks for copies, closes a group of them with [`commit`], and has [`wait`] tell that its older groups are there.
-//! What other threads copied is there for it after the next [barrier](super::thread::sync_threads). Under emulation a copy
-//! is done at once.
+//! A thread starts copies, combines them into a group with [`commit`], and waits for its older groups with [`wait`].
+//! Copies of other threads are visible after the next [barrier](super::thread::sync_threads). The emulator copies at
+//! once.
 
 use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 
-/// Where an asynchronous copy may come from.
+/// A view from which an asynchronous copy reads.
 pub trait Source<T>: Copy {
     /// The address of the element at `index`.
     #[cfg(target_arch = "nvptx64")]
@@ -39,17 +39,18 @@ macro_rules! sources {
 sources!(Global GlobalMut);
 
 impl<T: Word> Shared<T> {
-    /// Asks for a copy of `COUNT` elements of `from`, from `source` on, to `index` and the places behind it.
+    /// Starts a copy of `from[source..source + COUNT]` to the elements `index … index + COUNT − 1`.
     ///
-    /// *Safety*: the elements have 4, 8 or 16 bytes together, and `index` and `source` are multiples of `COUNT`. What `from` holds
-    /// was written by this thread or before the launch.
+    /// *Safety*: the `COUNT` elements have 4, 8 or 16 bytes in total; `index` and `source` are multiples of `COUNT`.
+    /// The elements of `from` were written by this thread or before the launch.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy<const COUNT: u32>(self, index: u32, from: impl Source<T>, source: usize) {
         target! {
             nvptx => {
                 let (to, from) = (self.address(index), from.from(source));
-                // SAFETY: both ranges are in bounds and aligned to their size, as the launch promises.
+                // SAFETY: this method's *Safety* section and the launcher's: both ranges are in bounds and aligned to
+                // their size.
                 unsafe {
                     core::arch::asm!("cp.async.ca.shared.global [{}], [{}], {};", in(reg32) to, in(reg64) from,
                                      const COUNT * if T::WIDE { 8 } else { 4 }, options(nostack, preserves_flags));
@@ -65,12 +66,12 @@ impl<T: Word> Shared<T> {
 }
 
 impl<T: Word> Shared<T> {
-    /// How many elements [`copy16`](Self::copy16) copies.
+    /// Elements in 16 bytes: 2 or 4.
     pub const IN_16_BYTES: u32 = if T::WIDE { 2 } else { 4 };
 
-    /// Asks for a copy of 16 bytes: the elements of `from` from `source` on, to `index` and the places behind it.
+    /// Starts a [copy](Self::copy) of [`IN_16_BYTES`](Self::IN_16_BYTES) elements.
     ///
-    /// *Safety*: as that of [`copy`](Self::copy).
+    /// *Safety*: as for [`copy`](Self::copy).
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy16(self, index: u32, from: impl Source<T>, source: usize) {
@@ -83,16 +84,17 @@ impl<T: Word> Shared<T> {
 }
 
 impl Shared<u32> {
-    /// Asks for a copy of 16 bytes, from byte 16·`source` of `from` on, to the words `index … index + 3` here.
+    /// Starts a copy of the 16 bytes that begin at byte 16·`source` of `from`, to the words `index … index + 3`.
     ///
-    /// *Safety*: `index` is a multiple of 4.
+    /// *Safety*: `index` is a multiple of 4. The bytes of `from` were written before the launch.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy_bits<T: DeviceCopy>(self, index: u32, from: Global<T>, source: usize) {
         target! {
             nvptx => {
                 let (to, from) = (self.address(index), from.address16(source));
-                // SAFETY: both ranges are in bounds and aligned to 16 bytes, as the launch promises.
+                // SAFETY: this method's *Safety* section and the launcher's: both ranges are in bounds and aligned to
+                // 16 bytes.
                 unsafe {
                     core::arch::asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) to, in(reg64) from,
                                      options(nostack, preserves_flags));
@@ -112,22 +114,22 @@ impl Shared<u32> {
     }
 }
 
-/// Closes the group of the copies that this thread has asked for since the last group.
+/// Combines the copies that this thread has started since the last call into a group (`cp.async.commit_group`).
 #[inline(always)]
 pub fn commit() {
     target! {
-        // SAFETY: this only counts the thread's own copies.
+        // SAFETY: the instruction has no precondition.
         nvptx => unsafe { core::arch::asm!("cp.async.commit_group;", options(nostack, preserves_flags)) },
         emulated => {},
     }
 }
 
-/// Waits until no more than `PENDING` of this thread's groups, the last ones, are under way.
+/// Waits until at most the last `PENDING` groups of this thread are incomplete (`cp.async.wait_group`).
 #[inline(always)]
 pub fn wait<const PENDING: u32>() {
     target! {
         nvptx => {
-            // SAFETY: this only waits.
+            // SAFETY: the instruction has no precondition.
             unsafe {
                 core::arch::asm!("cp.async.wait_group {};", const PENDING, options(nostack, preserves_flags));
             }

@@ -1,18 +1,18 @@
-//! Views of global memory, the device's own large memory.
+//! Views of global memory.
 //!
-//! A view stands for a buffer that a launch was given. [`Global`] is read only for the whole launch, which lets the GPU
-//! read through its non-coherent cache; [`GlobalMut`] may be read and written. Under emulation every access is checked
-//! against the buffer's length; on the GPU none is, and the launcher's *Safety* section says what its caller promises.
+//! A view is a kernel's parameter for a buffer. No thread writes to a [`Global`] during the launch, so the GPU reads it
+//! through its non-coherent cache. A [`GlobalMut`] is read and written. The emulator checks every access against the
+//! length of the buffer. The GPU checks none: the caller of the launcher promises that all are in bounds.
 //!
-//! The 32 lanes of a warp issue one access together. It is fastest when they touch consecutive elements: then the warp
-//! needs only as many 32-byte sectors as its data fill ("coalesced").
+//! The 32 lanes of a warp issue one access together. It is fastest if they access consecutive elements: the warp then
+//! transfers only as many 32-byte sectors as its data fill ("coalesced").
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::{emulator::fault, launch::Arg};
 
 use super::DeviceCopy;
 
-/// A buffer that nobody writes during the launch.
+/// A buffer that no thread writes during the launch.
 #[derive(Clone, Copy)]
 pub struct Global<T> {
     ptr: *const T,
@@ -20,7 +20,7 @@ pub struct Global<T> {
     extent: Extent,
 }
 
-/// A buffer that the launch may write.
+/// A buffer that the kernel reads and writes.
 #[derive(Clone, Copy)]
 pub struct GlobalMut<T> {
     ptr: *mut T,
@@ -28,7 +28,7 @@ pub struct GlobalMut<T> {
     extent: Extent,
 }
 
-/// What the emulator knows of a buffer.
+/// Length and parameter name of a buffer, for the emulator.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy)]
 struct Extent {
@@ -47,14 +47,15 @@ impl Extent {
     }
 }
 
-/// Four neighbours, aligned so that the GPU moves them 16 bytes at a time.
+/// Four consecutive elements, aligned for 16-byte accesses.
 #[cfg(target_arch = "nvptx64")]
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Quad<T>([T; 4]);
 
 impl<T: DeviceCopy> Global<T> {
-    /// What lies from element `first` on. What a loop adds to every index is added once. [`get4`](Self::get4) asks for a multiple of 4.
+    /// The view of the elements from `first` on. A kernel that adds `first` to every index of a loop adds it once
+    /// instead. Before [`get4`](Self::get4), `first` must be a multiple of 4.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -62,7 +63,7 @@ impl<T: DeviceCopy> Global<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(first, 0);
         Self {
-            // SAFETY: `first` is in bounds: checked above, or promised by the launch.
+            // SAFETY: `first` is in bounds: checked above, or on a GPU promised by the launcher's caller.
             ptr: unsafe { self.ptr.add(first) },
             #[cfg(not(target_arch = "nvptx64"))]
             extent: Extent { len: self.extent.len - first, ..self.extent },
@@ -76,7 +77,7 @@ impl<T: DeviceCopy> Global<T> {
     pub fn get(self, index: usize) -> T {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(index, 1);
-        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { *self.ptr.add(index) }
     }
 
@@ -88,7 +89,7 @@ impl<T: DeviceCopy> Global<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(4 * index, 4);
         target! {
-            // SAFETY: in bounds as promised by the launch; device buffers are aligned to 256 bytes.
+            // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
             nvptx => unsafe { (*self.ptr.cast::<Quad<T>>().add(index)).0 },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().read_unaligned() },
@@ -99,7 +100,7 @@ impl<T: DeviceCopy> Global<T> {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub(super) fn address(self, index: usize) -> *const T {
-        // SAFETY: in bounds as promised by the launch.
+        // SAFETY: in bounds as the launcher's caller promises.
         unsafe { self.ptr.add(index) }
     }
 
@@ -107,12 +108,12 @@ impl<T: DeviceCopy> Global<T> {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub(super) fn address16(self, index: usize) -> *const T {
-        // SAFETY: in bounds as promised by the launch.
+        // SAFETY: in bounds as the launcher's caller promises.
         unsafe { self.ptr.byte_add(16 * index) }
     }
 
-    /// The element at `index`, which nobody will need again soon: it is marked to leave the caches first
-    /// (`ld.global.cs`), so that it does not displace what is used again.
+    /// The element at `index`, read once: its cache line is the first to be evicted (`ld.global.cs`), so that it does
+    /// not displace data that are read again.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -122,7 +123,7 @@ impl<T: DeviceCopy> Global<T> {
     {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(index, 1);
-        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe {
             target! {
                 nvptx => {
@@ -153,7 +154,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     pub fn get(self, index: usize) -> T {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(index, 1);
-        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { *self.ptr.add(index) }
     }
 
@@ -163,7 +164,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     pub fn set(self, index: usize, value: T) {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(index, 1);
-        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { *self.ptr.add(index) = value }
     }
 
@@ -174,7 +175,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(4 * index, 4);
         target! {
-            // SAFETY: in bounds as promised by the launch; device buffers are aligned to 256 bytes.
+            // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
             nvptx => unsafe { *self.ptr.cast::<Quad<T>>().add(index) = Quad(values) },
             // SAFETY: checked above.
             emulated => unsafe { self.ptr.add(4 * index).cast::<[T; 4]>().write_unaligned(values) },
@@ -187,14 +188,14 @@ impl<T: DeviceCopy> GlobalMut<T> {
     pub(super) fn address(self, index: usize) -> *mut T {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check(index, 1);
-        // SAFETY: `index` is in bounds: checked above, or promised by the launch.
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { self.ptr.add(index) }
     }
 }
 
 #[cfg(target_arch = "nvptx64")]
 impl<T: DeviceCopy> Global<T> {
-    /// The view of a buffer that nobody writes during the launch.
+    /// The view of the buffer that begins at `first`.
     #[inline(always)]
     pub(super) fn new(first: &'static T) -> Self {
         Self { ptr: first }
@@ -203,7 +204,7 @@ impl<T: DeviceCopy> Global<T> {
 
 #[cfg(target_arch = "nvptx64")]
 impl<T: DeviceCopy> GlobalMut<T> {
-    /// The view of a buffer.
+    /// The view of the buffer that begins at `first`.
     #[inline(always)]
     pub(super) fn new(first: *mut T) -> Self {
         Self { ptr: first }
@@ -214,10 +215,10 @@ impl<T: DeviceCopy> GlobalMut<T> {
 macro_rules! emulated_views {
     ($($view:ident, $pointer:ty;)*) => {$(
         impl<T: DeviceCopy> $view<T> {
-            /// The view of an emulated buffer, whose parameter is called `name`.
+            /// The view of an emulated buffer that is the parameter `name`.
             ///
             /// # Safety
-            /// The argument must be a buffer of `T` in host memory that outlives the launch.
+            /// The argument is a buffer of `T` in host memory that outlives the launch.
             #[inline]
             pub(super) unsafe fn of_argument(argument: Arg, name: &'static str) -> Self {
                 let (address, len) = match argument {

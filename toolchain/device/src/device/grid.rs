@@ -1,31 +1,34 @@
-//! Launches that overlap: a grid that begins before the one before it is done (*programmatic dependent launch*, from sm_90 on).
+//! Overlapping launches: a grid starts before the previous grid ends (*programmatic dependent launch*, `sm_90` and
+//! later).
 //!
-//! Of many short launches, each of which needs what the last one made, much of the time is the end of one and the start of the next. A
-//! launch with [`Shape::overlapping`](crate::launch::Shape::overlapping) starts as soon as all blocks of the one before have called
-//! [`launch_dependents`] or are done: indices, and whatever nothing changes any more, can be loaded until then. Before it touches what
-//! the launch before has written, or writes what that one reads, *every* thread calls [`wait`].
+//! In a sequence of short dependent launches, the end of each grid and the start of the next take much of the time. A
+//! launch with [`Shape::overlapping`](crate::launch::Shape::overlapping) starts as soon as every block of the previous
+//! grid has called [`launch_dependents`] or ended. Until its call of [`wait`], a kernel may compute indices and load
+//! data that no grid in flight writes. *Every* thread calls [`wait`] before it accesses data that the previous grid
+//! writes, and before it writes data that the previous grid reads.
 //!
-//! Whoever calls [`launch_dependents`] after its own [`wait`] lets no grid begin before all but the last one are done. So a kernel may read
-//! before it waits what launches before the last have written, and nothing else.
+//! If each kernel calls [`launch_dependents`] after its own [`wait`], at most two grids are in flight. Before its
+//! [`wait`], a kernel may then read the results of all launches except the previous one.
 //!
-//! Without such a launch, on older GPUs and under emulation both do nothing: launches come one after the other. The emulator cannot see
-//! that something was read too early.
+//! Both functions do nothing in a launch without overlap, below `sm_90`, and under emulation. The emulator does not
+//! detect a read before [`wait`].
 
-/// Waits until all launches before this one are done, and what they wrote is visible (`griddepcontrol.wait`).
+/// Waits until all previous grids have ended and their writes are visible (`griddepcontrol.wait`).
 #[inline(always)]
 pub fn wait() {
     #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]
-    // SAFETY: the instruction only waits. It is a barrier to the compiler, too, which may not move accesses across it.
+    // SAFETY: the instruction has no precondition. Without the option `nomem`, the compiler moves no memory access
+    // across it.
     unsafe {
         core::arch::asm!("griddepcontrol.wait;", options(nostack, preserves_flags));
     }
 }
 
-/// Lets the next launch begin, once all blocks have said so or are done (`griddepcontrol.launch_dependents`).
+/// Lets the next grid start once every block has called this or ended (`griddepcontrol.launch_dependents`).
 #[inline(always)]
 pub fn launch_dependents() {
     #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]
-    // SAFETY: the instruction changes nothing that this grid sees.
+    // SAFETY: the instruction has no precondition and no effect on this grid.
     unsafe {
         core::arch::asm!("griddepcontrol.launch_dependents;", options(nostack, preserves_flags));
     }

@@ -1,9 +1,10 @@
-//! Numbers of 16 bits: a sign, 5 bits of exponent, 10 of fraction (IEEE 754 binary16), as their bits.
+//! Conversions between f32 and f16 (IEEE 754 binary16: 1 sign bit, 5 exponent bits, 10 fraction bits). An f16 is a
+//! `u16` of its bits.
 
-/// The largest finite number.
+/// The largest finite f16.
 pub const LARGEST: f32 = 65_504.0;
 
-/// The nearest f16, the even one of two; beyond the [largest](LARGEST), that one.
+/// The f16 nearest to x, ties to even. Beyond ±[`LARGEST`] the result is ±`LARGEST`, never infinite.
 #[inline(always)]
 #[must_use]
 pub fn from_f32(x: f32) -> u16 {
@@ -20,7 +21,7 @@ pub fn from_f32(x: f32) -> u16 {
         },
         emulated => {
             let (sign, size) = ((x.to_bits() >> 16) as u16 & 0x8000, x.abs());
-            // Multiples of the distance between neighbours, which is 2⁻²⁴ below 2⁻¹⁴.
+            // |x| in units of the spacing of f16 numbers at x, which is 2⁻²⁴ below 2⁻¹⁴.
             let exponent = ((size.to_bits() >> 23) as i32 - 127).max(-14);
             let count = (f64::from(size) * 2f64.powi(10 - exponent)).round_ties_even() as u32;
             sign | (((exponent + 14) as u32) * 1024 + count) as u16
@@ -28,7 +29,7 @@ pub fn from_f32(x: f32) -> u16 {
     }
 }
 
-/// Its value, which f32 has exactly.
+/// The value of a finite f16; f32 represents it exactly.
 #[inline(always)]
 #[must_use]
 pub fn to_f32(bits: u16) -> f32 {
@@ -44,9 +45,9 @@ pub fn to_f32(bits: u16) -> f32 {
 mod tests {
     use super::*;
 
-    /// The standard's own examples, ties to even, and every finite number from itself.
+    /// Known values, ties to even, and the round trip of every finite f16.
     #[test]
-    fn numbers_of_the_standard() {
+    fn conversions_agree_with_ieee_754() {
         for (x, bits) in [
             (1.0, 0x3c00),
             (-2.0, 0xc000),

@@ -1,6 +1,6 @@
-//! Fused multiply-add, and the approximate functions of the special function unit.
+//! Fused multiply-add, the exponential, and the approximate functions of the special function unit.
 //!
-//! There is no device `libm`: what is not here is not available in a kernel.
+//! There is no device `libm`: a kernel has no other mathematical functions.
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -19,14 +19,15 @@ pub fn fma(x: f64, y: f64, z: f64) -> f64 {
     target! { nvptx => core::intrinsics::fmaf64(x, y, z), emulated => x.mul_add(y, z) }
 }
 
-/// x, computed here. A compiler may put off what only one branch needs, and has to keep all that it is made of until then.
+/// x, computed at this point. Without this call, the compiler may move the computation into the one branch that needs
+/// x, and then keeps all operands in registers until the branch.
 #[inline(always)]
 #[must_use]
 pub fn settled(x: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let y: u32;
-        // SAFETY: nothing is executed: a register is called by another name.
+        // SAFETY: the instruction copies one register to another.
         unsafe { asm!("mov.u32 {}, {};", out(reg32) y, in(reg32) x, options(nomem, nostack, preserves_flags)) };
         y
     }
@@ -34,15 +35,15 @@ pub fn settled(x: u32) -> u32 {
     x
 }
 
-/// eˣ for x ≤ 1 to within 2 ulp, and 0 where that is below the least normal number.
+/// eˣ for x ≤ 1, to within 2 ulp. 0 for x ≤ −708, near the smallest normal number, and for NaN.
 ///
-/// x = k ln 2 + r with |r| ≤ ½ ln 2, and the series of eʳ to its 13th power, whose rest is below 5·10⁻¹⁸.
+/// x = k ln 2 + r with |r| ≤ ½ ln 2, and eʳ by its Taylor polynomial of degree 13, with a remainder below 5·10⁻¹⁸.
 #[inline(always)]
 #[must_use]
 pub fn exp(x: f64) -> f64 {
     const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
     const LN_2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
-    /// Adding and subtracting it rounds to an integer.
+    /// 1.5·2⁵²: adding and then subtracting it rounds to the nearest integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
 
     if x.is_nan() || x <= -708.0 {
@@ -81,9 +82,9 @@ macro_rules! approximate {
 }
 
 approximate! {
-    /// 2ˣ to within 2 ulp (`ex2.approx.f32`). The emulator rounds correctly instead.
+    /// 2ˣ to within 2 ulp (`ex2.approx.f32`). The emulator computes these functions with the host's `std`.
     exp2_approx = "ex2.approx.f32", |x| x.exp2();
-    /// log₂ x (`lg2.approx.f32`): absolute error at most 2⁻²² for x in (0.5, 2), else relative error at most 2⁻²².
+    /// log₂ x (`lg2.approx.f32`): absolute error at most 2⁻²² for x in (0.5, 2), otherwise relative error at most 2⁻²².
     log2_approx = "lg2.approx.f32", |x| x.log2();
     /// 1/x to within 1 ulp (`rcp.approx.f32`).
     reciprocal_approx = "rcp.approx.f32", |x| 1.0 / x;

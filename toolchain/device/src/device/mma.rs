@@ -1,16 +1,19 @@
-//! Tensor cores: small matrix products by a whole warp.
+//! Tensor cores: D = A·B + C for small matrices, by all 32 lanes of a warp.
+//!
+//! A is m × k, B is k × n, C and D are m × n. The name of a function is its number type followed by m × n × k. Each
+//! lane holds some of the elements; the functions say which, with g = lane / 4 and t = lane mod 4.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::{self as emulated, WarpOp};
 
 use super::Real;
 
-/// A type that tensor cores multiply, to its own precision.
+/// A number type of tensor-core products.
 pub trait Multiply: Real {
-    /// D = A·B + C, of 16 × 8 times 8 × 8.
+    /// D = A·B + C with m = 16, n = 8, k = 8, to (nearly) the precision of the type.
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
-    /// The same by one instruction, to the precision that this has.
+    /// The same product by the fewest instructions, to their precision: [`tf32_16x8x8`] for f32.
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn multiply_plain(a: [Self; 4], b: [Self; 2], c: [Self; 4]) -> [Self; 4];
 }
@@ -41,13 +44,13 @@ impl Multiply for f32 {
     }
 }
 
-/// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in TF32: of each f32 factor the first 10 bits of the fraction count,
-/// products are exact, sums are of f32 (`mma.sync.m16n8k8.tf32`).
+/// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in TF32 (`mma.sync.m16n8k8.tf32`): factors keep the first 10 bits
+/// of their fraction, products are exact, sums are f32.
 ///
-/// With g = lane / 4 and t = lane mod 4 a lane holds A(g, t), A(g + 8, t), A(g, t + 4), A(g + 8, t + 4); B(t, g),
-/// B(t + 4, g); and of C and D (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+/// A lane holds A(g, t), A(g + 8, t), A(g, t + 4), A(g + 8, t + 4); B(t, g), B(t + 4, g); and the elements (g, 2t),
+/// (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) of C and D.
 ///
-/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -55,7 +58,7 @@ pub fn tf32_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     target! {
         nvptx => {
             let [mut d0, mut d1, mut d2, mut d3] = c;
-            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
             unsafe {
                 core::arch::asm!(
                     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
@@ -73,13 +76,13 @@ pub fn tf32_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     }
 }
 
-/// D = A·B + C for A 16 × 16, B 16 × 8 and C, D 16 × 8, of factors in f16, two in a word; products are exact, sums are of f32
-/// (`mma.sync.m16n8k16.f16`).
+/// D = A·B + C for A 16 × 16, B 16 × 8 and C, D 16 × 8 (`mma.sync.m16n8k16.f16`): factors are f16, two in a word;
+/// products are exact, sums are f32.
 ///
-/// Words lie as the elements of [`tf32_16x8x8`] do: the word t of a row holds its elements 2t and 2t + 1, the lower in the low
-/// half.
+/// The lanes hold words of A and B as they hold elements in [`tf32_16x8x8`]. Word t contains the elements 2t (low half)
+/// and 2t + 1 (high half) along k.
 ///
-/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -87,7 +90,7 @@ pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
     target! {
         nvptx => {
             let [mut d0, mut d1, mut d2, mut d3] = c;
-            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
             unsafe {
                 core::arch::asm!(
                     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
@@ -102,7 +105,7 @@ pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
             [d0, d1, d2, d3]
         },
         emulated => {
-            // Sixteen products are two times eight, of the low and of the high halves.
+            // The sum of 16 products is that of the 8 low halves plus that of the 8 high halves.
             let half = |words: u32, shift: u32| super::half::to_f32((words >> shift) as u16);
             let d = emulated_tf32(a.map(|word| half(word, 0)), b.map(|word| half(word, 0)), c);
             emulated_tf32(a.map(|word| half(word, 16)), b.map(|word| half(word, 16)), d)
@@ -112,9 +115,9 @@ pub fn f16_16x8x16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
 
 /// D = A·B + C for A 8 × 4, B 4 × 8 and C, D 8 × 8, in f64 (`mma.sync.m8n8k4.f64`).
 ///
-/// With g = lane / 4 and t = lane mod 4 a lane holds A(g, t), B(t, g), and of C and D (g, 2t) and (g, 2t + 1).
+/// A lane holds A(g, t), B(t, g), and the elements (g, 2t) and (g, 2t + 1) of C and D.
 ///
-/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -122,7 +125,7 @@ pub fn f64_8x8x4(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
     target! {
         nvptx => {
             let (d0, d1): (f64, f64);
-            // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+            // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
             unsafe {
                 core::arch::asm!(
                     "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{{}, {}}}, {{{}}}, {{{}}}, {{{}, {}}};",
@@ -145,10 +148,12 @@ pub fn f64_8x8x4(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
     }
 }
 
-/// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in f64: elements lie in lanes as in [`tf32_16x8x8`]. One instruction from
-/// Hopper on, four before.
+/// D = A·B + C for A 16 × 8, B 8 × 8 and C, D 16 × 8, in f64. One instruction from `sm_90` on, four [`f64_8x8x4`]
+/// before.
 ///
-/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+/// Lanes hold the same elements as in [`tf32_16x8x8`].
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -156,7 +161,7 @@ pub fn f64_16x8x8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
     #[cfg(all(target_arch = "nvptx64", warpkov_sm = "90"))]
     {
         let (d0, d1, d2, d3): (f64, f64, f64, f64);
-        // SAFETY: the warp is whole, as this function's contract asks; only registers are read and written.
+        // SAFETY: the function's contract: all 32 lanes execute this call. The instruction accesses registers only.
         unsafe {
             core::arch::asm!(
                 "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {{{}, {}, {}, {}}}, {{{}, {}, {}, {}}}, {{{}, {}}}, \
@@ -177,10 +182,10 @@ pub fn f64_16x8x8(a: [f64; 4], b: [f64; 2], c: [f64; 4]) -> [f64; 4] {
     }
 }
 
-/// [`tf32_16x8x8`] to nearly the precision of f32: each factor is the sum of two numbers of 11 bits, and three of the four products
-/// are added.
+/// [`tf32_16x8x8`] to nearly the precision of f32, by three products: each factor is split into a high and a low part
+/// of 11 bits, and the product of the two low parts is omitted.
 ///
-/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one kind of GPU.
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes, on one GPU model.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -193,7 +198,7 @@ pub fn tf32x3_16x8x8(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     tf32_16x8x8(a_high, b_high, c)
 }
 
-/// The part of x that counts in TF32.
+/// x truncated to TF32: 10 fraction bits.
 #[inline(always)]
 #[must_use]
 pub fn tf32(x: f32) -> f32 {

@@ -1,23 +1,24 @@
-//! The device library: what a kernel may use, in the vocabulary of `cuda_std`.
+//! The device library: the functions and types that kernels use, named as in `cuda_std`.
 //!
-//! Every primitive has two bodies: one for `nvptx64`, made of LLVM's NVVM intrinsics or of inline PTX, and one for the
-//! host, which asks the [emulator](crate::emulator). A kernel that is written against this module runs on both, unchanged.
+//! Every primitive has two implementations: for `nvptx64`, an NVVM intrinsic or inline PTX; for the host, a call of the
+//! [emulator](crate::emulator). A kernel runs on both unchanged.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`thread`] | who am I: indices and dimensions; barriers and fences |
-//! | [`grid`] | launches that overlap |
-//! | [`global`] | views of device memory: plain, streaming and vector accesses |
-//! | [`parameter`] | what a kernel has as a parameter: scalars, views, and structs of these |
+//! | [`thread`] | indices and dimensions, barriers, fences |
+//! | [`grid`] | overlapping launches |
+//! | [`global`] | views of global memory: plain, streaming and vector accesses |
+//! | [`parameter`] | kernel parameters: scalars, views, and structs of both |
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
-//! | [`warp`] | shuffles, votes, reductions and scans among 32 lanes |
-//! | [`block`] | reductions and scans among the threads of a block |
-//! | [`atomic`] | read-modify-write operations with ordering and scope |
-//! | [`copy`] | asynchronous copies to shared memory |
+//! | [`warp`] | shuffles, votes, reductions and scans over the 32 lanes of a warp |
+//! | [`block`] | reductions and scans over the threads of a block |
+//! | [`atomic`] | atomic read-modify-write operations with ordering and scope |
+//! | [`copy`] | asynchronous copies from global to shared memory |
 //! | [`mma`] | tensor cores |
-//! | [`math`] | fused multiply-add and approximate functions |
+//! | [`math`] | fused multiply-add, exponential, approximate functions |
+//! | [`half`] | conversions between f16 and f32 |
 
-/// One expression for each of the two targets.
+/// Selects an expression by target.
 macro_rules! target {
     (nvptx => $nvptx:expr, emulated => $emulated:expr $(,)?) => {{
         #[cfg(target_arch = "nvptx64")]
@@ -54,10 +55,10 @@ pub use parameter::Parameter;
 pub use shared::Shared;
 pub use warpkov_device_macros::{Parameter, kernel};
 
-/// The oldest GPU generation that this code was compiled for, as in `sm_90`; 0 under emulation.
+/// The baseline of this compilation: 90 for `sm_90`; 0 under emulation.
 ///
-/// A kernel may ask `if SM >= 90 { … }`: the branch is decided when the kernel is compiled. Code that older ones cannot have at
-/// all stands behind `#[cfg(warpkov_sm = "90")]`, which holds for that generation and all later ones.
+/// The condition in `if SM >= 90 { … }` is constant, so the compiler removes the branch that does not apply. Code that
+/// does not compile for older GPUs needs `#[cfg(warpkov_sm = "90")]`, which holds for `sm_90` and all later baselines.
 pub const SM: u32 = sm();
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -65,7 +66,7 @@ const fn sm() -> u32 {
     0
 }
 
-/// The builder says for which GPUs it compiles.
+/// `warpkov-build` sets `WARPKOV_SM` for each baseline.
 #[cfg(target_arch = "nvptx64")]
 const fn sm() -> u32 {
     let Some(text) = option_env!("WARPKOV_SM") else { panic!("WARPKOV_SM is not set: build with warpkov-build") };

@@ -1,46 +1,46 @@
-//! The types that kernels compute with.
+//! Number types of kernels.
 
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-/// A type that may lie in device memory: any bit pattern is a value, and there is no padding.
+/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
 #[cfg(not(target_arch = "nvptx64"))]
 pub trait DeviceCopy: bytemuck::Pod + Send + Sync {}
 #[cfg(not(target_arch = "nvptx64"))]
 impl<T: bytemuck::Pod + Send + Sync> DeviceCopy for T {}
 
-/// A type that may lie in device memory: any bit pattern is a value, and there is no padding.
+/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
 #[cfg(target_arch = "nvptx64")]
 pub trait DeviceCopy: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
 impl<T: Copy + 'static> DeviceCopy for T {}
 
-/// A 4- or 8-byte number: what shuffles, atomics and shared memory move.
+/// A number of 4 or 8 bytes: the unit of shuffles, atomic operations and shared memory.
 pub trait Word: DeviceCopy + PartialEq + super::Parameter {
-    /// Whether it has 8 bytes.
+    /// True for 8 bytes.
     const WIDE: bool;
-    /// Its bits, zero-extended.
+    /// The bits, zero-extended.
     fn to_raw(self) -> u64;
-    /// The number whose bits are the low bits of `raw`.
+    /// The number with the low bits of `raw`.
     fn from_raw(raw: u64) -> Self;
 }
 
-/// A type that a kernel may be instantiated for: its name ends the name of the entry point.
+/// A type for which a kernel may be instantiated. The entry point's name ends in the type's name.
 pub trait Named {
-    /// As in Rust: `"f32"`.
+    /// The name in Rust, such as `"f32"`.
     const NAME: &'static str;
 }
 
-/// An unsigned integer that points into the entries of a sparse matrix: `u32`, or `u64` beyond 2³² entries.
+/// The integer type of row pointers of a sparse matrix: `u32`, or `u64` from 2³² nonzeros on.
 pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
     /// 0.
     const ZERO: Self;
-    /// As an index.
+    /// The value as an index.
     fn to_usize(self) -> usize;
-    /// From an index that fits.
+    /// The value of an index. The index must fit.
     fn from_usize(index: usize) -> Self;
 }
 
-/// A floating-point type that kernels are instantiated for: `f32` or `f64`.
+/// The floating-point type of a kernel's instance: `f32` or `f64`.
 pub trait Real:
     Word
     + Named
@@ -58,15 +58,15 @@ pub trait Real:
     const ONE: Self;
     /// −∞, the identity of the maximum.
     const NEG_INFINITY: Self;
-    /// The nearest number of this type.
+    /// x rounded to the nearest number of this type.
     fn from_f64(x: f64) -> Self;
-    /// The same number.
+    /// The same number as f64, exactly.
     fn to_f64(self) -> f64;
     /// `self`·`y` + `z`, rounded once.
     fn fma(self, y: Self, z: Self) -> Self;
     /// |x|.
     fn abs(self) -> Self;
-    /// The larger of the two; the other, where one is not a number.
+    /// The larger of the two; if one is NaN, the other.
     fn max(self, other: Self) -> Self;
 }
 

@@ -1,7 +1,7 @@
-//! LLVM's NVVM intrinsics, as far as the device library uses them.
+//! The NVVM intrinsics of LLVM that the device library uses.
 //!
-//! Barriers, shuffles and votes go through these and not through inline PTX: LLVM knows them to be convergent, and so
-//! never moves or doubles them across a branch.
+//! Barriers, shuffles and votes are intrinsics, not inline PTX: LLVM knows that intrinsics are convergent, and
+//! therefore never moves or duplicates them across a branch.
 
 #[allow(improper_ctypes)]
 unsafe extern "C" {

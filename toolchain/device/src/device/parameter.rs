@@ -1,6 +1,7 @@
-//! What a kernel has as a parameter: a scalar, a view of global memory, or a struct of such.
+//! Kernel parameters: scalars, views of global memory, and structs of parameters.
 //!
-//! A struct that [derives](derive@super::Parameter) the trait is one parameter of a kernel, and one argument of its launch:
+//! A struct that [derives](derive@super::Parameter) the trait is one parameter of the kernel and one argument of the
+//! launcher:
 //!
 //! ```
 //! use warpkov_device::device::{Global, GlobalMut, Parameter, kernel, thread};
@@ -29,22 +30,22 @@
 //! let device = Emulator::default();
 //! let (ptr, value) = (device.upload(&[0_u32, 2, 3])?, device.upload(&[1.0, 2.0, 4.0])?);
 //! let mut found = device.zeros(2)?;
-//! // SAFETY: there are two rows, and `ptr` names entries of `value`.
+//! // SAFETY: `ptr` has two rows of entries within `value`, and `found` has two elements.
 //! unsafe { sums(&device, Shape::cover(2, 32), 2, RowsArgs { ptr: &ptr, value: &value }, &mut found)? };
 //! assert_eq!(device.to_vec(&found)?, [3.0, 4.0]);
 //! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 //! ```
 //!
-//! In the PTX a struct does not exist. Its entry point has a parameter for each scalar and view, and makes the struct of them in
-//! its first lines: a pointer that came inside a struct would be read by generic loads, one that is a parameter is read by
-//! `ld.global`, and by `ld.global.nc` where the kernel only reads.
+//! The PTX entry point has no struct parameter. It has one parameter for each scalar and view, and builds the struct
+//! from them. The reason is the load instruction: LLVM reads through a pointer inside a struct by generic loads, and
+//! through a pointer parameter by `ld.global`, or by `ld.global.nc` for a [`Global`].
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::launch::{Arg, Buffer, Device};
 #[cfg(not(target_arch = "nvptx64"))]
 use core::slice;
 
-// What the derive and `#[kernel]` call for shapes of structs.
+// The derive and `#[kernel]` call these to learn the shapes of structs.
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
 pub use warpkov_device_macros::{__entries, __shape};
@@ -52,48 +53,56 @@ pub use warpkov_device_macros::{__entries, __shape};
 use super::DeviceCopy;
 use super::global::{Global, GlobalMut};
 
-/// A kernel's parameter.
+/// A kernel parameter.
 ///
-/// `#[derive(Parameter)]` is for a struct with named fields that are parameters themselves; each of its generics is a type of
-/// elements. It also defines the launcher's argument: `NameArgs`, of the same fields, in which `&D::Buffer<T>` stands for
-/// [`Global<T>`], `&mut D::Buffer<T>` for [`GlobalMut<T>`], and `InnerArgs` for a struct `Inner`. A struct of scalars alone is its own
-/// argument. A buffer that is written in one place cannot be borrowed in another: such a launch does not compile.
+/// `#[derive(Parameter)]` requires a struct with named fields that are parameters. Its generics are element types. For
+/// a struct `Name` the derive also defines the launcher's argument `NameArgs`, with the same field names:
+///
+/// | field of `Name` | field of `NameArgs` |
+/// | --- | --- |
+/// | a scalar | the scalar |
+/// | [`Global<T>`] | `&D::Buffer<T>` |
+/// | [`GlobalMut<T>`] | `&mut D::Buffer<T>` |
+/// | a struct `Inner` | `InnerArgs` |
+///
+/// A struct of scalars only is its own argument. A launch that borrows a buffer both mutably and a second time does not
+/// compile.
 pub trait Parameter: Sized {
-    /// What the entry point declares; of a struct, a tuple of what it declares for its fields.
+    /// The type of the entry point's parameter; for a struct, a tuple of its fields' types.
     #[cfg(target_arch = "nvptx64")]
     type Abi;
 
-    /// The parameter as the kernel sees it.
+    /// The kernel's parameter, from the entry point's.
     ///
     /// # Safety
-    /// An address must be valid for every access that the kernel makes through the view.
+    /// An address in `abi` is valid for every access of the kernel through the view.
     #[cfg(target_arch = "nvptx64")]
     unsafe fn from_abi(abi: Self::Abi) -> Self;
 
-    /// What the launcher is given.
+    /// The type of the launcher's argument.
     #[cfg(not(target_arch = "nvptx64"))]
     type Launched<'a, D: Device>;
 
-    /// Adds the names of all scalars and views, of which `path` is the first part.
+    /// Appends the names of all scalars and views. Each begins with `path`.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     fn name(path: &str, names: &mut Vec<String>);
 
-    /// Adds the arguments for all scalars and views.
+    /// Appends the arguments of all scalars and views.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     fn push<D: Device>(launched: &Self::Launched<'_, D>, args: &mut Vec<Arg>);
 
-    /// The parameter as an emulated thread sees it, of the next `leaves`.
+    /// The parameter of an emulated thread. Takes as many `leaves` as the parameter has scalars and views.
     ///
     /// # Safety
-    /// The leaves must be those of a launch of this kernel, whose buffers are in host memory and outlive it.
+    /// The leaves belong to a launch of this kernel. Its buffers are in host memory and outlive the launch.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     unsafe fn emulated(leaves: &mut Leaves<'_>) -> Self;
 }
 
-/// The scalars and views of a launch, in their order.
+/// The scalars and views of a launch, in the order of the parameters.
 #[cfg(not(target_arch = "nvptx64"))]
 #[doc(hidden)]
 pub struct Leaves<'a> {
@@ -103,14 +112,14 @@ pub struct Leaves<'a> {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<'a> Leaves<'a> {
-    /// As [`push`](Parameter::push) and [`name`](Parameter::name) have given them.
+    /// The leaves that [`push`](Parameter::push) and [`name`](Parameter::name) have appended.
     #[inline]
     #[must_use]
     pub fn new(args: &'a [Arg], names: &'static [String]) -> Self {
         Self { args: args.iter(), names: names.iter() }
     }
 
-    /// The next one, and its name.
+    /// The next leaf and its name.
     #[inline]
     fn take(&mut self) -> (Arg, &'static str) {
         let leaf = self.args.next().copied().zip(self.names.next());
@@ -183,22 +192,23 @@ macro_rules! views {
             #[inline]
             unsafe fn emulated(leaves: &mut Leaves<'_>) -> Self {
                 let (argument, name) = leaves.take();
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller promises that the leaf is a buffer in host memory that outlives the launch; the
+                // launcher's types make it a buffer of `T`.
                 unsafe { Self::of_argument(argument, name) }
             }
         }
     )*};
 }
-// A reference tells LLVM that nobody writes there during the launch; it then reads through the non-coherent cache.
+// `&'static T` is `noalias readonly` for LLVM, which then reads by `ld.global.nc`.
 views! {
     Global: &'static T, &'a D::Buffer<T>;
     GlobalMut: *mut T, &'a mut D::Buffer<T>;
 }
 
-/// The field number `I` of a struct.
+/// Field `I` of a struct.
 #[cfg(target_arch = "nvptx64")]
 #[doc(hidden)]
 pub trait Field<const I: usize> {
-    /// Its type.
+    /// The field's type.
     type Type: Parameter;
 }

@@ -1,8 +1,9 @@
-//! Shared memory: the fast memory on the multiprocessor, one copy per block.
+//! Shared memory: fast memory on the multiprocessor, separate for each block.
 //!
-//! Threads of a block exchange data through it, with a [barrier](super::thread::sync_threads) between the writes of some
-//! and the reads of others. It holds nothing defined when a block starts. The emulator reports an access out of bounds, a
-//! read of what nobody wrote, and two threads that touch one cell, one of them writing, with no barrier between.
+//! The threads of a block exchange data through it, with a [barrier](super::thread::sync_threads) between writes and
+//! reads. Its contents are undefined when a block starts. The emulator reports accesses out of bounds, reads of
+//! uninitialised memory, and races: two accesses to a cell by different threads, at least one a write, without a
+//! barrier between them.
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, global_asm};
@@ -13,7 +14,7 @@ use super::Word;
 use crate::emulator::thread as emulated;
 
 #[cfg(target_arch = "nvptx64")]
-// A kernel of another crate has this declaration, and the arrays of `block`, from this crate's PTX: the builder links them.
+// `warpkov-build` links this declaration, and the shared arrays of `block`, into the PTX of other crates' kernels.
 global_asm!(".extern .shared .align 16 .b8 dynamic_shared[];");
 
 /// An array of `T` in shared memory.
@@ -26,10 +27,14 @@ pub struct Shared<T> {
 }
 
 impl Shared<u32> {
-    /// Four matrices of 8 × 4 words from rows of this array: lane 8m + r names where row r of matrix m begins, and lane 4g + t
-    /// gets the word t of row g of each (`ldmatrix.x4`). As factors of a tensor core they lie where it wants them.
+    /// Loads four matrices of 8 × 4 words (`ldmatrix.x4`), in the distribution over lanes that [`mma`](super::mma)
+    /// needs.
     ///
-    /// *Takes part*: all 32 lanes. *Safety*: places are multiples of 4.
+    /// Lane 8m + r passes in `row` the index of the first word of row r of matrix m. Lane 4g + t gets word t of row g
+    /// of each matrix.
+    ///
+    /// *Takes part*: all 32 lanes. *Safety*: `row` is a multiple of 4, in an array that begins at a multiple of 16
+    /// bytes.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -37,7 +42,8 @@ impl Shared<u32> {
         target! {
             nvptx => {
                 let (a, b, c, d): (u32, u32, u32, u32);
-                // SAFETY: rows are in bounds and aligned to 16 bytes, as the launch promises.
+                // SAFETY: this method's *Safety* section and the launcher's: rows are in bounds and aligned to 16
+                // bytes.
                 unsafe {
                     asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
                          out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.address(row),
@@ -59,10 +65,10 @@ impl Shared<u32> {
 impl<T: Word> Shared<T> {
     const BYTES: u32 = if T::WIDE { 8 } else { 4 };
 
-    /// The view of `len` elements from byte `address` of the block's shared memory.
+    /// The view of `len` elements that begins at byte `address` of the block's shared memory.
     ///
     /// # Safety
-    /// The range must lie in the block's shared memory, and be aligned for `T`.
+    /// The range is within the block's shared memory and aligned for `T`.
     #[doc(hidden)]
     #[inline(always)]
     #[must_use]
@@ -70,7 +76,7 @@ impl<T: Word> Shared<T> {
         Self { address, len, element: PhantomData }
     }
 
-    /// The first `count` elements, and the rest.
+    /// The views of the first `count` elements and of the rest.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -83,7 +89,7 @@ impl<T: Word> Shared<T> {
         (Self { len: count, ..self }, Self { address, len, ..self })
     }
 
-    /// The same memory as elements of another type, which are no wider.
+    /// The same memory as an array of `U`, a type that is not wider than `T`.
     #[inline(always)]
     #[must_use]
     pub fn cast<U: Word>(self) -> Shared<U> {
@@ -98,7 +104,7 @@ impl<T: Word> Shared<T> {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Whether the array has no elements.
     #[inline(always)]
     #[must_use]
     pub fn is_empty(self) -> bool {
@@ -113,7 +119,7 @@ impl<T: Word> Shared<T> {
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
-                // SAFETY: `index` is in bounds, as the launch promises and the emulator checks.
+                // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
                 unsafe {
                     if T::WIDE {
                         let raw: u64;
@@ -135,7 +141,7 @@ impl<T: Word> Shared<T> {
         }
     }
 
-    /// Elements `index` and `index + 1`, in one access.
+    /// Elements `index` and `index + 1`, by one load.
     ///
     /// *Safety*: `index` is even, in an array that begins at a multiple of 16 bytes.
     #[inline(always)]
@@ -145,7 +151,8 @@ impl<T: Word> Shared<T> {
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
-                // SAFETY: both are in bounds, as the launch promises and the emulator checks.
+                // SAFETY: both elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
+                // section asks.
                 unsafe {
                     if T::WIDE {
                         let (a, b): (u64, u64);
@@ -164,7 +171,7 @@ impl<T: Word> Shared<T> {
         }
     }
 
-    /// Elements `index … index + 3`, in 16-byte accesses.
+    /// Elements `index … index + 3`, by 16-byte loads.
     ///
     /// *Safety*: `index` is a multiple of 4, in an array that begins at a multiple of 16 bytes.
     #[inline(always)]
@@ -179,7 +186,8 @@ impl<T: Word> Shared<T> {
                 }
                 let address = self.address + index * Self::BYTES;
                 let (a, b, c, d): (u32, u32, u32, u32);
-                // SAFETY: all are in bounds, as the launch promises and the emulator checks.
+                // SAFETY: all elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
+                // section asks.
                 unsafe {
                     asm!("ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];", out(reg32) a, out(reg32) b, out(reg32) c,
                          out(reg32) d, in(reg32) address, options(readonly, nostack, preserves_flags));
@@ -197,7 +205,7 @@ impl<T: Word> Shared<T> {
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
-                // SAFETY: `index` is in bounds, as the launch promises and the emulator checks.
+                // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
                 unsafe {
                     if T::WIDE {
                         asm!("st.shared.b64 [{}], {};", in(reg32) address, in(reg64) value.to_raw(),
@@ -234,16 +242,17 @@ impl<T: Word> Shared<T> {
     }
 }
 
-/// The shared memory that the launch asked for (`Shape::with_shared`), as an array of `T`.
+/// The dynamic shared memory of the launch ([`Shape::with_shared`](crate::launch::Shape::with_shared)) as an array of
+/// `T`.
 ///
-/// Every call gives the same memory: divide it by hand where two arrays are needed.
+/// Every call returns the same memory. For several arrays use [`Shared::split`].
 #[inline(always)]
 #[must_use]
 pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
     target! {
         nvptx => {
             let (address, bytes): (u32, u32);
-            // SAFETY: the symbol is declared above, and the register holds the size that the launch asked for.
+            // SAFETY: `dynamic_shared` is declared above, and %dynamic_smem_size is its size in this launch.
             unsafe {
                 asm!("mov.u32 {}, dynamic_shared;", out(reg32) address, options(pure, nomem, nostack, preserves_flags));
                 asm!("mov.u32 {}, %dynamic_smem_size;", out(reg32) bytes,
@@ -253,7 +262,7 @@ pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
         },
         emulated => {
             let bytes = emulated::current().block().shape.shared_bytes;
-            // SAFETY: dynamic shared memory starts at byte 0 and has the size that the launch asked for.
+            // SAFETY: the emulator reserves dynamic shared memory first, from byte 0, with this size.
             unsafe { Shared::from_raw(0, bytes / Shared::<T>::BYTES) }
         },
     }
@@ -261,14 +270,14 @@ pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
 
 /// A static array in shared memory: `let partial = shared_array!(partial: f32; 32);`.
 ///
-/// The name only serves to find the array in the PTX. The memory is 8 bytes per element whatever the type, so that one
-/// array serves all instances of a generic kernel.
+/// The name identifies the array in the PTX. The array has 8 bytes per element for every type, so that all instances of
+/// a generic kernel use the same declaration.
 #[macro_export]
 macro_rules! shared_array {
     ($name:ident: $ty:ty; $len:literal) => {{
         #[cfg(target_arch = "nvptx64")]
         {
-            // `global_asm!` is an item: it needs a module where a macro stands in a function.
+            // `global_asm!` is an item, which inside an expression needs a module.
             mod storage {
                 ::core::arch::global_asm!(
                     concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "[{bytes}];"),
@@ -276,7 +285,7 @@ macro_rules! shared_array {
                 );
             }
             let address: u32;
-            // SAFETY: the symbol is declared right above, with room for the elements.
+            // SAFETY: the declaration above reserves 8 bytes per element under this symbol.
             unsafe {
                 ::core::arch::asm!(
                     concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), ";"),
@@ -290,7 +299,7 @@ macro_rules! shared_array {
         {
             static SITE: u8 = 0;
             let address = $crate::emulator::thread::current().static_shared(&raw const SITE as usize, 8 * $len);
-            // SAFETY: the emulator has just reserved this memory for this site.
+            // SAFETY: the emulator has reserved these bytes for this site.
             unsafe { $crate::device::Shared::<$ty>::from_raw(address, $len) }
         }
     }};

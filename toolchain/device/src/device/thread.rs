@@ -1,8 +1,8 @@
-//! Who a thread is, and where it waits for others.
+//! Indices of a thread, barriers and fences.
 //!
-//! A launch runs a *grid* of *blocks*, each of up to 1024 *threads*. Every thread runs the same function and tells its
-//! own part of the work by its indices: `thread_idx` within the block, `block_idx` within the grid. Both have up to three
-//! dimensions, of which x varies fastest. Thirty-two threads that are neighbours in the block form a [warp](super::warp).
+//! A launch runs a *grid* of *blocks* of up to 1024 *threads*. Every thread runs the same function and derives its part
+//! of the work from its indices: `thread_idx` within the block and `block_idx` within the grid. Both have three
+//! dimensions; x varies fastest. Each 32 consecutive threads of a block form a [warp](super::warp).
 
 #[cfg(target_arch = "nvptx64")]
 use super::nvvm;
@@ -27,17 +27,17 @@ macro_rules! special_registers {
 }
 
 special_registers! {
-    /// This thread's index in its block, in x: 0 … `block_dim_x() − 1`.
+    /// The thread's index in its block, in x: 0 … `block_dim_x() − 1`.
     thread_idx_x = _thread_idx_x, emulated::current().index().x;
-    /// This thread's index in its block, in y.
+    /// The thread's index in its block, in y.
     thread_idx_y = _thread_idx_y, emulated::current().index().y;
-    /// This thread's index in its block, in z.
+    /// The thread's index in its block, in z.
     thread_idx_z = _thread_idx_z, emulated::current().index().z;
-    /// This block's index in the grid, in x: 0 … `grid_dim_x() − 1`.
+    /// The block's index in the grid, in x: 0 … `grid_dim_x() − 1`.
     block_idx_x = _block_idx_x, emulated::current().block().index.x;
-    /// This block's index in the grid, in y.
+    /// The block's index in the grid, in y.
     block_idx_y = _block_idx_y, emulated::current().block().index.y;
-    /// This block's index in the grid, in z.
+    /// The block's index in the grid, in z.
     block_idx_z = _block_idx_z, emulated::current().block().index.z;
     /// Threads of a block, in x.
     block_dim_x = _block_dim_x, emulated::current().block().shape.block.x;
@@ -53,37 +53,37 @@ special_registers! {
     grid_dim_z = _grid_dim_z, emulated::current().block().shape.grid.z;
 }
 
-/// This thread's index in a one-dimensional grid: `block_idx_x · block_dim_x + thread_idx_x`.
+/// The thread's index in a one-dimensional grid: `block_idx_x · block_dim_x + thread_idx_x`.
 #[inline(always)]
 #[must_use]
 pub fn index_1d() -> u64 {
     u64::from(block_idx_x()) * u64::from(block_dim_x()) + u64::from(thread_idx_x())
 }
 
-/// This thread's index in its block, all dimensions counted, x fastest. Neighbours by this index share a warp.
+/// The thread's linear index in its block; x varies fastest. The warp's index is this index divided by 32.
 #[inline(always)]
 #[must_use]
 pub fn index_in_block() -> u32 {
     thread_idx_x() + block_dim_x() * (thread_idx_y() + block_dim_y() * thread_idx_z())
 }
 
-/// Threads of a block, all dimensions counted.
+/// Threads of a block: the product of its three dimensions.
 #[inline(always)]
 #[must_use]
 pub fn block_size() -> u32 {
     block_dim_x() * block_dim_y() * block_dim_z()
 }
 
-/// Waits until every thread of the block is here (`__syncthreads`).
+/// Waits until every thread of the block has reached this barrier (`__syncthreads`).
 ///
-/// What any of them wrote to shared or global memory before is visible to all of them after. Every thread of the block
-/// must come to the same barrier: one that returned early, or took another branch, leaves the others waiting. The emulator
-/// reports that as a barrier that diverged.
+/// Writes of the block's threads to shared and global memory before the barrier are visible to all its threads after
+/// it. Every thread must reach the same barrier: if one returns early or takes another branch, the others wait forever
+/// on a GPU. The emulator reports this as barrier divergence.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_threads() {
     target! {
-        // SAFETY: barrier 0 takes all threads of the block, as this function's contract asks.
+        // SAFETY: the function's contract: all threads of the block reach barrier 0 here.
         nvptx => unsafe { nvvm::barrier(0) },
         emulated => {
             emulated::current().barrier(false);
@@ -91,7 +91,7 @@ pub fn sync_threads() {
     }
 }
 
-/// [`sync_threads`], and the number of threads whose `predicate` is true (`__syncthreads_count`).
+/// [`sync_threads`], and returns the number of threads whose `predicate` is true (`__syncthreads_count`).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_threads_count(predicate: bool) -> u32 {
@@ -102,7 +102,7 @@ pub fn sync_threads_count(predicate: bool) -> u32 {
     }
 }
 
-/// [`sync_threads`], and whether `predicate` is true for every thread (`__syncthreads_and`).
+/// [`sync_threads`], and returns whether `predicate` is true for every thread (`__syncthreads_and`).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_threads_and(predicate: bool) -> bool {
@@ -113,7 +113,7 @@ pub fn sync_threads_and(predicate: bool) -> bool {
     }
 }
 
-/// [`sync_threads`], and whether `predicate` is true for some thread (`__syncthreads_or`).
+/// [`sync_threads`], and returns whether `predicate` is true for at least one thread (`__syncthreads_or`).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_threads_or(predicate: bool) -> bool {
@@ -124,12 +124,12 @@ pub fn sync_threads_or(predicate: bool) -> bool {
     }
 }
 
-/// Orders this thread's writes before the fence ahead of those after it, as seen by every thread of the GPU
-/// (`__threadfence`).
+/// Acquire-release fence at device scope (`__threadfence`): every thread of the GPU observes this thread's writes
+/// before the fence ahead of those after it.
 #[inline(always)]
 pub fn fence() {
     target! {
-        // SAFETY: a fence only orders memory accesses.
+        // SAFETY: a fence has no precondition.
         nvptx => unsafe { core::arch::asm!("fence.acq_rel.gpu;", options(nostack, preserves_flags)) },
         emulated => core::sync::atomic::fence(core::sync::atomic::Ordering::AcqRel),
     }

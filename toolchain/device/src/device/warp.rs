@@ -1,8 +1,8 @@
-//! Warps: 32 threads that execute together and exchange registers.
+//! Operations of a warp: 32 threads (*lanes*) that execute together and exchange registers.
 //!
-//! Every operation takes a `mask` of the lanes that take part, one bit per lane; each of them must execute the operation,
-//! with the same mask. [`FULL`] names all 32. What an operation returns to a lane outside of its mask is undefined; the
-//! emulator reports it, as it reports lanes that never come.
+//! A `mask` has one bit for each participating lane; every lane of the mask must execute the same operation with the
+//! same mask. [`FULL`] selects all 32 lanes. On a GPU, an operation by a lane outside its mask, and a read from such a
+//! lane, is undefined. The emulator reports both, and lanes of the mask that do not arrive.
 
 #[cfg(target_arch = "nvptx64")]
 use super::nvvm;
@@ -17,21 +17,22 @@ pub const SIZE: u32 = 32;
 /// The mask of all lanes.
 pub const FULL: u32 = u32::MAX;
 
-/// This thread's place in its warp: 0 … 31.
+/// The thread's lane in its warp: 0 … 31.
 #[inline(always)]
 #[must_use]
 pub fn lane_id() -> u32 {
     thread::index_in_block() % SIZE
 }
 
-/// This warp's place in its block.
+/// The warp's index in its block.
 #[inline(always)]
 #[must_use]
 pub fn warp_id() -> u32 {
     thread::index_in_block() / SIZE
 }
 
-/// [`warp_id`], from one lane for all: compilers see that a branch on it sends whole warps one way or another.
+/// [`warp_id`], broadcast from lane 0: the compiler and the audit of `warpkov-build` then know that a branch on it does
+/// not divide a warp.
 ///
 /// *Takes part*: all 32 lanes.
 #[inline(always)]
@@ -41,12 +42,12 @@ pub fn warp_role() -> u32 {
     shuffle(FULL, warp_id(), 0)
 }
 
-/// Waits for the lanes of `mask`, and makes what they wrote to memory visible to each other (`__syncwarp`).
+/// Waits for the lanes of `mask` and makes their memory writes visible to each other (`__syncwarp`).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_warp(mask: u32) {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => unsafe { nvvm::warp_sync(mask) },
         emulated => {
             emulated::current().exchange(WarpOp::Sync, mask, 0);
@@ -54,7 +55,7 @@ pub fn sync_warp(mask: u32) {
     }
 }
 
-/// On the GPU a register has 32 bits: a wide value crosses in two halves.
+/// Exchanges a value by one or two 32-bit exchanges.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn by_halves<T: Word>(value: T, exchange: impl Fn(u32) -> u32) -> T {
@@ -63,7 +64,7 @@ fn by_halves<T: Word>(value: T, exchange: impl Fn(u32) -> u32) -> T {
     T::from_raw(if T::WIDE { low | (exchange((raw >> 32) as u32) as u64) << 32 } else { low })
 }
 
-/// The value of the lane `source(lane)`; of this lane itself where there is no such lane.
+/// The value of lane `source(lane)`; this lane's own value if `source` is `None`.
 #[cfg(not(target_arch = "nvptx64"))]
 #[track_caller]
 fn emulated_shuffle<T: Word>(op: WarpOp, mask: u32, value: T, source: impl Fn(u32) -> Option<u32>) -> T {
@@ -78,37 +79,37 @@ fn emulated_shuffle<T: Word>(op: WarpOp, mask: u32, value: T, source: impl Fn(u3
     T::from_raw(values[from as usize])
 }
 
-/// The value that lane `source` (mod 32) holds (`__shfl_sync`).
+/// The value of lane `source` mod 32 (`__shfl_sync`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn shuffle<T: Word>(mask: u32, value: T, source: u32) -> T {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_index(mask, half, source, 31) }),
         emulated => emulated_shuffle(WarpOp::Shuffle, mask, value, |_| Some(source % SIZE)),
     }
 }
 
-/// The value of the lane `delta` below; lanes below `delta` keep their own (`__shfl_up_sync`).
+/// The value of lane i − `delta` in lane i; lanes below `delta` keep their own (`__shfl_up_sync`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn shuffle_up<T: Word>(mask: u32, value: T, delta: u32) -> T {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_up(mask, half, delta, 0) }),
         emulated => emulated_shuffle(WarpOp::ShuffleUp, mask, value, |lane| lane.checked_sub(delta)),
     }
 }
 
-/// The value of the lane `delta` above; the last `delta` lanes keep their own (`__shfl_down_sync`).
+/// The value of lane i + `delta` in lane i; the last `delta` lanes keep their own (`__shfl_down_sync`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn shuffle_down<T: Word>(mask: u32, value: T, delta: u32) -> T {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_down(mask, half, delta, 31) }),
         emulated => emulated_shuffle(WarpOp::ShuffleDown, mask, value, |lane| {
             lane.checked_add(delta).filter(|&from| from < SIZE)
@@ -116,13 +117,13 @@ pub fn shuffle_down<T: Word>(mask: u32, value: T, delta: u32) -> T {
     }
 }
 
-/// The value of the lane whose number differs from this one's in the bits of `lanes` (`__shfl_xor_sync`).
+/// The value of lane i ⊕ `lanes` (bitwise exclusive or) in lane i (`__shfl_xor_sync`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn shuffle_xor<T: Word>(mask: u32, value: T, lanes: u32) -> T {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_xor(mask, half, lanes, 31) }),
         emulated => emulated_shuffle(WarpOp::ShuffleXor, mask, value, |lane| Some((lane ^ lanes) % SIZE)),
     }
@@ -134,19 +135,19 @@ pub fn shuffle_xor<T: Word>(mask: u32, value: T, lanes: u32) -> T {
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn all(mask: u32, predicate: bool) -> bool {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => unsafe { nvvm::vote_all(mask, predicate) },
         emulated => emulated_ballot(WarpOp::VoteAll, mask, predicate) == mask,
     }
 }
 
-/// Whether `predicate` is true in some lane of `mask` (`__any_sync`).
+/// Whether `predicate` is true in at least one lane of `mask` (`__any_sync`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn any(mask: u32, predicate: bool) -> bool {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => unsafe { nvvm::vote_any(mask, predicate) },
         emulated => emulated_ballot(WarpOp::VoteAny, mask, predicate) != 0,
     }
@@ -158,7 +159,7 @@ pub fn any(mask: u32, predicate: bool) -> bool {
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn ballot(mask: u32, predicate: bool) -> u32 {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => unsafe { nvvm::vote_ballot(mask, predicate) },
         emulated => emulated_ballot(WarpOp::Ballot, mask, predicate),
     }
@@ -171,13 +172,13 @@ fn emulated_ballot(op: WarpOp, mask: u32, predicate: bool) -> u32 {
     lanes(mask).filter(|&lane| votes[lane as usize] != 0).fold(0, |ballot, lane| ballot | 1 << lane)
 }
 
-/// The lanes of `mask` that hold the same `value` as this one (`__match_any_sync`).
+/// The lanes of `mask` with the same `value` as this lane, one bit per lane (`__match_any_sync`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn match_any(mask: u32, value: u32) -> u32 {
     target! {
-        // SAFETY: every lane of the mask executes this, as this module's contract asks.
+        // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => unsafe { nvvm::match_any(mask, value) },
         emulated => {
             let values = emulated::current().exchange(WarpOp::MatchAny, mask, u64::from(value));
@@ -199,7 +200,7 @@ macro_rules! integer_reductions {
         #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
         pub fn $name(mask: u32, value: u32) -> u32 {
             target! {
-                // SAFETY: every lane of the mask executes this, as this module's contract asks.
+                // SAFETY: the module's contract: every lane of the mask executes this call.
                 nvptx => unsafe { nvvm::$intrinsic(value, mask) },
                 emulated => {
                     let values = emulated::current().exchange(WarpOp::$op, mask, u64::from(value));
@@ -211,18 +212,21 @@ macro_rules! integer_reductions {
 }
 
 integer_reductions! {
-    /// Σ of `value` (mod 2³²) over the lanes of `mask`, in one instruction (`__reduce_add_sync`). Every lane gets it.
+    /// Σ `value` (mod 2³²) over the lanes of `mask`, in every lane of the mask, by one instruction
+    /// (`__reduce_add_sync`).
     sum_u32 = redux_add, ReduceAdd, 0, |a, b| a.wrapping_add(b);
-    /// The largest `value` of the lanes of `mask`, in one instruction (`__reduce_max_sync`). Every lane gets it.
+    /// The largest `value` of the lanes of `mask`, in every lane of the mask, by one instruction (`__reduce_max_sync`).
     max_u32 = redux_max, ReduceMax, 0, |a, b| a.max(b);
-    /// The smallest `value` of the lanes of `mask`, in one instruction (`__reduce_min_sync`). Every lane gets it.
+    /// The smallest `value` of the lanes of `mask`, in every lane of the mask, by one instruction
+    /// (`__reduce_min_sync`).
     min_u32 = redux_min, ReduceMin, u32::MAX, |a, b| a.min(b);
 }
 
-/// Combines the values of groups of `width` neighbouring lanes (a power of two, at most 32) by a butterfly of shuffles.
+/// Reduces over each group of `width` consecutive lanes by a butterfly of shuffles. `width` is a power of two, at most
+/// 32.
 ///
-/// *Takes part*: all 32 lanes. *Valid result in*: every lane, that of its own group. *Deterministic*: yes, the tree is
-/// fixed; `combine` should be associative and commutative, up to rounding.
+/// *Takes part*: all 32 lanes. *Valid result in*: every lane; it gets the result of its group. *Deterministic*: yes,
+/// the tree is fixed. `combine` must be associative and commutative up to rounding.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -243,7 +247,7 @@ pub fn reduce<T: Word>(value: T, combine: impl Fn(T, T) -> T) -> T {
     reduce_width(value, SIZE, combine)
 }
 
-/// Inclusive prefix sums over the lanes: lane i gets `value₀ ∘ … ∘ valueᵢ`, for an associative `combine`.
+/// Inclusive scan over the lanes with an associative `combine`: lane i gets `value₀ ∘ … ∘ valueᵢ`.
 ///
 /// *Takes part*: all 32 lanes. *Valid result in*: every lane. *Deterministic*: yes.
 #[inline(always)]

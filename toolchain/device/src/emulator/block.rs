@@ -1,4 +1,4 @@
-//! Running a block: one stackful coroutine per CUDA thread, which runs until it waits.
+//! Runs a block: one stackful coroutine per CUDA thread, which runs until it waits.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -16,10 +16,10 @@ use crate::launch::{Call, Dim3};
 
 type Routine = Coroutine<(), Wait, (), DefaultStack>;
 
-/// Kernels are shallow: there is no recursion, and no large local arrays.
+/// Stack size of a thread. Kernels have no recursion and no large local arrays.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Stacks of threads that have ended, for those to come.
+/// Stacks of ended threads, for reuse.
 #[derive(Default)]
 pub struct Stacks(Vec<DefaultStack>);
 
@@ -37,15 +37,16 @@ enum State {
 }
 
 struct Runner<'a> {
-    /// What one thread runs.
+    /// The kernel for one thread.
     body: &'a dyn Fn(),
-    // First: coroutines that a fault has cut short unwind before what they point to goes.
+    // Declared, and so dropped, before `threads` and `block`: after a fault, the remaining coroutines unwind and may
+    // still use both.
     states: Vec<State>,
     threads: Vec<Thread>,
     block: Block,
 }
 
-/// Runs one block of a launch to its end.
+/// Runs one block of a launch to completion, or to its first fault.
 pub fn run(
     call: &Call<'_>,
     body: &dyn Fn(),
@@ -109,7 +110,7 @@ fn fault_of(
 }
 
 impl<'a> Runner<'a> {
-    /// Runs a thread until it waits or ends; nothing if it waits already.
+    /// Runs a thread until it waits or ends. Does nothing if it waits already.
     fn step(&mut self, id: usize, stacks: &mut Stacks) -> Result<(), Box<dyn Any + Send>> {
         let mut routine = match std::mem::replace(&mut self.states[id], State::Ended) {
             State::Fresh => self.start(id, stacks)?,
@@ -136,24 +137,24 @@ impl<'a> Runner<'a> {
         let stack =
             stacks.take().map_err(|error| Box::new(format!("no stack for an emulated thread: {error}")) as _)?;
         let thread = &raw const self.threads[id];
-        // SAFETY: the coroutine is ended or dropped before `run` returns, so that it never outlives `body`; extending
-        // the lifetime is needed because a coroutine owns its closure.
+        // SAFETY: `Runner` owns the coroutine and is dropped when `run` returns, so the coroutine never outlives
+        // `body`. The extended lifetime is necessary because the type `Routine` requires a `'static` closure.
         let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(self.body) };
         Ok(Coroutine::with_stack(stack, move |yielder, ()| {
-            // SAFETY: the scheduler keeps threads in place while their coroutines live.
+            // SAFETY: `Runner::threads` does not change after `run` has filled it, and is dropped after the coroutines.
             unsafe { (*thread).yielder.set(yielder) };
             body();
         }))
     }
 
-    /// Lets every group of lanes go on whose members have all come to the same warp operation.
+    /// Completes every warp operation that all lanes of its mask have reached.
     fn release_warps(&mut self) -> bool {
         let mut released = false;
         for warp in 0..self.states.len().div_ceil(32) {
             let base = warp * 32;
             for lane in 0..32.min(self.states.len() - base) {
                 let State::Waiting(_, Wait::Warp { op, mask, .. }) = self.states[base + lane] else { continue };
-                let Some(values) = self.meeting(base, op, mask) else { continue };
+                let Some(values) = self.exchanged_values(base, op, mask) else { continue };
                 let members = || (0..32).filter(move |lane| mask & (1 << lane) != 0);
                 if op == super::thread::WarpOp::Sync {
                     let mut joined = [0; 32];
@@ -177,8 +178,8 @@ impl<'a> Runner<'a> {
         released
     }
 
-    /// The values of the lanes of `mask`, if all of them wait at `op` with this mask.
-    fn meeting(&self, base: usize, expected: super::thread::WarpOp, expected_mask: u32) -> Option<[u64; 32]> {
+    /// The values of the lanes, if all lanes of the mask wait at the same operation with the same mask.
+    fn exchanged_values(&self, base: usize, expected: super::thread::WarpOp, expected_mask: u32) -> Option<[u64; 32]> {
         let mut values = [0; 32];
         for (lane, slot) in values.iter_mut().enumerate().filter(|(lane, _)| expected_mask & (1 << lane) != 0) {
             match self.states.get(base + lane) {
@@ -193,7 +194,7 @@ impl<'a> Runner<'a> {
         Some(values)
     }
 
-    /// Lets the block go on if every thread has come to the same barrier.
+    /// Completes the barrier if every thread waits at it.
     fn release_barrier(&mut self) -> bool {
         let mut common = None;
         let mut count = 0;
@@ -219,7 +220,7 @@ impl<'a> Runner<'a> {
         };
     }
 
-    /// Why nothing can go on.
+    /// The fault, if no thread can continue.
     fn divergence(&self) -> (Kind, Threads, Option<&'static std::panic::Location<'static>>) {
         let waits = || {
             self.states.iter().enumerate().filter_map(|(id, state)| match state {
@@ -227,7 +228,7 @@ impl<'a> Runner<'a> {
                 _ => None,
             })
         };
-        // A warp operation that cannot complete is the cause even where others wait at a barrier.
+        // A warp operation that cannot complete is the cause, even if other threads wait at a barrier.
         for (id, wait) in waits() {
             let Wait::Warp { site, op, mask, .. } = *wait else { continue };
             let base = id / 32 * 32;
@@ -240,7 +241,7 @@ impl<'a> Runner<'a> {
                     operation: format!("{op:?}"),
                     mask,
                     lane: lane as u32,
-                    other: self.doing(base + lane),
+                    other: self.describe_state(base + lane),
                 };
                 return (kind, Threads::Two(id as u32, (base + lane) as u32), Some(site));
             }
@@ -255,11 +256,12 @@ impl<'a> Runner<'a> {
             _ => true,
         });
         let other = elsewhere.unwrap_or(waiting);
-        let kind = Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.doing(other) };
+        let kind =
+            Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
         (kind, Threads::Two(waiting as u32, other as u32), site)
     }
 
-    fn doing(&self, id: usize) -> String {
+    fn describe_state(&self, id: usize) -> String {
         match self.states.get(id) {
             None => "does not exist".to_owned(),
             Some(State::Ended) => "has returned".to_owned(),

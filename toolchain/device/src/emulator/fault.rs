@@ -1,33 +1,33 @@
-//! What the emulator reports: faults that a GPU would let pass, or hang on.
+//! Faults that the emulator detects. On a GPU they would cause wrong results or a hang.
 
 use std::fmt;
 use std::panic::{Location, resume_unwind};
 
 use crate::launch::Dim3;
 
-/// A fault, with the place where it happened.
+/// A fault, with its kernel, block, threads and source line.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("kernel {kernel}, block ({}, {}, {}), {threads}: {kind}{}", block.x, block.y, block.z,
         site.map(|site| format!(" [{}:{}]", site.file(), site.line())).unwrap_or_default())]
 pub struct Fault {
-    /// The kernel, as declared in the source.
+    /// Name of the kernel in the source.
     pub kernel: &'static str,
     /// Index of the block in the grid.
     pub block: Dim3,
-    /// The thread or threads concerned, by their index in the block.
+    /// The threads that cause the fault.
     pub threads: Threads,
-    /// What happened.
+    /// The kind of fault and its details.
     pub kind: Kind,
-    /// The line of source, where it is known.
+    /// The source line, if known.
     pub site: Option<&'static Location<'static>>,
 }
 
-/// Threads of a block, by [`index_in_block`](crate::device::thread::index_in_block).
+/// One or two threads of a block, by their [`index_in_block`](crate::device::thread::index_in_block).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// One thread.
     One(u32),
-    /// Two threads that conflict: the earlier one first.
+    /// Two threads in conflict; in a race, the earlier access first.
     Two(u32, u32),
 }
 
@@ -43,38 +43,38 @@ impl fmt::Display for Threads {
 /// The kinds of fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
-    /// Some threads wait at a barrier that another will never reach.
-    #[error("barrier divergence: one waits at the barrier on line {waiting}, the other {other}")]
+    /// Some threads wait at a barrier that another thread never reaches.
+    #[error("barrier divergence: one thread waits at the barrier on line {waiting}, the other {other}")]
     BarrierDivergence {
         /// Line of the barrier.
         waiting: u32,
-        /// What the other thread does instead.
+        /// State of the other thread.
         other: String,
     },
-    /// A warp operation whose mask names lanes that do not take part.
+    /// A lane of the mask never reaches a warp operation.
     #[error("warp divergence: {operation} with mask {mask:#010x} waits for lane {lane}, which {other}")]
     WarpDivergence {
         /// The operation.
         operation: String,
         /// Its mask.
         mask: u32,
-        /// The lane that does not come.
+        /// The missing lane.
         lane: u32,
-        /// What that lane does instead.
+        /// State of the missing lane.
         other: String,
     },
-    /// A lane executes an operation whose mask does not name it.
-    #[error("lane {lane} executes a warp operation whose mask {mask:#010x} does not name it")]
+    /// A lane executes a warp operation whose mask excludes it.
+    #[error("lane {lane} executes a warp operation with mask {mask:#010x}, which excludes it")]
     LaneOutsideMask {
         /// The lane.
         lane: u32,
         /// The mask.
         mask: u32,
     },
-    /// A shuffle reads a lane that its mask does not name: the value is undefined.
-    #[error("a shuffle reads lane {lane}, which its mask {mask:#010x} does not name")]
+    /// A shuffle reads from a lane that its mask excludes: the value is undefined.
+    #[error("a shuffle with mask {mask:#010x} reads from lane {lane}, which the mask excludes")]
     LaneNotInMask {
-        /// The lane that is read.
+        /// The source lane.
         lane: u32,
         /// The mask.
         mask: u32,
@@ -97,55 +97,55 @@ pub enum Kind {
         /// The array's length.
         len: u32,
     },
-    /// A read of shared memory that nobody wrote.
+    /// A read of shared memory that no thread has written.
     #[error("read of uninitialised shared memory at byte {address}")]
     SharedUninitialised {
         /// Byte address in the block's shared memory.
         address: u32,
     },
-    /// Two threads access one cell of shared memory, one of them writing, with nothing to order them.
+    /// Two threads access a byte of shared memory, at least one writes it, and no barrier orders the accesses.
     #[error("shared-memory race at byte {address}: {first} and {second} with no barrier between them")]
     SharedRace {
         /// Byte address in the block's shared memory.
         address: u32,
-        /// What the first thread did.
+        /// The first access: "a read", "a write" or "an atomic operation".
         first: &'static str,
-        /// What the second thread did.
+        /// The second access.
         second: &'static str,
     },
-    /// A block asks for more shared memory than a multiprocessor has.
-    #[error("{bytes} bytes of shared memory in one block; the largest GPU has {limit}")]
+    /// A block uses more shared memory than any GPU has.
+    #[error("a block uses {bytes} bytes of shared memory; no GPU has more than {limit}")]
     SharedExhausted {
-        /// Bytes asked for.
+        /// Static and dynamic shared memory of the block.
         bytes: usize,
-        /// Bytes there are.
+        /// Maximum over all GPUs.
         limit: usize,
     },
-    /// The kernel's own code panicked: an overflow, a failed assertion, an index of a local array.
+    /// The kernel's code panicked, for example by integer overflow, a failed assertion, or an index out of bounds.
     #[error("panic: {message}")]
     Panic {
-        /// Its message.
+        /// The panic message.
         message: String,
     },
 }
 
-/// A fault on its way out of the thread that caused it.
+/// The payload that unwinds a faulty thread.
 pub(crate) struct Raised {
     pub kind: Kind,
     pub other: Option<u32>,
     pub site: Option<&'static Location<'static>>,
 }
 
-/// Ends the launch with a fault of the current thread, at the caller's line.
+/// Ends the launch with a fault of the current thread at the caller's line.
 #[track_caller]
 #[cold]
 pub fn raise(kind: Kind) -> ! {
     raise_at(kind, None, Some(Location::caller()))
 }
 
-/// Ends the launch with a fault between the current thread and an `other`.
+/// Ends the launch with a fault of the current thread and, if given, the thread `other`.
 #[cold]
 pub(crate) fn raise_at(kind: Kind, other: Option<u32>, site: Option<&'static Location<'static>>) -> ! {
-    // Not a panic of its own: the panic hook prints nothing, and the launch returns the fault as an error.
+    // `resume_unwind` does not call the panic hook, which would print. The launch returns the fault as an error.
     resume_unwind(Box::new(Raised { kind, other, site }))
 }

@@ -1,8 +1,8 @@
-//! The emulator: runs kernels on the host, thread by thread, and reports what a GPU would let pass.
+//! The emulator: runs kernels on the host, thread by thread, and reports faults that a GPU does not detect.
 //!
-//! A grid runs block by block. Each CUDA thread is a stackful coroutine that runs until it waits for others, at a barrier
-//! or at a warp operation; barriers, shuffles and votes have exactly the semantics of the hardware, with partial masks.
-//! The [`Schedule`] says who runs first. What it finds is a [`Fault`].
+//! The blocks of a grid run one after another. Each CUDA thread is a stackful coroutine that runs until it waits at a
+//! barrier or a warp operation. Barriers, shuffles and votes have the semantics of the hardware, including partial
+//! masks. The [`Schedule`] chooses the order of blocks and threads. A detected error ends the launch with a [`Fault`].
 
 mod block;
 pub mod fault;
@@ -20,13 +20,13 @@ pub use schedule::Schedule;
 use crate::device::DeviceCopy;
 use crate::launch::{Arg, Buffer, Call, Device, Dim3, Shape};
 
-/// Blocks that the emulated device holds at one time: few, so that grid-stride loops have something to do.
+/// Resident blocks of the emulated device: few, so that tests run grid-stride loops more than once.
 const RESIDENT_BLOCKS: u32 = 4;
 
-/// Asked again and again, and once it says yes, it is over.
+/// Returns true to stop. Called before each block, and not again after it has returned true.
 type Stop = Box<dyn FnMut() -> bool + Send>;
 
-/// The emulated device. Launches are done when they return.
+/// The emulated device. A launch has executed when the call returns.
 #[derive(Default)]
 pub struct Emulator {
     schedule: Schedule,
@@ -41,15 +41,17 @@ impl Emulator {
         Self { schedule, ..Self::default() }
     }
 
-    /// The same emulator, where a launch that is in hand when `stop` says yes ends with [`EmulatorError::Stopped`]: `stop` is asked
-    /// before each block. What such a launch would have written is there in part. Later launches run to their ends, so that
-    /// what was found before can be fetched.
+    /// The same emulator, which calls `stop` before each block. When `stop` first returns true, the current launch ends
+    /// with [`EmulatorError::Stopped`] after some of its writes.
+    ///
+    /// `stop` is not called again, so later launches run to completion. A program can thus still compute and read its
+    /// results.
     #[must_use]
     pub fn until(self, stop: impl FnMut() -> bool + Send + 'static) -> Self {
         Self { stop: RefCell::new(Some(Box::new(stop))), ..self }
     }
 
-    /// Whether it is to stop, which is asked no more afterwards.
+    /// Calls `stop`, and removes it if it returns true.
     fn stopped(&self) -> bool {
         let mut stop = self.stop.borrow_mut();
         let stopped = stop.as_mut().is_some_and(|stop| stop());
@@ -64,13 +66,14 @@ impl Emulator {
         }
         let call = Call { shape: Shape { grid, ..call.shape }, ..call };
         if threads == 0 || threads > 1024 {
-            return refuse(format!("a block of {threads} threads; there can be 1 to 1024"));
+            return refuse(format!("its block has {threads} threads; 1 to 1024 are possible"));
         }
         if grid.count() == 0 || grid.x > i32::MAX as u32 || grid.y > 65_535 || grid.z > 65_535 {
-            return refuse(format!("a grid of {} × {} × {} blocks", grid.x, grid.y, grid.z));
+            let Dim3 { x, y, z } = grid;
+            return refuse(format!("its grid is {x} × {y} × {z}; 1 to 2147483647 × 65535 × 65535 blocks are possible"));
         }
         let Ok(blocks) = u32::try_from(grid.count()) else {
-            return refuse(format!("{} blocks are too many to emulate", grid.count()));
+            return refuse(format!("its grid has {} blocks; the emulator runs at most {}", grid.count(), u32::MAX));
         };
         let mut stacks = self.stacks.borrow_mut();
         for id in self.schedule.order(blocks, 0) {
@@ -84,21 +87,21 @@ impl Emulator {
     }
 }
 
-/// What a launch on the emulator can end with.
+/// An error of a launch on the emulator.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// The kernel did what it must not.
+    /// The kernel has a fault.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),
-    /// The launch has a shape that no GPU takes.
-    #[error("kernel {kernel}: {reason}")]
+    /// No GPU accepts the shape of the launch, or it has too many blocks to emulate.
+    #[error("kernel {kernel} cannot be launched: {reason}")]
     Shape {
         /// The kernel.
         kernel: &'static str,
-        /// What is wrong.
+        /// The violated limit.
         reason: String,
     },
-    /// The launch was given up, as [`Emulator::until`] asked for.
+    /// The condition of [`Emulator::until`] has stopped the launch.
     #[error("kernel {kernel}: stopped before its last block")]
     Stopped {
         /// The kernel.
@@ -108,7 +111,8 @@ pub enum EmulatorError {
 
 /// Memory of the emulated device.
 ///
-/// Its elements are reached through views by address, as on a GPU; the type says nothing of who writes them.
+/// Kernels access the elements through views by address, as on a GPU, so Rust's borrow checker does not see those
+/// accesses.
 pub struct EmulatedBuffer<T> {
     elements: Box<[std::cell::UnsafeCell<T>]>,
 }
@@ -125,7 +129,7 @@ impl<T: DeviceCopy> Buffer<T> for EmulatedBuffer<T> {
     }
 
     fn arg(&self) -> Arg {
-        // `UnsafeCell` allows writes through an address that was taken from a shared reference.
+        // `UnsafeCell` permits writes through an address from a shared reference.
         Arg::Buffer { address: self.elements.as_ptr() as usize as u64, len: self.elements.len() }
     }
 }
@@ -161,7 +165,7 @@ impl Device for Emulator {
     fn download<T: DeviceCopy>(&self, buffer: &EmulatedBuffer<T>, target: &mut [T]) -> Result<(), EmulatorError> {
         let source = &buffer.elements[..target.len()];
         for (target, element) in target.iter_mut().zip(source) {
-            // SAFETY: no launch is running, so nobody writes.
+            // SAFETY: launches are synchronous, so no thread writes to the element now.
             *target = unsafe { *element.get() };
         }
         Ok(())
@@ -193,13 +197,13 @@ impl Device for Emulator {
         Ok(())
     }
 
-    /// A launch runs what belongs to it at once, and keeps none of it.
+    /// Always `None`: the emulator executes every launch at once.
     fn capture(&self, _: impl FnOnce() -> Result<(), EmulatorError>) -> Result<Option<Infallible>, EmulatorError> {
         Ok(None)
     }
 
-    unsafe fn launch_graph(&self, recording: &Infallible) -> Result<(), EmulatorError> {
-        match *recording {}
+    unsafe fn launch_graph(&self, graph: &Infallible) -> Result<(), EmulatorError> {
+        match *graph {}
     }
 
     unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), EmulatorError> {

@@ -1,21 +1,22 @@
 //! The order in which blocks and threads run.
 
-/// Who runs next, among blocks of a grid and among threads of a block that are not waiting.
+/// The order of the blocks of a grid, and of the threads of a block between two barriers.
 ///
-/// A GPU promises no order. A kernel whose result depends on it shows that by differing between schedules.
+/// A GPU guarantees no order. A kernel that depends on the order gives different results under different schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// In the order of their indices.
+    /// Ascending index.
     #[default]
     RoundRobin,
-    /// In the reverse of that order.
+    /// Descending index.
     Reversed,
-    /// In an order drawn from this seed.
+    /// A random permutation from this seed, different for each block.
     Random(u64),
 }
 
 impl Schedule {
-    /// The order of `count` runners; `stream` tells apart the draws of one launch.
+    /// The order of `count` blocks or threads. `stream` selects an independent permutation: 0 for the blocks of a grid,
+    /// and one value for the threads of each block.
     pub fn order(self, count: u32, stream: u64) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).collect();
         match self {

@@ -1,19 +1,20 @@
-//! A block's shared memory, with a shadow that knows who touched each byte, and when.
+//! A block's shared memory, with a shadow that records the last accesses to each byte.
 //!
-//! Time is kept in two ways. A block-wide barrier starts a new *epoch*: whatever happened in an earlier epoch is ordered
-//! before the present. Within an epoch, only threads of one warp can order their accesses, by `sync_warp`; each thread
-//! therefore carries a *vector clock* over the 32 lanes of its warp. An access (epoch, thread, clock) is ordered before
-//! the present of another thread of the same warp if that thread's clock has seen it.
+//! A happens-before relation decides whether two accesses race. It has two parts. A block-wide barrier starts a new
+//! *epoch*; an access of an earlier epoch happens before every access of the current one. Within an epoch, only
+//! `sync_warp` orders accesses, among threads of one warp; each thread therefore has a *vector clock* over the 32 lanes
+//! of its warp. An access (epoch, thread, clock) happens before the current access of another thread of the warp if
+//! that thread's vector clock has reached `clock` in the first thread's component.
 
 use std::collections::HashMap;
 use std::panic::Location;
 
 use super::fault::{self, Kind};
 
-/// The most shared memory that a block can have on any GPU to date (Hopper, Blackwell): 227 KiB.
+/// Maximum shared memory per block of any GPU to date (Hopper, Blackwell): 227 KiB.
 pub const LIMIT: usize = 227 * 1024;
 
-/// The identity and time of an access.
+/// The thread and time of the current access.
 #[derive(Clone, Copy)]
 pub struct Now<'a> {
     pub thread: u32,
@@ -40,7 +41,7 @@ impl Access {
     }
 }
 
-/// What is known of one byte: its last write, and its last reads by two different threads.
+/// The record of one byte: its last write, and the last reads of two different threads.
 #[derive(Clone, Copy)]
 struct Shadow {
     written: bool,
@@ -48,7 +49,7 @@ struct Shadow {
     reads: [Access; 2],
 }
 
-/// What a thread does to memory.
+/// The kind of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
     Read,
@@ -60,7 +61,7 @@ enum Action {
 pub struct SharedMemory {
     bytes: Vec<u8>,
     shadow: Vec<Shadow>,
-    /// Byte address of each static array, by the place in the source that declares it.
+    /// Byte address of each static array, by its declaration site.
     statics: HashMap<usize, u32>,
 }
 
@@ -80,7 +81,7 @@ impl SharedMemory {
         self.shadow.resize(end, Shadow { written: false, write: Access::NONE, reads: [Access::NONE; 2] });
     }
 
-    /// The address of the static array that `site` declares, reserved when the first thread comes by.
+    /// The address of the static array declared at `site`. The first call reserves the memory.
     pub fn static_array(&mut self, site: usize, bytes: u32) -> u32 {
         if let Some(&address) = self.statics.get(&site) {
             return address;
@@ -126,7 +127,7 @@ impl SharedMemory {
         target.copy_from_slice(&raw.to_le_bytes()[..size as usize]);
     }
 
-    /// Checks an access against those before it, and remembers it.
+    /// Checks an access against the recorded ones, and records it.
     fn touch(&mut self, address: u32, size: u32, action: Action, now: Now<'_>, site: &'static Location<'static>) {
         let access = Access {
             thread: now.thread,

@@ -1,4 +1,4 @@
-//! An emulated CUDA thread, as the device library sees it.
+//! The emulated CUDA thread, as the device library uses it.
 
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -10,7 +10,7 @@ use super::fault::{self, Kind};
 use super::shared::{Now, SharedMemory};
 use crate::launch::{Dim3, Shape};
 
-/// The warp operations. Lanes that meet must execute the same one.
+/// The warp operations. All lanes of a mask must execute the same one.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarpOp {
@@ -29,21 +29,21 @@ pub enum WarpOp {
     Mma,
 }
 
-/// What a thread waits for.
+/// The point at which a thread waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait {
     Barrier { site: &'static Location<'static>, predicate: bool },
     Warp { site: &'static Location<'static>, op: WarpOp, mask: u32, value: u64 },
 }
 
-/// What the threads of a block share.
+/// A block: state that its threads share.
 pub struct Block {
     /// Index in the grid.
     pub index: Dim3,
     /// Shape of the launch.
     pub shape: Shape,
     pub(crate) shared: RefCell<SharedMemory>,
-    /// Barriers passed so far.
+    /// Number of completed barriers.
     pub(crate) epoch: Cell<u32>,
 }
 
@@ -52,11 +52,11 @@ pub struct Thread {
     pub(crate) id: u32,
     pub(crate) block: *const Block,
     pub(crate) yielder: Cell<*const Yielder<(), Wait>>,
-    /// What this thread has seen of the lanes of its warp.
+    /// Vector clock over the lanes of the warp.
     pub(crate) clock: RefCell<[u32; 32]>,
-    /// What the last barrier counted.
+    /// Result of the last barrier: threads with a true predicate.
     pub(crate) count: Cell<u32>,
-    /// What the lanes gave in the last exchange.
+    /// Values of the lanes in the last exchange.
     pub(crate) lanes: Cell<[u64; 32]>,
 }
 
@@ -64,21 +64,22 @@ thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(ptr::null()) };
 }
 
-/// Makes `thread` the one that [`current`] gives, and returns the one before.
+/// Sets the thread that [`current`] returns, and returns the former one.
 pub(crate) fn enter(thread: *const Thread) -> *const Thread {
     CURRENT.replace(thread)
 }
 
-/// The emulated thread that is running.
+/// The running emulated thread.
 ///
 /// # Panics
-/// If no kernel is running here: a device primitive was called from host code.
+/// If no kernel is running: host code has called a device primitive.
 #[must_use]
 pub fn current() -> &'static Thread {
     let thread = CURRENT.get();
-    assert!(!thread.is_null(), "a device primitive was called outside of a kernel");
-    // SAFETY: the scheduler sets the pointer to a thread that lives until it is reset, and no kernel can keep the
-    // reference beyond that: kernels store only plain data.
+    assert!(!thread.is_null(), "host code called a device primitive, which only works inside a kernel");
+    // SAFETY: `Runner::step` sets the pointer to a thread that outlives the call, and resets it afterwards. A kernel
+    // cannot keep the reference: the views that it writes to accept `DeviceCopy` types only, which contain no
+    // references.
     unsafe { &*thread }
 }
 
@@ -93,23 +94,24 @@ impl Thread {
     /// The block.
     #[must_use]
     pub fn block(&self) -> &Block {
-        // SAFETY: a block outlives its threads.
+        // SAFETY: `Runner` owns the block and drops its threads first.
         unsafe { &*self.block }
     }
 
     fn wait(&self, wait: Wait) {
-        // SAFETY: the scheduler sets the pointer when the thread starts, and the yielder lives as long as the thread.
+        // SAFETY: `Runner::start` sets the pointer before the kernel's code runs. The yielder lives as long as the
+        // coroutine, which is executing this call.
         unsafe { (*self.yielder.get()).suspend(wait) };
     }
 
-    /// Waits at a block-wide barrier; the number of threads whose `predicate` was true.
+    /// Waits at a block-wide barrier. Returns the number of threads whose `predicate` is true.
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
         self.wait(Wait::Barrier { site: Location::caller(), predicate });
         self.count.get()
     }
 
-    /// Gives `value` to the lanes of `mask`, and gets theirs.
+    /// Passes `value` to the lanes of `mask`, and returns the values of all lanes; 0 outside of the mask.
     #[track_caller]
     pub fn exchange(&self, op: WarpOp, mask: u32, value: u64) -> [u64; 32] {
         let lane = self.id % 32;
@@ -138,7 +140,7 @@ impl Thread {
         self.block().shared.borrow_mut().store(address, size, raw, self.now(&self.clock.borrow()), Location::caller());
     }
 
-    /// Replaces `size` bytes of shared memory atomically; the old ones.
+    /// Replaces `size` bytes of shared memory atomically. Returns the old value.
     #[track_caller]
     pub fn update_shared(&self, address: u32, size: u32, update: impl FnOnce(u64) -> u64) -> u64 {
         let now = &self.clock.borrow();

@@ -27,7 +27,7 @@ fn main() {
     let x = device.upload(&[1.0f32, 2.0]).unwrap();
     let mut y = device.zeros::<f32>(2).unwrap();
     let axis = AxisArgs { scale: 3.0, x: &x };
-    // What is only read may be given twice.
+    // An argument without `&mut` is `Copy`.
     let _ = axis;
     unsafe { scale(&device, Shape::new(1, 32), 2, ScaledArgs { axis, y: &mut y }) }.unwrap();
     assert_eq!(device.to_vec(&y).unwrap(), [3.0, 6.0]);

@@ -1,0 +1,253 @@
+//! Device memory, page-locked host memory, and the copies between them.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::rc::Rc;
+
+use cust::event::{Event as CudaEvent, EventFlags};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer, mem_get_info};
+use rayon::prelude::*;
+use warpkov_device::device::DeviceCopy;
+use warpkov_device::launch::{Arg, Buffer};
+
+use super::Core;
+use super::graph::Event;
+use crate::error::{CudaError, from_cust};
+
+/// Size in bytes of a staging buffer. There are two: the host fills one while the GPU reads the other. Larger arrays are
+/// copied in pieces of this size.
+const PIECE: usize = 16 << 20;
+
+/// Bytes that one host thread copies at a time into a staging buffer.
+const PARALLEL_CHUNK: usize = 1 << 20;
+
+/// Memory of a [`Gpu`](super::Gpu): `len` elements of `T`, freed when dropped.
+///
+/// The GPU stays open as long as one of its buffers exists.
+pub struct GpuBuffer<T> {
+    bytes: DeviceBuffer<u8>,
+    len: usize,
+    core: Rc<Core>,
+    elements: PhantomData<T>,
+}
+
+impl<T: DeviceCopy> Buffer<T> for GpuBuffer<T> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn arg(&self) -> Arg {
+        Arg::Buffer { address: self.bytes.as_device_ptr().as_raw(), len: self.len }
+    }
+}
+
+impl<T> Drop for GpuBuffer<T> {
+    fn drop(&mut self) {
+        // The field `bytes` is freed next, in its context. Kernels that use the memory may be in flight: cuMemFree
+        // waits for them, unlike cuMemFreeAsync.
+        let _ = self.core.enter();
+    }
+}
+
+/// Elements in host memory from which a [`Gpu`](super::Gpu) copies asynchronously. The memory is page-locked if the
+/// driver grants that.
+pub struct Pinned<T> {
+    elements: Elements<T>,
+    core: Rc<Core>,
+}
+
+enum Elements<T> {
+    Locked(LockedBuffer<u8>),
+    Pageable(Vec<T>),
+}
+
+impl<T: DeviceCopy> Elements<T> {
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        match self {
+            Self::Locked(bytes) => &bytes[range.start * size_of::<T>()..range.end * size_of::<T>()],
+            Self::Pageable(elements) => bytemuck::cast_slice(&elements[range]),
+        }
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        // Copies from this memory may be in flight, and the memory is freed next, in its context. A destructor cannot
+        // report a failure.
+        let _ = self.core.enter();
+        let _ = self.core.copy_stream.synchronize();
+    }
+}
+
+impl Core {
+    /// A buffer of `len` elements with undefined contents, which the caller initialises.
+    pub(super) fn allocate<T: DeviceCopy>(self: &Rc<Self>, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+        self.enter()?;
+        let lacking = |needed| {
+            let (free, total) = mem_get_info().unwrap_or_default();
+            CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: "a buffer".to_owned() }
+        };
+        let size = len.checked_mul(size_of::<T>()).ok_or_else(|| lacking(u64::MAX))?;
+        // SAFETY: cust requires that the memory is written before it is read; all callers do so. For 0 bytes cust does
+        // not call the driver.
+        let bytes = unsafe { DeviceBuffer::uninitialized(size) }.map_err(|error| match error {
+            cust::error::CudaError::OutOfMemory => lacking(size as u64),
+            other => from_cust("cuMemAlloc")(other),
+        })?;
+        Ok(GpuBuffer { bytes, len, core: Rc::clone(self), elements: PhantomData })
+    }
+
+    /// Implements [`Device::upload_pieces`](warpkov_device::launch::Device::upload_pieces).
+    pub(super) fn upload_pieces<T: DeviceCopy>(
+        self: &Rc<Self>,
+        ends: &[usize],
+        mut fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<GpuBuffer<T>, CudaError> {
+        let mut buffer = self.allocate(ends.last().copied().unwrap_or_default())?;
+        if !self.copy_pieces(&mut buffer.bytes, ends, &mut fill)? {
+            let mut all = vec![T::zeroed(); buffer.len];
+            let mut start = 0;
+            for (piece, &end) in ends.iter().enumerate() {
+                fill(piece, &mut all[start..end]);
+                start = end;
+            }
+            self.write(&mut buffer, &all)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Implements [`Device::write`](warpkov_device::launch::Device::write).
+    pub(super) fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
+        assert_eq!(target.len, source.len(), "elements");
+        self.enter()?;
+        let bytes: &[u8] = bytemuck::cast_slice(source);
+        if bytes.len() > PIECE {
+            let ends: Vec<usize> = (1..=bytes.len().div_ceil(PIECE)).map(|end| bytes.len().min(end * PIECE)).collect();
+            let copied = self.copy_pieces(&mut target.bytes, &ends, |piece, target: &mut [u8]| {
+                let source = &bytes[piece * PIECE..][..target.len()];
+                target
+                    .par_chunks_mut(PARALLEL_CHUNK)
+                    .zip(source.par_chunks(PARALLEL_CHUNK))
+                    .for_each(|(to, from)| to.copy_from_slice(from));
+            })?;
+            if copied {
+                return Ok(());
+            }
+        }
+        // SAFETY: both sides have the same length, asserted above. `source` is pageable, for which "the function might
+        // be synchronous with respect to host" (CUDA Driver API, API synchronization behavior) and might not; the
+        // synchronisation below keeps the borrow of `source` alive until the copy has ended.
+        unsafe { target.bytes.async_copy_from(bytes, &self.stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        self.synchronize()
+    }
+
+    /// Implements [`Device::clear`](warpkov_device::launch::Device::clear).
+    pub(super) fn clear<T: DeviceCopy>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
+        self.enter()?;
+        // SAFETY: the range is the buffer's own memory. Later uses are ordered after this call by the stream. cust does
+        // not call the driver for an empty buffer.
+        unsafe { buffer.bytes.set_8_async(0, &self.stream) }.map_err(from_cust("cuMemsetD8Async"))
+    }
+
+    /// Implements [`Device::download`](warpkov_device::launch::Device::download).
+    pub(super) fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
+        assert!(target.len() <= buffer.len, "{} elements requested from a buffer of {}", target.len(), buffer.len);
+        self.enter()?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(target);
+        if !bytes.is_empty() {
+            let source = buffer.bytes.index(..bytes.len());
+            // SAFETY: both sides have the same length. The synchronisation below keeps the borrow of `target` alive
+            // until the copy has ended. The stream orders the copy after all earlier work.
+            unsafe { source.async_copy_to(bytes, &self.stream) }.map_err(from_cust("cuMemcpyDtoHAsync"))?;
+        }
+        self.synchronize()
+    }
+
+    /// Implements [`Device::pin`](warpkov_device::launch::Device::pin).
+    pub(super) fn pin<T: DeviceCopy>(self: &Rc<Self>, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
+        self.enter()?;
+        let bytes: &[u8] = bytemuck::cast_slice(&source);
+        // SAFETY: cust requires that the memory is written before it is read: the next statement writes all of it.
+        let elements = match unsafe { LockedBuffer::uninitialized(bytes.len()) } {
+            Ok(mut locked) => {
+                locked
+                    .par_chunks_mut(PIECE)
+                    .zip(bytes.par_chunks(PIECE))
+                    .for_each(|(to, from)| to.copy_from_slice(from));
+                Elements::Locked(locked)
+            }
+            Err(_) => Elements::Pageable(source),
+        };
+        Ok(Pinned { elements, core: Rc::clone(self) })
+    }
+
+    /// Implements [`Device::stage`](warpkov_device::launch::Device::stage).
+    ///
+    /// # Safety
+    /// As for that method.
+    pub(super) unsafe fn stage<T: DeviceCopy>(
+        self: &Rc<Self>,
+        source: &Pinned<T>,
+        range: Range<usize>,
+        target: &mut GpuBuffer<T>,
+        after: &Event,
+    ) -> Result<(), CudaError> {
+        let bytes = source.elements.bytes(range);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.enter()?;
+        self.wait(&self.copy_stream, after)?;
+        let mut target = target.bytes.index(..bytes.len());
+        // SAFETY: both sides have the same length. Nothing writes to `source`, and its destructor waits for the copy.
+        // The copy waits for `after`, and the caller promises that nothing submitted after it uses `target`. Work
+        // submitted from now on waits for the event recorded below.
+        unsafe { target.async_copy_from(bytes, &self.copy_stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        self.wait(&self.stream, &self.record_event(&self.copy_stream)?)
+    }
+
+    /// Copies pieces to `target` through two page-locked staging buffers: the GPU reads one at full bandwidth while
+    /// `fill` writes the other. Returns false and does nothing if the driver grants no page-locked memory.
+    fn copy_pieces<T: DeviceCopy>(
+        &self,
+        target: &mut DeviceBuffer<u8>,
+        ends: &[usize],
+        mut fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<bool, CudaError> {
+        let starts = || [0].into_iter().chain(ends.iter().copied());
+        let largest = starts().zip(ends).map(|(start, end)| (end - start) * size_of::<T>()).max().unwrap_or_default();
+        let mut staging = self.staging.borrow_mut();
+        if staging.as_ref().is_none_or(|staging| staging[0].len() < largest) {
+            // SAFETY: cust requires that the memory is written before it is read: the fill below writes all of it.
+            let locked = || unsafe { LockedBuffer::uninitialized(largest.max(PIECE)) };
+            let (Ok(mut one), Ok(mut other)) = (locked(), locked()) else { return Ok(false) };
+            let (first, second) = (one.par_chunks_mut(PARALLEL_CHUNK), other.par_chunks_mut(PARALLEL_CHUNK));
+            first.chain(second).for_each(|bytes| bytes.fill(0));
+            *staging = Some([one, other]);
+        }
+        let Some(staging) = staging.as_mut() else { return Ok(false) };
+        let event = || CudaEvent::new(EventFlags::DISABLE_TIMING).map_err(from_cust("cuEventCreate"));
+        let copied = [event()?, event()?];
+        let mut pieces = starts().zip(ends).enumerate();
+        let done = pieces.try_for_each(|(piece, (start, &end))| {
+            let range = start * size_of::<T>()..end * size_of::<T>();
+            if range.is_empty() {
+                return Ok(());
+            }
+            let (staged, copied) = (&mut staging[piece % 2], &copied[piece % 2]);
+            // "Before the first call to cuEventRecord(), an event represents an empty set of work": the first two waits
+            // return at once.
+            copied.synchronize().map_err(from_cust("cuEventSynchronize"))?;
+            let bytes = &mut staged[..range.len()];
+            fill(piece, bytemuck::cast_slice_mut(bytes));
+            self.enter()?;
+            // SAFETY: both sides have the same length. The host does not touch the staging buffer before the event
+            // recorded below, or the synchronisation at the end, reports the end of the copy.
+            unsafe { target.index(range).async_copy_from(&*bytes, &self.stream) }
+                .map_err(from_cust("cuMemcpyHtoDAsync"))?;
+            copied.record(&self.stream).map_err(from_cust("cuEventRecord"))
+        });
+        self.synchronize()?;
+        done.map(|()| true)
+    }
+}

@@ -1,0 +1,108 @@
+//! CUDA events and CUDA graphs.
+
+use std::ptr;
+use std::rc::Rc;
+
+use cust::stream::Stream;
+
+use super::Core;
+use crate::driver::Handle;
+use crate::error::{CudaError, check};
+
+/// A CUDA event: a point in the stream of a [`Gpu`](super::Gpu).
+pub struct Event {
+    event: Handle,
+    core: Rc<Core>,
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _ = self.core.enter();
+        // SAFETY: `event` comes from cuEventCreate, and nothing else holds it. "An event may be destroyed before it is
+        // complete".
+        unsafe { (self.core.context.driver.event_destroy)(self.event) };
+    }
+}
+
+/// An executable CUDA graph of work captured from the stream of a [`Gpu`](super::Gpu).
+pub struct Graph {
+    /// `CUgraphExec`.
+    executable: Handle,
+    core: Rc<Core>,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if !self.executable.is_null() {
+            let _ = self.core.enter();
+            // SAFETY: `executable` comes from cuGraphInstantiateWithFlags, and nothing else holds it. "If the
+            // executable graph is in-flight, it will not be terminated, but rather freed asynchronously on completion."
+            unsafe { (self.core.context.driver.graph_exec_destroy)(self.executable) };
+        }
+    }
+}
+
+impl Core {
+    /// Records an event that completes when all work submitted to `stream` so far has completed.
+    pub(super) fn record_event(self: &Rc<Self>, stream: &Stream) -> Result<Event, CudaError> {
+        const DISABLE_TIMING: u32 = 2;
+
+        let mut event = ptr::null_mut();
+        // SAFETY: cuEventCreate writes one handle to `event`. The context is current: all callers have entered it.
+        check("cuEventCreate", unsafe { (self.context.driver.event_create)(&mut event, DISABLE_TIMING) })?;
+        let owner = Event { event, core: Rc::clone(self) };
+        // SAFETY: event and stream exist, and both belong to the same context, as cuEventRecord requires.
+        check("cuEventRecord", unsafe { (self.context.driver.event_record)(event, stream.as_inner().cast()) })?;
+        Ok(owner)
+    }
+
+    /// Makes all work submitted to `stream` from now on wait for `event`.
+    pub(super) fn wait(&self, stream: &Stream, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: stream and event exist. The caller may destroy the event before it completes: cuStreamWaitEvent uses
+        // "the most recently captured state at the time of the API call".
+        check("cuStreamWaitEvent", unsafe {
+            (self.context.driver.stream_wait_event)(stream.as_inner().cast(), event.event, 0)
+        })
+    }
+
+    /// Implements [`Device::capture`](warpkov_device::launch::Device::capture).
+    pub(super) fn capture(self: &Rc<Self>, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+        /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: restricts the calls of this thread alone.
+        const THREAD_LOCAL: u32 = 1;
+
+        let driver = self.context.driver;
+        self.enter()?;
+        // SAFETY: the stream exists and its context is current.
+        check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.stream(), THREAD_LOCAL) })?;
+        let submitted = work();
+        self.enter()?;
+        let mut captured = ptr::null_mut();
+        // SAFETY: cuStreamEndCapture writes one handle to `captured`, null if the capture is invalid. "Capture must be
+        // ended on the same stream in which it was initiated", and from the same thread; both hold, whatever `work`
+        // returned.
+        let code = unsafe { (driver.stream_end_capture)(self.stream(), &mut captured) };
+        let mut graph = Graph { executable: ptr::null_mut(), core: Rc::clone(self) };
+        let instantiated = submitted.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
+            // SAFETY: cuGraphInstantiateWithFlags writes one handle to `graph.executable`. The capture succeeded, so
+            // `captured` is a graph.
+            let code = unsafe { (driver.graph_instantiate)(&mut graph.executable, captured, 0) };
+            check("cuGraphInstantiate", code)
+        });
+        if !captured.is_null() {
+            // SAFETY: nothing else holds `captured`, and an executable graph does not depend on its source.
+            check("cuGraphDestroy", unsafe { (driver.graph_destroy)(captured) })?;
+        }
+        instantiated.map(|()| graph)
+    }
+
+    /// Implements [`Device::launch_graph`](warpkov_device::launch::Device::launch_graph).
+    ///
+    /// # Safety
+    /// As for that method.
+    pub(super) unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
+        self.enter()?;
+        // SAFETY: `capture` returns a `Graph` only with an instantiated executable graph, of the stream's context. The
+        // caller promises that the addresses in it are still valid.
+        check("cuGraphLaunch", unsafe { (self.context.driver.graph_launch)(graph.executable, self.stream()) })
+    }
+}

@@ -1,0 +1,302 @@
+//! Loaded kernels and their launches.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cust::device::{Device as CudaDevice, DeviceAttribute};
+use warpkov_device::launch::{Arg, Call};
+
+use super::Core;
+use super::info::attribute;
+use crate::driver::{self, Driver, Handle, LaunchConfig};
+use crate::error::{CudaError, check};
+
+/// Shared memory per block, in bytes, that every kernel may use without
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const SHARED_BY_DEFAULT: u32 = 48 * 1024;
+
+/// The largest launch that the GPU accepts.
+pub(super) struct Limits {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+}
+
+/// A loaded kernel.
+pub(super) struct Function {
+    handle: Handle,
+    params: &'static [usize],
+    /// Maximum threads per block, given the kernel's registers.
+    max_threads: u32,
+    /// Static shared memory per block, in bytes.
+    static_shared: u32,
+    /// Dynamic shared memory per block, in bytes, that the driver permits at present.
+    dynamic_shared: Mutex<u32>,
+    /// Blocks resident on the GPU at one time, by (threads per block, dynamic shared memory per block).
+    resident: Mutex<HashMap<(u32, u32), u32>>,
+}
+
+// SAFETY: `handle` is a `CUfunction`. The driver accepts it on every thread on which its context is current; all other
+// fields are `Send`.
+unsafe impl Send for Function {}
+// SAFETY: as for `Send`; the fields that change are behind mutexes.
+unsafe impl Sync for Function {}
+
+impl Limits {
+    pub(super) fn of(device: CudaDevice) -> Result<Self, CudaError> {
+        use DeviceAttribute::{MaxBlockDimX, MaxBlockDimY, MaxBlockDimZ, MaxGridDimX, MaxGridDimY, MaxGridDimZ};
+
+        let extents =
+            |x, y, z| Ok::<_, CudaError>([attribute(device, x)?, attribute(device, y)?, attribute(device, z)?]);
+        let optin = cust::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let mut shared_bytes = 0;
+        // SAFETY: cuDeviceGetAttribute writes one integer to `shared_bytes`. The device is a handle from cuDeviceGet.
+        let code = unsafe { cust::sys::cuDeviceGetAttribute(&mut shared_bytes, optin, device.as_raw()) };
+        check("cuDeviceGetAttribute", code as u32)?;
+        Ok(Self {
+            grid: extents(MaxGridDimX, MaxGridDimY, MaxGridDimZ)?,
+            block: extents(MaxBlockDimX, MaxBlockDimY, MaxBlockDimZ)?,
+            shared_bytes: shared_bytes.unsigned_abs(),
+        })
+    }
+}
+
+impl Function {
+    /// A kernel whose parameters have `params` bytes. `handle` is its `CUfunction`, in the current context.
+    pub(super) fn new(driver: &Driver, handle: Handle, params: &'static [usize]) -> Result<Self, CudaError> {
+        const MAX_THREADS_PER_BLOCK: i32 = 0;
+        const SHARED_SIZE_BYTES: i32 = 1;
+
+        let attribute = |kind: i32| {
+            let mut value = 0;
+            // SAFETY: cuFuncGetAttribute writes one integer to `value`. `handle` belongs to a module that stays loaded
+            // as long as its context.
+            check("cuFuncGetAttribute", unsafe { (driver.func_get_attribute)(&mut value, kind, handle) })?;
+            Ok::<u32, CudaError>(value.unsigned_abs())
+        };
+        let (max_threads, static_shared) = (attribute(MAX_THREADS_PER_BLOCK)?, attribute(SHARED_SIZE_BYTES)?);
+        let dynamic_shared = Mutex::new(SHARED_BY_DEFAULT.saturating_sub(static_shared));
+        Ok(Self { handle, params, max_threads, static_shared, dynamic_shared, resident: Mutex::default() })
+    }
+}
+
+impl Core {
+    /// The kernel with this entry point, loaded at its first launch.
+    fn function(&self, entry: &'static str) -> Result<Arc<Function>, CudaError> {
+        if let Some(function) = self.functions.borrow().get(entry) {
+            return Ok(Arc::clone(function));
+        }
+        let function = self.program.function(&self.context, entry)?;
+        self.functions.borrow_mut().insert(entry, Arc::clone(&function));
+        Ok(function)
+    }
+
+    /// Blocks of `threads` threads and `shared_bytes` of dynamic shared memory that are resident on the GPU at one
+    /// time.
+    fn resident_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32, CudaError> {
+        let mut resident = function.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&blocks) = resident.get(&(threads, shared_bytes)) {
+            return Ok(blocks);
+        }
+        let mut blocks = 0;
+        let threads_in = i32::try_from(threads).unwrap_or(i32::MAX);
+        // SAFETY: cuOccupancyMaxActiveBlocksPerMultiprocessor writes one integer to `blocks`. The function belongs to
+        // the current context.
+        let code = unsafe {
+            (self.context.driver.occupancy_max_active_blocks)(
+                &mut blocks,
+                function.handle,
+                threads_in,
+                shared_bytes as usize,
+            )
+        };
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        let blocks = blocks.unsigned_abs().max(1) * self.context.multiprocessors;
+        resident.insert((threads, shared_bytes), blocks);
+        Ok(blocks)
+    }
+
+    /// Raises the kernel's limit of dynamic shared memory per block to `bytes`.
+    fn allow_shared(&self, entry: &str, function: &Function, bytes: u32) -> Result<(), CudaError> {
+        const MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
+
+        check_shared(entry, function, &self.limits, bytes)?;
+        let mut allowed = function.dynamic_shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > *allowed {
+            let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+            // SAFETY: the function belongs to a loaded module. `check_shared` has verified that static and dynamic
+            // shared memory together do not exceed CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, as the
+            // documentation of this attribute requires.
+            let code = unsafe {
+                (self.context.driver.func_set_attribute)(function.handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, value)
+            };
+            check("cuFuncSetAttribute", code)?;
+            *allowed = bytes;
+        }
+        Ok(())
+    }
+
+    /// Implements [`Device::launch`](warpkov_device::launch::Device::launch).
+    ///
+    /// # Safety
+    /// As for that method.
+    pub(super) unsafe fn launch(&self, call: &Call<'_>) -> Result<(), CudaError> {
+        self.enter()?;
+        let function = self.function(call.entry)?;
+        check_launch(call, &function, &self.limits)?;
+        self.allow_shared(call.entry, &function, call.shape.shared_bytes)?;
+        let mut values: Vec<u64> = call.args.iter().map(value).collect();
+        let mut parameters: Vec<*mut c_void> = values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+        let (mut grid, block) = (call.shape.grid, call.shape.block);
+        if call.shape.resident {
+            let threads = block.x * block.y * block.z;
+            grid.x = grid.x.min(self.resident_blocks(&function, threads, call.shape.shared_bytes)?);
+        }
+        // Device code below sm_90 has no `griddepcontrol.wait`, so its launches must not overlap.
+        let overlapping = call.shape.overlapping && self.baseline >= 90;
+        if let Some(launch) = self.context.driver.launch_kernel_ex.filter(|_| overlapping) {
+            let config = LaunchConfig {
+                grid: [grid.x, grid.y, grid.z],
+                block: [block.x, block.y, block.z],
+                shared_bytes: call.shape.shared_bytes,
+                stream: self.stream(),
+                attributes: &driver::OVERLAPPING,
+                attribute_count: 1,
+            };
+            // SAFETY: the function and its parameters are valid as in the call below. `LaunchConfig` and
+            // `LaunchAttribute` have the layouts of CUlaunchConfig and CUlaunchAttribute, and both outlive the call.
+            let code = unsafe { launch(&config, function.handle, parameters.as_mut_ptr(), ptr::null_mut()) };
+            return check("cuLaunchKernelEx", code);
+        }
+        // SAFETY: cuLaunchKernel: "If f has N parameters, then kernelParams needs to be an array of N pointers. Each of
+        // kernelParams[0] through kernelParams[N-1] must point to a region of memory from which the actual kernel
+        // parameter will be copied." `check_launch` has compared number and sizes with the device code; no size exceeds
+        // the eight bytes of a value. The caller promises that the addresses among the values are valid for the kernel.
+        let code = unsafe {
+            (self.context.driver.launch_kernel)(
+                function.handle,
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                call.shape.shared_bytes,
+                self.stream(),
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        check("cuLaunchKernel", code)
+    }
+}
+
+/// The eight bytes from which the driver copies an argument.
+fn value(arg: &Arg) -> u64 {
+    match *arg {
+        Arg::Buffer { address, .. } => address,
+        Arg::Scalar { bytes, .. } => u64::from_ne_bytes(bytes),
+    }
+}
+
+/// Checks the arguments against the device code, and the shape against the GPU.
+fn check_launch(call: &Call<'_>, function: &Function, limits: &Limits) -> Result<(), CudaError> {
+    let bad = |why| Err(CudaError::BadLaunch { entry: call.entry.to_owned(), why });
+    let (args, params) = (call.args, function.params);
+    if args.len() != params.len() {
+        return bad(format!("the launch has {} arguments and the device code takes {}", args.len(), params.len()));
+    }
+    if let Some(at) = (0..args.len()).find(|&at| args[at].param_size() != params[at] || params[at] > 8) {
+        let (given, taken) = (args[at].param_size(), params[at]);
+        return bad(format!("argument {at} has {given} bytes and the device code takes {taken}"));
+    }
+    let (grid, block) = (call.shape.grid, call.shape.block);
+    for (name, extent, limit) in [("grid", grid, limits.grid), ("block", block, limits.block)] {
+        let extent = [extent.x, extent.y, extent.z];
+        if (0..3).any(|axis| extent[axis] == 0 || extent[axis] > limit[axis]) {
+            return bad(format!("its {name} is {extent:?}; the GPU accepts 1 to {limit:?}"));
+        }
+    }
+    if block.count() > u64::from(function.max_threads) {
+        let (threads, most) = (block.count(), function.max_threads);
+        return bad(format!("its block has {threads} threads; on this GPU the kernel's registers allow {most}"));
+    }
+    check_shared(call.entry, function, limits, call.shape.shared_bytes)
+}
+
+/// Checks that a block's static shared memory plus `bytes` of dynamic shared memory fit the GPU.
+fn check_shared(entry: &str, function: &Function, limits: &Limits, bytes: u32) -> Result<(), CudaError> {
+    let (needed, most) = (u64::from(function.static_shared) + u64::from(bytes), u64::from(limits.shared_bytes));
+    if needed > most {
+        let why = format!("a block needs {needed} bytes of shared memory, and this GPU has {most}");
+        return Err(CudaError::BadLaunch { entry: entry.to_owned(), why });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_device::launch::{Dim3, Shape};
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { grid: [i32::MAX as u32, 65_535, 65_535], block: [1024, 1024, 64], shared_bytes: 227 * 1024 };
+
+    fn refusal(shape: Shape, args: &[Arg]) -> Option<String> {
+        let function = Function {
+            handle: ptr::null_mut(),
+            params: &[8, 4],
+            max_threads: 768,
+            static_shared: 1024,
+            dynamic_shared: Mutex::new(0),
+            resident: Mutex::default(),
+        };
+        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args };
+        check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
+    }
+
+    fn args() -> [Arg; 2] {
+        [Arg::Buffer { address: 0x7f00_0000_0100, len: 3 }, Arg::scalar(7_u32)]
+    }
+
+    #[test]
+    fn a_valid_launch_passes() {
+        assert_eq!(refusal(Shape::new(1, 768), &args()), None);
+        assert_eq!(refusal(Shape::new(i32::MAX as u32, 32).with_shared(226 * 1024), &args()), None);
+    }
+
+    #[test]
+    fn arguments_must_match_the_device_code() {
+        let shape = Shape::new(1, 32);
+        assert_eq!(
+            refusal(shape, &args()[..1]).as_deref(),
+            Some("kernel `sweep_f32` cannot be launched: the launch has 1 arguments and the device code takes 2")
+        );
+        assert_eq!(
+            refusal(shape, &[args()[0], Arg::scalar(7_u64)]).as_deref(),
+            Some("kernel `sweep_f32` cannot be launched: argument 1 has 8 bytes and the device code takes 4")
+        );
+    }
+
+    #[test]
+    fn shapes_must_fit_the_gpu() {
+        let refused = |shape| refusal(shape, &args()).is_some();
+        assert!(refused(Shape::new(0, 32)));
+        assert!(refused(Shape::new(1, 0)));
+        assert!(refused(Shape::cover(u64::MAX, 32)));
+        assert!(refused(Shape::new(1, 769)));
+        assert!(refused(Shape::new(Dim3 { x: 1, y: 65_536, z: 1 }, 32)));
+        assert!(refused(Shape::new(1, Dim3 { x: 1, y: 1, z: 65 })));
+        assert!(refused(Shape::new(1, 32).with_shared(226 * 1024 + 1)));
+    }
+
+    #[test]
+    fn arguments_keep_their_bytes() {
+        assert_eq!(value(&args()[0]), 0x7f00_0000_0100);
+        assert_eq!(value(&Arg::scalar(0.5_f32)).to_ne_bytes()[..4], 0.5_f32.to_ne_bytes());
+        assert_eq!(value(&Arg::scalar(-1.5_f64)), (-1.5_f64).to_bits());
+    }
+}

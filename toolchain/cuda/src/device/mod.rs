@@ -1,0 +1,311 @@
+//! A GPU as a [`Device`].
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `info` | properties of the GPUs of this machine |
+//! | `context` | primary contexts and the kernels loaded into them |
+//! | `buffer` | device memory, page-locked host memory, copies |
+//! | `launch` | checks of a launch, and the launch |
+//! | `graph` | events and graphs |
+
+mod buffer;
+mod context;
+mod graph;
+mod info;
+mod launch;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cust::CudaApiVersion;
+use cust::device::Device as CudaDevice;
+use cust::event::{Event as CudaEvent, EventFlags};
+use cust::memory::{LockedBuffer, mem_get_info};
+use cust::stream::{Stream, StreamFlags};
+use warpkov_device::device::DeviceCopy;
+use warpkov_device::launch::{Call, Device};
+
+pub use buffer::{GpuBuffer, Pinned};
+pub use context::Background;
+pub use graph::{Event, Graph};
+pub use info::DeviceInfo;
+
+use context::{PrimaryContext, Program};
+use launch::{Function, Limits};
+
+use crate::driver::{self, Handle};
+use crate::error::{CudaError, check, from_cust};
+use crate::module::Modules;
+
+/// An open GPU. Its operations execute in the order of their submission, on one stream.
+///
+/// A `Gpu` and its buffers are not `Send`: they stay on the thread that opened it. Several may be open at a time, on
+/// one thread or on several.
+pub struct Gpu {
+    core: Rc<Core>,
+}
+
+/// State that the GPU and its buffers, events and graphs share. The fields are dropped in this order.
+struct Core {
+    /// Kernels launched so far, by entry point.
+    functions: RefCell<HashMap<&'static str, Arc<Function>>>,
+    /// Two page-locked buffers through which large copies pass, allocated by the first of them.
+    staging: RefCell<Option<[LockedBuffer<u8>; 2]>>,
+    stream: Stream,
+    /// The stream of copies that overlap with other work.
+    copy_stream: Stream,
+    context: Arc<PrimaryContext>,
+    program: Arc<Program>,
+    limits: Limits,
+    /// The baseline of the device code in use: 90 for `sm_90`.
+    baseline: u32,
+}
+
+impl Gpu {
+    /// Opens GPU `ordinal` to launch the kernels of `modules`.
+    ///
+    /// The first launch of a kernel loads it: as machine code, or as PTX if there is no machine code for this GPU. The
+    /// driver compiles the PTX and caches the result on disk.
+    ///
+    /// # Errors
+    /// There is no driver, no GPU with this ordinal, or no device code for it; or a driver call fails.
+    pub fn open(ordinal: u32, modules: &'static Modules) -> Result<Self, CudaError> {
+        let (context, program) = PrimaryContext::open(ordinal, modules)?;
+        context.enter()?;
+        let limits = Limits::of(context.device)?;
+        let stream = || Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"));
+        let (stream, copy_stream) = (stream()?, stream()?);
+        let baseline = program.code().baseline.sm;
+        let (functions, staging) = (RefCell::default(), RefCell::default());
+        let core = Core { functions, staging, stream, copy_stream, context, program, limits, baseline };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    /// Initialises the driver and creates the context of GPU `ordinal` on a background thread; this takes about 0.3 s.
+    ///
+    /// A later [`open`](Self::open) waits for the remainder and reports any error.
+    pub fn start(ordinal: u32, modules: &'static Modules) -> Background {
+        // If the thread cannot be created, `open` does all of this.
+        Background::new(move || drop(PrimaryContext::open(ordinal, modules)))
+    }
+
+    /// Releases the contexts of all GPUs that are not open, on a background thread.
+    ///
+    /// The driver needs 0.1 s to release a context when the process exits. Calling this while other work remains hides
+    /// half of that time. The context of an open GPU is released when the GPU is dropped.
+    pub fn stop() -> Background {
+        let contexts = PrimaryContext::take_all();
+        Background::new(move || drop(contexts))
+    }
+
+    /// The number of GPUs that the driver sees; at least 1.
+    ///
+    /// # Errors
+    /// There is no driver or no GPU, or a driver call fails.
+    pub fn count() -> Result<u32, CudaError> {
+        driver::get()?;
+        // SAFETY: cuInit may be called any number of times; "the Flags parameter must be 0". `cust::init` would hide
+        // the codes that report a mismatch of driver and kernel module.
+        check("cuInit", unsafe { cust::sys::cuInit(0) } as u32)?;
+        match CudaDevice::num_devices().map_err(from_cust("cuDeviceGetCount"))? {
+            0 => Err(CudaError::NoDevice),
+            count => Ok(count),
+        }
+    }
+
+    /// The properties of all GPUs that the driver sees, and the device code of `modules` that each would run.
+    ///
+    /// # Errors
+    /// As for [`count`](Self::count).
+    pub fn list(modules: &'static Modules) -> Result<Vec<DeviceInfo>, CudaError> {
+        (0..Self::count()?).map(|ordinal| info::info(ordinal, modules)).collect()
+    }
+
+    /// The newest CUDA version that the driver supports (major, minor).
+    ///
+    /// # Errors
+    /// There is no driver.
+    pub fn driver_version() -> Result<(u32, u32), CudaError> {
+        driver::get()?;
+        let version = CudaApiVersion::get().map_err(from_cust("cuDriverGetVersion"))?;
+        Ok((version.major().unsigned_abs(), version.minor().unsigned_abs()))
+    }
+
+    /// Name and ordinal: "NVIDIA H200 (cuda:0)".
+    #[must_use]
+    pub fn name(&self) -> String {
+        let PrimaryContext { device, ordinal, .. } = &*self.core.context;
+        let name = device.name().unwrap_or_else(|_| "GPU".to_owned());
+        format!("{name} (cuda:{ordinal})")
+    }
+
+    /// Free and total device memory in bytes.
+    ///
+    /// # Errors
+    /// A driver call fails.
+    pub fn memory(&self) -> Result<(u64, u64), CudaError> {
+        self.core.enter()?;
+        let (free, total) = mem_get_info().map_err(from_cust("cuMemGetInfo"))?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Checks that `needed` bytes of device memory are free. `what`, the purpose of the memory, begins the error
+    /// message.
+    ///
+    /// This allocates nothing: another process may take the memory afterwards.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfMemory`], or a driver call fails.
+    pub fn reserve(&self, needed: u64, what: &str) -> Result<(), CudaError> {
+        let (free, total) = self.memory()?;
+        if needed > free {
+            return Err(CudaError::OutOfMemory { needed, free, total, what: what.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Calls `work` and measures the GPU time of the operations it submits, with a resolution of about 0.5 µs.
+    ///
+    /// # Errors
+    /// Errors of `work`, and errors of the GPU while it executes the operations.
+    pub fn time<R>(&self, work: impl FnOnce() -> Result<R, CudaError>) -> Result<(R, Duration), CudaError> {
+        self.core.enter()?;
+        let event = || CudaEvent::new(EventFlags::DEFAULT).map_err(from_cust("cuEventCreate"));
+        let (start, stop) = (event()?, event()?);
+        start.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        let result = work()?;
+        self.core.enter()?;
+        stop.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        stop.synchronize().map_err(from_cust("cuEventSynchronize"))?;
+        Ok((result, stop.elapsed(&start).map_err(from_cust("cuEventElapsedTime"))?))
+    }
+}
+
+impl Core {
+    /// Makes the context current on the calling thread.
+    fn enter(&self) -> Result<(), CudaError> {
+        self.context.enter()
+    }
+
+    fn stream(&self) -> Handle {
+        self.stream.as_inner().cast()
+    }
+
+    /// Waits for all work submitted to the stream.
+    fn synchronize(&self) -> Result<(), CudaError> {
+        // SAFETY: the stream lives as long as `self`, and all callers have made its context current.
+        check("cuStreamSynchronize", unsafe { (self.context.driver.stream_synchronize)(self.stream()) })
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // The streams are destroyed next and need their context. A destructor cannot report a failure.
+        let _ = self.enter();
+    }
+}
+
+impl Device for Gpu {
+    type Error = CudaError;
+    type Buffer<T: DeviceCopy> = GpuBuffer<T>;
+    type Pinned<T: DeviceCopy> = Pinned<T>;
+    type Event = Event;
+    type Graph = Graph;
+
+    fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+        let mut buffer = self.core.allocate(len)?;
+        self.core.clear(&mut buffer)?;
+        Ok(buffer)
+    }
+
+    fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
+        let mut buffer = self.core.allocate(source.len())?;
+        self.core.write(&mut buffer, source)?;
+        Ok(buffer)
+    }
+
+    fn upload_pieces<T: DeviceCopy>(
+        &self,
+        ends: &[usize],
+        fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<GpuBuffer<T>, CudaError> {
+        self.core.upload_pieces(ends, fill)
+    }
+
+    fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
+        self.core.write(target, source)
+    }
+
+    fn clear<T: DeviceCopy>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
+        self.core.clear(buffer)
+    }
+
+    fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
+        self.core.download(buffer, target)
+    }
+
+    fn synchronize(&self) -> Result<(), CudaError> {
+        self.core.enter()?;
+        self.core.synchronize()
+    }
+
+    /// Moves `source` to page-locked memory. If the driver grants none, `source` stays pageable: [`stage`](Self::stage)
+    /// is then slower, and its copies may not overlap with other work.
+    fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
+        self.core.pin(source)
+    }
+
+    fn record_event(&self) -> Result<Event, CudaError> {
+        self.core.enter()?;
+        self.core.record_event(&self.core.stream)
+    }
+
+    unsafe fn stage<T: DeviceCopy>(
+        &self,
+        source: &Pinned<T>,
+        range: Range<usize>,
+        target: &mut GpuBuffer<T>,
+        after: &Event,
+    ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.core.stage(source, range, target, after) }
+    }
+
+    fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Graph>, CudaError> {
+        self.core.capture(work).map(Some)
+    }
+
+    unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.core.launch_graph(graph) }
+    }
+
+    unsafe fn launch(&self, call: Call<'_>, _: impl Fn()) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.core.launch(&call) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_reports_a_missing_driver() {
+        if driver::get().is_ok() {
+            return;
+        }
+        static NONE: Modules = Modules { compiler: Err("a test"), assembler: None, baselines: &[] };
+        drop(Gpu::start(0, &NONE));
+        drop(Gpu::stop());
+        for error in
+            [Gpu::count().err(), Gpu::list(&NONE).err(), Gpu::driver_version().err(), Gpu::open(0, &NONE).err()]
+        {
+            assert!(matches!(error, Some(CudaError::NoDriver { .. })), "{error:?}");
+        }
+    }
+}
