@@ -31,7 +31,7 @@ fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {
 /// A single test, because the allocator counts the memory of the whole process.
 #[test]
 fn the_memory_limit_holds() {
-    small_files_of_large_models();
+    small_files_with_large_models_are_refused();
     for (name, model, iterations) in
         [("Tag", Tag::default().generate().unwrap(), 400), ("hallway2", Maze::hallway2().generate().unwrap(), 60)]
     {
