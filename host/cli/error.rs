@@ -77,14 +77,6 @@ pub enum Error {
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] warpkov::common::plot::PlotError),
-    /// A result cannot be written.
-    #[error("cannot write {file}")]
-    Write {
-        /// Where to.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
     /// The standard output is gone or full.
     #[error("cannot write to the standard output")]
     Stdout(#[from] io::Error),

@@ -163,7 +163,7 @@ impl Crate {
 /// Makes the folder and writes the crate, all of it or nothing.
 pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
     let folder = Path::new(&new.name);
-    let failed = |source| Error::Write { file: new.name.clone(), source };
+    let failed = |error| Error::from(warpkov::common::io::Error::write(folder)(error));
     fs::create_dir(folder).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Error::Usage(format!("{} is there already: choose another name, or remove it", new.name))
@@ -171,7 +171,7 @@ pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
         _ => failed(error),
     })?;
     if let Err(error) = new.write(folder) {
-        // Made here, so that nobody else's files are in it.
+        // `create_dir` has made the folder, so it holds no file of the user's.
         let _ = fs::remove_dir_all(folder);
         return Err(failed(error));
     }

@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use warpkov::common::choice::Choice;
-use warpkov::common::io::output::{self, Identity};
+use warpkov::common::io::{self as files, output};
+use warpkov::common::io::output::Identity;
 use warpkov::common::plot;
 use warpkov::mdp;
 use warpkov::mdp::io::{Format, ReadOptions};
@@ -162,9 +163,8 @@ struct Files {
 /// If it cannot be written, is read as well, or is written for something else.
 pub fn writes(path: &Path) -> Result<(), Error> {
     let file = path.display().to_string();
-    let failed = |source| Error::Write { file: file.clone(), source };
-    output::check(path).map_err(failed)?;
-    let Some(identity) = Identity::of(path).map_err(failed)? else { return Ok(()) };
+    output::check(path).map_err(files::Error::write(path))?;
+    let Some(identity) = Identity::of(path).map_err(files::Error::write(path))? else { return Ok(()) };
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, read)) = files.read.iter().find(|(known, _)| *known == identity) {
         return Err(both(&file, read));
@@ -232,7 +232,7 @@ pub fn policy_beside(path: &Path) -> Option<PathBuf> {
 
 /// Refuses to begin work whose result has `bytes` or more and does not fit where it is to be written.
 pub fn room(path: &Path, bytes: u64) -> Result<(), Error> {
-    output::room(path, bytes).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    Ok(output::room(path, bytes).map_err(files::Error::write(path))?)
 }
 
 /// Writes a whole file or none.
@@ -242,5 +242,5 @@ pub fn write_whole(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Res
         write(&mut out)?;
         out.flush()
     };
-    output::atomic_write(path, buffered).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    Ok(output::atomic_write(path, buffered).map_err(files::Error::write(path))?)
 }

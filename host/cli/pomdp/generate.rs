@@ -342,11 +342,9 @@ fn place(text: &str) -> Result<(u32, u32), String> {
 impl Maze {
     fn map(&self) -> Result<Map, Error> {
         let of_file = |path: &PathBuf| {
-            let file = path.display().to_string();
             reads(path)?;
-            let text = Input::open(path).and_then(Input::read_text);
-            let text = text.map_err(|source| warpkov::pomdp::io::Error::Read { file: file.clone(), source })?;
-            text.parse().map_err(|error| Error::Usage(format!("{file}: {error}")))
+            let text = Input::open(path).and_then(Input::read_text).map_err(warpkov::common::io::Error::read(path))?;
+            text.parse().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
         };
         Ok(match (&self.map, self.width, self.height) {
             (Some(path), ..) => of_file(path)?,

@@ -78,6 +78,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// For `map_err`: the error of reading `file`, a path or the name of a stream.
+    pub fn read(file: impl AsRef<Path>) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { file: file.as_ref().display().to_string(), source }
+    }
+
+    /// For `map_err`: the error of writing `file`.
+    pub fn write(file: impl AsRef<Path>) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write { file: file.as_ref().display().to_string(), source }
+    }
+
     /// An error at a place, without an excerpt.
     pub(crate) fn at(file: String, line: usize, column: usize, message: String) -> Self {
         Self::Place { file, line: line as u64, column: column as u64, message, excerpt: String::new() }

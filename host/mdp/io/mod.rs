@@ -296,9 +296,9 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 /// # Errors
 /// Those of the file system.
 pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
-    let failed = |source| Error::Write { file: path.display().to_string(), source };
+    let failed = Error::write(path);
     // Of all files of the model, so that there are not some of one and some of another.
-    room(path, format.least(mdp)).map_err(failed)?;
+    room(path, format.least(mdp)).map_err(&failed)?;
     let written = match format {
         Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
         Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),
