@@ -18,7 +18,6 @@ mod mdp;
 pub mod memory;
 mod new;
 mod pomdp;
-mod progress;
 
 /// Solves Markov models on NVIDIA GPUs, or on all CPU cores where there is none.
 #[derive(Parser)]
@@ -54,7 +53,7 @@ enum Command {
     Hmm(hmm::HmmCommand),
     /// Measures solvers on the models of the literature.
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
-    Bench(bench::Suite),
+    Bench(bench::BenchCommand),
     New(new::Arguments),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
@@ -87,7 +86,7 @@ pub fn run() -> Result<Outcome, Error> {
         Command::Mdp(command) => mdp::run(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
-        Command::Bench(suite) => bench::run(&suite, out),
+        Command::Bench(command) => bench::run(&command, out),
         Command::New(arguments) => new::run(&arguments.try_into()?, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),

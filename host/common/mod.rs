@@ -7,7 +7,9 @@
 //! | `random` | random numbers that are the same on every machine |
 //! | [`choice`] | enums whose variants have names |
 //! | [`names`] | of states, actions and observations |
+//! | [`numbers`] | infinite numbers in JSON |
 //! | [`parameters`] | checks of what models are made from |
+//! | [`report`] | text, JSON and files of results |
 //! | [`interrupt`] | the request to stop, as after Ctrl-C |
 //! | [`terminal`] | what files say, as a terminal may show it |
 
@@ -15,7 +17,9 @@ pub mod choice;
 pub mod interrupt;
 pub mod io;
 pub mod names;
+pub mod numbers;
 pub mod parameters;
 pub mod plot;
 pub(crate) mod random;
+pub mod report;
 pub mod terminal;

@@ -10,6 +10,7 @@
 //! | [`train`] | their loop over that trait, and how good a model is |
 //! | [`sample`], [`generate`] | sequences from models, models from few parameters |
 //! | [`io`], [`plot`] | files and pictures |
+//! | [`info`], [`report`] | models and results, for people and for programs |
 //! | [`mod@bench`] | times on a GPU |
 
 pub mod backend;
@@ -17,6 +18,7 @@ pub mod bench;
 pub mod cpu;
 pub mod device;
 pub mod generate;
+pub mod info;
 pub mod invariants;
 pub mod io;
 pub mod maximise;
@@ -24,6 +26,7 @@ pub mod model;
 pub mod options;
 pub mod place;
 pub mod plot;
+pub mod report;
 pub mod sample;
 pub mod sequences;
 pub mod train;

@@ -15,6 +15,9 @@ pub enum Error {
     /// A [request to stop](crate::common::interrupt) came before there was a result.
     #[error("interrupted before there was a result")]
     Interrupted,
+    /// The CPU was asked for work that only kernels do.
+    #[error("device cpu runs no kernels, expected auto, cuda:N or emulated")]
+    NoKernels,
     /// An emulated kernel did what it must not.
     #[error(transparent)]
     Emulator(EmulatorError),

@@ -13,8 +13,8 @@ use warpkov::mdp::solution::Status;
 use warpkov::mdp::{self};
 
 use super::solve::{self, Common};
+use super::{Error, Outcome};
 use crate::cli::common::file;
-use crate::cli::error::{Error, Outcome};
 
 const HEADING: &str = "Criterion";
 

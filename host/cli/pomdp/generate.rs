@@ -9,12 +9,12 @@ use warpkov::pomdp::generate::{self, Layout, Map};
 use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
-use super::{Error, Outcome, file};
+use super::file::{output_format, write};
+use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, reads};
+use crate::cli::common::file::{FileOrStd, reads};
 use crate::cli::common::number;
 
-/// Examples of the command that lists the families.
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp generate tiger --out tiger.json
@@ -38,13 +38,13 @@ pub enum Family {
     Aloha(Aloha),
 }
 
-/// Where to write the model.
+/// The destination of the model.
 #[derive(Args)]
 struct Output {
-    /// Where to write the model, or - for the standard output.
+    /// Write the model to this file, or with - to the standard output.
     #[arg(long, value_name = "FILE|-")]
-    out: ModelFile,
-    /// Format of --out [default: as its extension says; JSON on the standard output].
+    out: FileOrStd,
+    /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
@@ -442,10 +442,26 @@ impl Family {
     }
 }
 
-/// Generates, then writes.
-pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
-    let Output { out: target, to } = family.output();
-    let format = file::output_format(target, *to, &[Kind::Model])?;
-    file::write(target, format, &family.generate()?, out)?;
+/// The model to generate, and its destination.
+pub struct Options {
+    family: Family,
+    out: FileOrStd,
+    format: Format,
+}
+
+impl TryFrom<Family> for Options {
+    type Error = Error;
+
+    fn try_from(family: Family) -> Result<Self, Error> {
+        let Output { out, to } = family.output();
+        let (out, format) = (out.clone(), output_format(out, *to, &[Kind::Model], Format::Json)?);
+        Ok(Self { family, out, format })
+    }
+}
+
+/// Generates the model, writes it.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let model = options.family.generate()?;
+    write(&options.out, options.format, &model, out)?;
     Ok(Outcome::Success)
 }

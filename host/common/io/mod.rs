@@ -102,8 +102,9 @@ pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
     move |source| Error::Invalid { file, source: Box::new(source) }
 }
 
-/// The first of the formats that have the extension of `path`, in whatever case.
-pub(crate) fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
+/// The first of the formats that have the extension of `path`, in upper or lower case.
+#[must_use]
+pub fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
     let found = path.extension()?.to_str()?;
     let known = |format: &F| extensions(*format).iter().any(|known| found.eq_ignore_ascii_case(known));
     F::ALL.iter().copied().find(known)

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use serde::Serialize;
-use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
 
 use super::milliseconds;
@@ -13,18 +12,15 @@ use crate::mdp::certificate::Certificate;
 use crate::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
-use crate::mdp::options::{Limits, Method, Precision, Storage, Target};
+use crate::mdp::options::{Limits, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::value_iteration;
 use crate::mdp::solve::{CLOSEST, span};
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::gpu;
+use crate::runtime::choose::KernelDevice;
 
 /// How to solve the grid.
 #[derive(Clone, Copy, Debug)]
 pub struct HugeOptions {
-    /// Where: a GPU, or the emulator.
-    pub device: DeviceChoice,
     /// Whether to begin in f32. It ends in f64 anyway: what certifies the result is found in f64.
     pub mixed: bool,
     /// ε: the largest error that V may have.
@@ -68,29 +64,19 @@ pub struct Measured {
     pub shift: f64,
 }
 
-/// Makes, solves and certifies a grid.
+/// Generates, solves and certifies a grid.
 ///
 /// # Errors
-/// As [`solve_with`](crate::mdp::solve_with): without a GPU, or on one with less memory than it takes.
-pub fn measure(grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
-    match options.device {
-        DeviceChoice::Cpu => Err(SolveError::Unsupported {
-            method: Method::Values,
-            device: options.device,
-            instead: "what is made on a device needs device cuda:N or emulated",
-        }),
-        DeviceChoice::Emulated => on(&Emulator::default(), "the emulator", grid, options, |_| Ok(())),
-        DeviceChoice::Auto => on_gpu(0, grid, options),
-        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, grid, options),
+/// Those of the device, and if its memory does not hold the model.
+pub fn measure(device: &KernelDevice, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
+    let name = device.name();
+    match device {
+        KernelDevice::Emulated(emulator) => on(emulator, &name, grid, options, |_| Ok(())),
+        KernelDevice::Gpu(gpu) => on(gpu, &name, grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?)),
     }
 }
 
-fn on_gpu(ordinal: u32, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
-    let gpu = gpu::open(ordinal)?;
-    on(&gpu, &gpu.name(), grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?))
-}
-
-/// `reserve` is given the bytes of device memory that it takes.
+/// `reserve` checks that so many bytes of device memory are free.
 fn on<D: Device>(
     device: &D,
     name: &str,

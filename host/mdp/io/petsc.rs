@@ -169,7 +169,8 @@ impl Matrix {
 
 /// Writes a model to `path` and the file of the costs beside it.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
-    let unsupported = |message: &str| Error::write(path)(io::Error::new(io::ErrorKind::Unsupported, message.to_owned()));
+    let unsupported =
+        |message: &str| Error::write(path)(io::Error::new(io::ErrorKind::Unsupported, message.to_owned()));
     let costs = beside(path).ok_or_else(|| unsupported("expected a name that ends in P.bin, for g.bin beside it"))?;
     let mdp = without_ends(mdp);
     let mdp = uniform(&mdp);
