@@ -129,7 +129,7 @@ fn wrong_usage_is_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--max-sweeps", "0"], "max-sweeps");
     usage(&["mdp", "solve", "grid.json", "--device", "gpu"], "expected auto, cpu, cuda:N or emulated");
     usage(&["mdp", "solve", "grid.json", "--method", "magic"], "projected");
-    usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .txt or .csv or .npy");
+    usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .csv or .npy or .txt");
     usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
     usage(&["mdp", "solve", "grid.json", "--plot", "grid.jpeg"], ".svg or .png");
     usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .safetensors");

@@ -41,7 +41,8 @@ pub struct Arguments {
     precision: Precision,
     /// Maximise the sum of the first T rewards. Required if γ is 1. The .pg or .dot of --out holds the plan of all steps, .alpha the
     /// vectors of the first step.
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["expansion", "backups", "trials"])]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        conflicts_with_all = ["expansion", "backups", "trials"])]
     horizon: Option<u32>,
     /// Expansion of the set of beliefs [default: chosen for the model; a note gives the reason].
     #[arg(long, value_parser = choice::<Expansion>())]
